@@ -1,0 +1,41 @@
+# Two commands do all the set-up on a fresh machine: `make demo` and `make test`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# One thread a process: two test workers on two cores are slower with more.
+export OMP_NUM_THREADS := 1
+export HF_HUB_OFFLINE := 1
+export TOKENIZERS_PARALLELISM := false
+
+.PHONY: demo test lint docs bench clean
+
+test: $(VENV)/dev.stamp lint
+	$(BIN)/python -m pytest -n 2 --durations=10
+
+lint: $(VENV)/dev.stamp
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+
+demo: $(VENV)/demo.stamp
+	$(BIN)/python examples/demo.py
+
+bench: $(VENV)/dev.stamp
+	$(BIN)/python benchmarks/step_time.py
+
+# The constraints hold torch at one version: anything looser downloads gigabytes of CUDA.
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install -q torch==2.13.0 -c constraints.txt
+
+$(VENV)/dev.stamp: $(VENV)/bin/python pyproject.toml constraints.txt
+	$(BIN)/pip install -q -c constraints.txt -e ".[dev]"
+	touch $@
+
+$(VENV)/demo.stamp: $(VENV)/bin/python pyproject.toml constraints.txt
+	$(BIN)/pip install -q -c constraints.txt -e ".[demo]"
+	touch $@
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .ruff_cache
