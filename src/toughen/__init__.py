@@ -1,3 +1,67 @@
-"""Robust fine-tuning of pretrained transformers, as compositions of four small parts."""
+"""Robust fine-tuning of pretrained transformers, as compositions of four small parts.
+
+>>> import toughen
+>>> attached = toughen.smart().attach(model, tokenizer)      # doctest: +SKIP
+>>> loss = attached.backward(model, batch)                   # doctest: +SKIP
+>>> attached.detach()                                        # doctest: +SKIP
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from ._version import __version__ as __version__
+
+if TYPE_CHECKING:
+    from .attached import Attached as Attached
+    from .method import Method as Method
+    from .method import Sum as Sum
+    from .methods.bregman import bregman as bregman
+    from .methods.creat import creat as creat
+    from .methods.fgm import fgm as fgm
+    from .methods.freelb import freeat as freeat
+    from .methods.freelb import freelb as freelb
+    from .methods.neftune import neftune as neftune
+    from .methods.pgd import pgd as pgd
+    from .methods.plain import plain as plain
+    from .methods.r3f import r3f as r3f
+    from .methods.r3f import r4f as r4f
+    from .methods.rdrop import rdrop as rdrop
+    from .methods.sam import asam as asam
+    from .methods.sam import awp as awp
+    from .methods.sam import sam as sam
+    from .methods.sift import sift as sift
+    from .methods.smart import alum as alum
+    from .methods.smart import smart as smart
+    from .methods.vat import vat as vat
+    from .registry import available as available
+    from .registry import make as make
+    from .registry import named as named
+    from .training.accelerate import accelerated_backward as accelerated_backward
+    from .training.trainer import robust as robust
+
+# Where each public name lives. Nothing is imported before it is asked for, so `import toughen` costs nothing.
+_HOMES = {
+    "Attached": "attached",
+    "Method": "method",
+    "Sum": "method",
+    "available": "registry",
+    "make": "registry",
+    "named": "registry",
+    "accelerated_backward": "training.accelerate",
+    "robust": "training.trainer",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(f".{_HOMES[name]}", __name__), name)
+    if not name.startswith("_"):
+        registry = import_module(".registry", __name__)
+        if name in registry.available():
+            return registry.factory(name)
+    raise AttributeError(f"module 'toughen' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    registry = import_module(".registry", __name__)
+    return sorted({*globals(), *_HOMES, *registry.available()})

@@ -1,0 +1,251 @@
+"""A method bound to a model: it turns a micro-batch into losses, and gives the model back as it was."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .batch import Batch, Forward, Quiet, Recipe, Step, wants
+from .checks import special_ids, warn_about, warn_if_special_unknown
+from .combine import Add
+from .compare.features import FeatureWatch
+from .compare.teacher import MeanWeights
+from .errors import MethodError
+from .figures import figures, probe
+from .outcome import Outcome, Task, task_of
+from .parts import Detach, Turn
+from .perturbation import CheckpointedLayers, Injector
+from .rng import DropoutSwitch, Noise
+from .sites import Hidden
+from .sites.locate import unwrap
+from .sync import unsynced
+
+_MARK = "_toughen_attached"
+
+
+@dataclass
+class Bound:
+    """One method of a sum on the model."""
+
+    method: Recipe
+    injector: Injector
+    mean: MeanWeights | None = None
+
+
+class Attached:
+    """A method on a model. Use as a context manager, or call `detach` when training is over."""
+
+    def __init__(
+        self,
+        methods: Sequence[Recipe],
+        model: nn.Module,
+        tokenizer: Any = None,
+        seed: int | None = None,
+        task: Task | None = None,
+        total_steps: int | None = None,
+    ) -> None:
+        self.model = unwrap(model)
+        if getattr(self.model, _MARK, False):
+            raise MethodError(
+                f"{type(self.model).__name__} already has a method attached. Detach it first, or attach both at once "
+                "as a sum: (a + b).attach(model)."
+            )
+        for method in methods:
+            warn_about(self.model, method)
+            warn_if_special_unknown(self.model, method, tokenizer)
+        self.task: Task = task or task_of(self.model)
+        self.total_steps = total_steps
+        self.updates = 0
+        self.noise = Noise(_seed(seed))
+        ids = special_ids(self.model, tokenizer)
+        self.bound = [Bound(m, Injector(m.search, self.noise, ids)) for m in methods]
+        self.passed: list[Batch] = []  # the last micro-batch, one for each method
+        self._window: list[Batch] = []
+        self._open = False  # whether an accumulation window has begun
+        self._switch = DropoutSwitch(self.model)
+        self._attach(methods)
+
+    def _attach(self, methods: Sequence[Recipe]) -> None:
+        self._undo: list[Detach] = []
+        try:
+            for bound in self.bound:
+                self._undo.append(bound.method.site.attach(self.model, bound.injector))
+            features = any(wants(m.climb_on, "needs_features") or wants(m.compare, "needs_features") for m in methods)
+            self._watch = FeatureWatch(self.model) if features else None
+            if self._watch is not None:
+                self._undo.append(self._watch.detach)
+            inside = [b.injector for b in self.bound if isinstance(b.method.site, Hidden)]
+            self._checkpoints = CheckpointedLayers(self.model, inside) if inside else None
+            if self._checkpoints is not None:
+                self._undo.append(self._checkpoints.release)
+        except BaseException:
+            self.detach()
+            raise
+        setattr(self.model, _MARK, True)
+
+    def turns(self, last: bool = True) -> tuple[Turn, ...]:
+        """The backward passes of the coming micro-batch. Ask before `losses`; `last` closes an accumulation window."""
+        return self.bound[0].method.combine.turns(last, len(self._window) + 1)
+
+    def losses(
+        self, forward: Forward, batch: Mapping[str, Any], *, last: bool = True, quiet: Quiet = nullcontext
+    ) -> Iterator[Tensor]:
+        """Losses of one micro-batch, in order; back-propagate each one before the next is asked for.
+
+        `forward` runs the model once on the batch and returns its output. `quiet` is the context in which passes of
+        the search run, e.g. `model.no_sync`. Under gradient accumulation, `last` marks the last micro-batch.
+        """
+        device = next(self.model.parameters()).device
+        step = Step(self.model, forward, batch, quiet, self.task, device, self._switch, self._watch)
+        if self._checkpoints is not None:
+            self._checkpoints.follow()
+        if not self._open:
+            self._open_window()
+        self.passed = batches = [
+            Batch(b.method, step, b.injector, last, self._window, self._teach(b, step)) for b in self.bound
+        ]
+        main, *others = batches
+        self._window.append(main)
+        turns = main.method.combine.turns(last, len(self._window))
+        try:
+            for number, loss in enumerate(main.method.combine(main), start=1):
+                step.backwards += 1
+                if number == len(turns):
+                    loss = torch.stack([loss, *[_added(other) for other in others]]).sum() if others else loss
+                yield loss
+        finally:
+            self._switch.restore()
+            step.release()
+            if last:
+                self._close_window()
+            elif not hasattr(main.method.combine, "rounds"):
+                self._window.clear()  # only methods that go over the window again need to remember it
+
+    def backward(
+        self,
+        model: nn.Module,
+        batch: Mapping[str, Any],
+        *,
+        accumulate: int = 1,
+        last: bool = True,
+        backward: Callable[[Tensor], Any] | None = None,
+        step: Callable[[], Any] | None = None,
+    ) -> Tensor:
+        """Forward and backward for one micro-batch of a plain PyTorch loop; returns the loss, detached.
+
+        It stands in place of `model(**batch).loss.backward()`. With gradient accumulation give the number of
+        micro-batches as `accumulate` and say which is the `last`. `backward` replaces `loss.backward()`, e.g. by
+        `lambda loss: scaler.scale(loss).backward()`. `step` (FreeAT) makes one optimizer update and clears gradients.
+        """
+        turns = self.turns(last)
+        if step is None and any(turn.step for turn in turns):
+            raise MethodError(
+                "This method updates the weights after every pass (FreeAT). Give it the update as step=..., a function "
+                "that calls optimizer.step() and optimizer.zero_grad()."
+            )
+        losses = self.losses(lambda: model(**batch), batch, last=last, quiet=lambda: unsynced(model))
+        total: list[Tensor] = []
+        for turn in turns:
+            with _sync(model, turn.sync):
+                loss = next(losses) / accumulate
+                loss.backward() if backward is None else backward(loss)
+            if turn.kept:
+                total.append(loss.detach())
+            if turn.step and step is not None:
+                step()
+        next(losses, None)  # runs what stands after the last yield
+        return torch.stack(total).sum() if total else torch.zeros((), device=next(self.model.parameters()).device)
+
+    def report(self) -> dict[str, Tensor]:
+        """Is it adversarial? Norms, shares and losses of the last micro-batch, as tensors; nothing is read here."""
+        return figures(self.passed)
+
+    def probe(self) -> dict[str, Tensor]:
+        """How much of the regulariser is dropout: divergences caused by a second mask and by the perturbation alone.
+
+        Costs three forward passes on the last micro-batch, so it is made on request only.
+        """
+        return probe(self.passed)
+
+    def detach(self) -> None:
+        """Give the model back: no hook, no flag, no wrapped function stays."""
+        for undo in reversed(self._undo):
+            undo()
+        self._undo.clear()
+        self._switch.restore()
+        if getattr(self.model, _MARK, False):
+            delattr(self.model, _MARK)
+
+    def __enter__(self) -> "Attached":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.detach()
+
+    # What a method carries from one update to the next -----------------------------------------------------------
+
+    def _open_window(self) -> None:
+        self._open = True
+        for bound in self.bound:
+            if bound.method.constraint is not None:
+                bound.method.constraint.apply(self.model)
+            teacher = bound.method.against
+            if teacher is None:
+                continue
+            if bound.mean is None:
+                bound.mean = MeanWeights(self.model)
+            elif self.updates:
+                bound.mean.update(teacher.decay_at(self.updates - 1, self.total_steps))
+
+    def _close_window(self) -> None:
+        self._window = []
+        self._open = False
+        self.updates += 1
+
+    def _teach(self, bound: Bound, step: Step) -> Outcome | None:
+        if bound.mean is None:
+            return None
+        with bound.mean.in_place():
+            return step.probe()
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """What a resumed run needs: the count of updates, the noise's generators, the teachers' weights."""
+        state = {"updates": torch.tensor(self.updates)}
+        state |= {f"noise/{device}": value for device, value in self.noise.state_dict().items()}
+        for i, bound in enumerate(self.bound):
+            if bound.mean is not None:
+                state |= {f"mean/{i}/{name}": value for name, value in bound.mean.state_dict().items()}
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        self.updates = int(state["updates"])
+        self.noise.load_state_dict(_under("noise/", state))
+        for i, bound in enumerate(self.bound):
+            saved = _under(f"mean/{i}/", state)
+            if saved:
+                bound.mean = MeanWeights(self.model)
+                bound.mean.load_state_dict(saved)
+
+
+def _under(prefix: str, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {key.removeprefix(prefix): value for key, value in state.items() if key.startswith(prefix)}
+
+
+def _added(batch: Batch) -> Tensor:
+    combine = batch.method.combine
+    assert isinstance(combine, Add)  # Sum checks it
+    return combine.added(batch)
+
+
+def _sync(model: nn.Module, on: bool) -> AbstractContextManager[Any]:
+    return nullcontext() if on else unsynced(model)
+
+
+def _seed(seed: int | None) -> int:
+    """The run's seed, so that `torch.manual_seed` makes a run repeat; each process draws noise of its own."""
+    base = torch.initial_seed() if seed is None else seed
+    distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
+    return (base + (torch.distributed.get_rank() if distributed else 0)) % 2**63

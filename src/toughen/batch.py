@@ -1,0 +1,213 @@
+"""One micro-batch on its way through a method: the passes, the search, the comparison."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from .compare import loss_of
+from .compare.features import FeatureWatch
+from .compare.teacher import Teacher
+from .errors import MethodError, SiteError, StepError
+from .outcome import Outcome, Task, read
+from .parts import Combine, Compare, Detach, Dropout, Search, Site, View
+from .perturbation import Injector, Perturbation
+from .rng import DropoutSwitch, Replay
+from .search.constraint import Constraint
+from .search.weights import length
+from .sites import DropoutMask, Nowhere, Weights
+
+Forward: TypeAlias = Callable[[], Any]
+Quiet: TypeAlias = Callable[[], AbstractContextManager[Any]]
+
+INNER_SCALE = 2.0**16  # keeps the search's half-precision gradients off zero, as GradScaler does for the training's
+
+
+class Recipe(Protocol):
+    """The fields of a method, as its batches read them."""
+
+    @property
+    def site(self) -> Site: ...
+    @property
+    def search(self) -> Search: ...
+    @property
+    def compare(self) -> Compare: ...
+    @property
+    def combine(self) -> Combine: ...
+    @property
+    def climb_on(self) -> Compare | None: ...
+    @property
+    def dropout(self) -> Dropout: ...
+    @property
+    def against(self) -> Teacher | None: ...
+    @property
+    def constraint(self) -> Constraint | None: ...
+
+
+def wants(compare: Compare | None, what: str, default: bool = False) -> bool:
+    """Whether a comparison asks for something: "needs_clean", "needs_labels", "needs_features"."""
+    return bool(getattr(compare, what, default)) if compare is not None else False
+
+
+@dataclass
+class Step:
+    """The forward passes of one micro-batch, shared by all methods of a sum: dropout policy, clean pass, counts."""
+
+    model: nn.Module
+    forward: Forward
+    inputs: Mapping[str, Any]
+    quiet: Quiet
+    task: Task
+    device: torch.device
+    switch: DropoutSwitch
+    watch: FeatureWatch | None
+    forwards: int = 0
+    backwards: int = 0
+    _replay: Replay | None = field(default=None, repr=False)
+    _clean: Outcome | None = field(default=None, repr=False)
+
+    def run(self, dropout: Dropout) -> Outcome:
+        if self._replay is None:
+            self._replay = Replay(self.device)
+        elif dropout == "shared":
+            self._replay.restore()
+        if dropout == "off":
+            self.switch.off()
+        self.forwards += 1
+        outcome = self.probe()
+        if self.watch is None:
+            return outcome
+        return Outcome(outcome.loss, outcome.predictions, self.watch.take(self.inputs))
+
+    def probe(self) -> Outcome:
+        """One pass, read; dropout is as the model has it."""
+        return read(self.forward(), self.inputs, self.task, getattr(self.model, "config", None))
+
+    def clean(self, dropout: Dropout) -> Outcome:
+        if self._clean is None:
+            self._clean = self.run(dropout)
+        return self._clean
+
+    def release(self) -> None:
+        """Let go of graphs once the step is over; what is reported stays."""
+        self._clean = None if self._clean is None else self._clean.detach()
+
+
+@dataclass
+class Batch:
+    """One micro-batch, as a Combine sees it."""
+
+    method: Recipe
+    step: Step
+    injector: Injector
+    last: bool
+    window: Sequence["Batch"] = ()
+    teacher: Outcome | None = None
+    perturbation: Perturbation = field(default_factory=Perturbation)
+    seen: dict[str, Tensor] = field(default_factory=dict[str, Tensor])
+
+    def clean(self) -> Outcome:
+        outcome = self.step.clean(self.method.dropout)
+        if outcome.loss is not None:
+            self.seen["loss_clean"] = outcome.loss.detach()
+        return outcome
+
+    def again(self) -> Outcome:
+        outcome = self.step.run(self.method.dropout)
+        if outcome.loss is not None:
+            self.seen["loss_perturbed"] = outcome.loss.detach()
+        return outcome
+
+    def task_loss(self) -> Tensor:
+        return loss_of(self.clean())
+
+    def reference(self, compare: Compare) -> Outcome | None:
+        if self.teacher is not None:
+            return self.teacher
+        return self.clean() if wants(compare, "needs_clean", default=True) else None
+
+    def bent(self) -> Outcome:
+        """A perturbed pass."""
+        site = self.method.site
+        if isinstance(site, Nowhere):
+            return self.clean()
+        if isinstance(site, DropoutMask):
+            return self.again()
+        outcome = self.under_perturbation(self.again)
+        if not self.perturbation.at:
+            raise SiteError(
+                f"{site!r} is attached, but the forward pass never came by it. Did you pass inputs_embeds, or run "
+                "another model than the one the method is attached to?"
+            )
+        return outcome
+
+    def under_perturbation(self, run: Callable[[], Outcome]) -> Outcome:
+        self.injector.serve(self.step.inputs)
+        self.injector.current = self.perturbation
+        try:
+            return run()
+        finally:
+            self.injector.current = None
+
+    def find(self) -> None:
+        search = self.method.search
+        if search.steps == 0:
+            return
+        goal = self.method.climb_on or self.method.compare
+        reference = self.reference(goal)
+        fixed = None if reference is None else reference.detach()
+        for _ in range(search.steps):
+            with self.step.quiet():
+                height = goal(self.bent(), fixed, self.perturbation.deltas)
+            self.perturbation.climb(search, self._gradients(height))
+        self.perturbation.finish(search)
+
+    def _gradients(self, height: Tensor) -> list[Tensor]:
+        """The gradient of the perturbation alone; the weights get none."""
+        kind = height.device.type
+        half = torch.is_autocast_enabled(kind) and torch.get_autocast_dtype(kind) == torch.float16
+        scale = INNER_SCALE if half else 1.0
+        grads = torch.autograd.grad(height * scale if half else height, self.perturbation.deltas)
+        return [grad / scale if half else grad for grad in grads]
+
+    def term(self) -> Tensor:
+        reference = self.reference(self.method.compare)
+        term = self.method.compare(self.bent(), reference, self.perturbation.deltas)
+        self.seen["term"] = term.detach()
+        return term
+
+    def climb(self) -> None:
+        grads = [delta.grad for delta in self.perturbation.deltas]
+        if any(grad is None for grad in grads):
+            raise StepError("The last loss was not back-propagated before the next one was asked for.")
+        self.perturbation.climb(self.method.search, [grad for grad in grads if grad is not None])
+
+    @torch.no_grad()
+    def move_weights(self, keep_gradient: bool) -> Detach:
+        site = self.method.site
+        if not isinstance(site, Weights):
+            raise MethodError(f"Only site=Weights() moves weights; this method perturbs at {site!r}.")
+        weights = site.parameters(self.step.model)
+        if not weights:
+            raise StepError(f"{site!r} matches no weight with a gradient: the first loss was not back-propagated.")
+        grads = [weight.grad for weight in weights if weight.grad is not None]
+        views = [View(weight.detach(), place=i) for i, weight in enumerate(weights)]
+        before = [weight.detach().clone() for weight in weights]
+        moves = self.method.search.climb([], grads, views)
+        self.seen["weight_move"] = length(moves)
+        for weight, move in zip(weights, moves, strict=True):
+            weight.add_(move.to(weight.dtype))
+        if not keep_gradient:
+            for parameter in self.step.model.parameters():
+                if parameter.grad is not None:
+                    parameter.grad.zero_()
+        return lambda: _fill(weights, before)
+
+
+@torch.no_grad()
+def _fill(weights: Iterable[nn.Parameter], values: Iterable[Tensor]) -> None:
+    for weight, value in zip(weights, values, strict=True):
+        weight.copy_(value)

@@ -1,0 +1,86 @@
+"""What can be said about a method and a model before the first step."""
+
+import warnings
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .batch import Recipe
+from .errors import RobustnessWarning
+from .rng import has_batch_norm, has_dropout
+from .search import Absolute, Ascent, Noise, Normal, Uniform
+from .sites import DropoutMask, Hidden, NormalizedEmbedding, Nowhere, WordEmbedding
+from .sites.locate import input_embedding
+
+
+def warn_about(model: nn.Module, method: Recipe) -> None:
+    if isinstance(method.site, DropoutMask) and not has_dropout(model):
+        _warn(
+            f"R-Drop compares two dropout masks, and {type(model).__name__} has no dropout: both passes are the same "
+            "and the term is 0. Set a dropout rate in the config, or use toughen.r3f(), which compares under noise."
+        )
+    if not isinstance(method.site, Nowhere) and has_batch_norm(model):
+        _warn(
+            f"{type(model).__name__} has BatchNorm: every pass of the method, perturbed ones too, updates its running "
+            "statistics. Put it in eval mode, or replace it by LayerNorm."
+        )
+    if isinstance(method.site, WordEmbedding):
+        _warn_if_lost(model, method)
+
+
+def _warn_if_lost(model: nn.Module, method: Recipe) -> None:
+    """An absolute perturbation below the resolution of a half-precision embedding is rounded away."""
+    size = absolute_size(method)
+    weight: Any = getattr(input_embedding(model), "weight", None)
+    if size is None or not isinstance(weight, Tensor) or weight.dtype not in (torch.bfloat16, torch.float16):
+        return
+    typical = float(weight.detach().float().square().mean().sqrt())
+    if size < torch.finfo(weight.dtype).eps * typical:
+        _warn(
+            f"A perturbation of {size:g} is lost in a {str(weight.dtype).removeprefix('torch.')} embedding (typical "
+            f"value {typical:.2g}). Load the model with dtype=torch.float32 and train under autocast, or use a radius "
+            "in units of the embedding (the default preset)."
+        )
+
+
+def absolute_size(method: Recipe) -> float | None:
+    """The size of an element of the perturbation where it is given in absolute numbers."""
+    search = method.search
+    if not isinstance(search, (Ascent, Noise)) or not isinstance(search.units, Absolute):
+        return None
+    start = search.init.scale if isinstance(search.init, (Normal, Uniform)) else 0.0
+    if isinstance(search, Noise):
+        return start or None
+    radius = getattr(search.project, "radius", None)
+    step = search.step_size if radius is None else min(search.step_size, radius)
+    return max(start, step) if search.shape.p == float("inf") else None
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, RobustnessWarning, stacklevel=4)
+
+
+def special_ids(model: nn.Module, tokenizer: Any) -> Tensor | None:
+    """Ids of the tokens that carry no text: the tokenizer's, else those the model's config knows."""
+    ids = list(getattr(tokenizer, "all_special_ids", ()) or ())
+    if not ids:
+        config = getattr(model, "config", None)
+        names = ("pad_token_id", "bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id")
+        known = [getattr(config, name, None) for name in names]
+        ids = [one for value in known for one in (value if isinstance(value, list) else [value]) if one is not None]
+    return torch.tensor(sorted(set(ids))) if ids else None
+
+
+def warn_if_special_unknown(model: nn.Module, method: Recipe, tokenizer: Any) -> None:
+    """Many encoders' configs do not name their class and separator tokens."""
+    site = method.site
+    masked = isinstance(site, (WordEmbedding, NormalizedEmbedding, Hidden)) and "special" in site.skip
+    config = getattr(model, "config", None)
+    text = getattr(model, "main_input_name", "input_ids") == "input_ids"
+    known = any(getattr(config, name, None) is not None for name in ("bos_token_id", "eos_token_id", "cls_token_id"))
+    if masked and text and tokenizer is None and not known and config is not None:
+        _warn(
+            "Special tokens are to be left alone, and nobody says which they are, so they are perturbed like words. "
+            "Give the tokenizer: method.attach(model, tokenizer), or a 'special_tokens_mask' in the batch."
+        )

@@ -1,0 +1,7 @@
+"""WHAT to compare."""
+
+from .divergence import Divergence as Divergence
+from .task import TaskAndDivergence as TaskAndDivergence
+from .task import TaskAwayFromFeatures as TaskAwayFromFeatures
+from .task import TaskLoss as TaskLoss
+from .task import loss_of as loss_of

@@ -1,0 +1,98 @@
+"""WHAT to compare: two predictions of the same input."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import torch
+from torch import Tensor
+
+from ..errors import MethodError, nearest
+from ..outcome import Outcome
+from .rows import Pointwise, Reduction, distance
+
+Form: TypeAlias = Literal["kl", "reverse_kl", "symmetric_kl", "js", "cross_entropies", "log_odds"]
+Stop: TypeAlias = Literal["nothing", "clean", "targets"]
+
+
+def _kl(target: Tensor, source: Tensor, stop: bool) -> Tensor:
+    """KL(target || source), element by element; `stop` sends no gradient to the target."""
+    target = target.detach() if stop else target
+    return target.exp() * (target - source)
+
+
+def _js(p: Tensor, q: Tensor) -> Tensor:
+    """Jensen-Shannon divergence, element by element."""
+    middle = torch.logaddexp(p, q) - 0.6931471805599453
+    return 0.5 * (p.exp() * (p - middle) + q.exp() * (q - middle))
+
+
+def _cross_entropies(bent: Tensor, clean: Tensor) -> Tensor:
+    """SiFT's "symmetric_kl": both cross-entropies with fixed targets. Its gradient is that of the symmetric KL with
+    fixed targets, its value is larger by both entropies.
+    """
+    return -clean.exp().detach() * bent - bent.exp().detach() * clean
+
+
+def log_odds(bent: Tensor, clean: Tensor, epsilon: float = 1e-6) -> Tensor:
+    """mt-dnn's "stable_kl": p times the difference of log-odds, twice, only p = bent with gradient. Not a KL."""
+    p, y = bent.exp(), clean.detach().exp()
+
+    def logit(x: Tensor) -> Tensor:
+        return -(1.0 / (x + epsilon) - 1 + epsilon).detach().log()
+
+    return 2 * p * (logit(p) - logit(y))
+
+
+def pointwise(form: Form, stop: Stop) -> Pointwise:
+    def function(bent: Tensor, clean: Tensor) -> Tensor:
+        clean = clean.detach() if stop == "clean" else clean
+        fixed = stop == "targets"
+        if form == "kl":
+            return _kl(clean, bent, fixed)
+        if form == "reverse_kl":
+            return _kl(bent, clean, fixed)
+        if form == "symmetric_kl":
+            return _kl(clean, bent, fixed) + _kl(bent, clean, fixed)
+        if form == "js":
+            return _js(bent, clean)
+        return _cross_entropies(bent, clean) if form == "cross_entropies" else log_odds(bent, clean)
+
+    return function
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """How far the perturbed prediction is from the clean one, as the head asks for it.
+
+    Distributions are compared by `form`; multi-label heads label by label; regression by squared error; tokens, spans
+    and language models only where there is something to predict. `kl` is KL(clean || perturbed).
+
+    `stop` says what gets no gradient: "nothing"; the "clean" side; or the "targets", that is in each KL the
+    distribution it is taken under, as most published code has it.
+    """
+
+    form: Form = "symmetric_kl"
+    stop: Stop = "nothing"
+    reduction: Reduction = "mean"
+
+    def __post_init__(self) -> None:
+        for value, known in ((self.form, Form), (self.stop, Stop), (self.reduction, Reduction)):
+            if value not in known.__args__:
+                raise MethodError(f"Divergence: {value!r} is not known. {nearest(value, known.__args__)}")
+
+    @property
+    def needs_clean(self) -> bool:
+        return True
+
+    @property
+    def needs_labels(self) -> bool:
+        return False
+
+    def __call__(self, bent: Outcome, clean: Outcome | None, deltas: Sequence[Tensor]) -> Tensor:
+        if clean is None:
+            raise MethodError(f"{self!r} compares with a clean prediction, and this method makes none.")
+        function = pointwise(self.form, self.stop)
+        pairs = zip(bent.predictions, clean.predictions, strict=True)
+        terms = [distance(function, b, c, self.reduction) for b, c in pairs]
+        return torch.stack(terms).mean() if self.reduction == "mean" else torch.stack(terms).sum()

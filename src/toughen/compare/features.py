@@ -1,0 +1,48 @@
+"""The class token's features, watched as the model computes them."""
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from torch import Tensor, nn
+
+from ..parts import Detach
+
+
+class FeatureWatch:
+    """Keeps the features of the last pass: the first real token's hidden state, or for decoders the last one's."""
+
+    def __init__(self, model: nn.Module) -> None:
+        base = cast(nn.Module, getattr(model, "base_model", model))
+        config = getattr(model, "config", None)
+        self.decoder = _is_decoder(config)
+        self.seen: Tensor | None = None
+        self.detach: Detach = base.register_forward_hook(self._see).remove
+
+    def _see(self, _module: nn.Module, _args: Any, output: Any) -> None:
+        self.seen = output.last_hidden_state if hasattr(output, "last_hidden_state") else output[0]
+
+    def take(self, batch: Mapping[str, Any]) -> Tensor | None:
+        hidden, self.seen = self.seen, None
+        return None if hidden is None else class_token(hidden, batch.get("attention_mask"), self.decoder)
+
+
+def _is_decoder(config: Any) -> bool:
+    """Whether the model reads left to right, so that only its last token has seen the whole text."""
+    if getattr(config, "is_encoder_decoder", False):
+        return False
+    name = getattr(config, "model_type", "")
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as CAUSAL
+    from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES as MASKED
+
+    return name in CAUSAL and name not in MASKED
+
+
+def class_token(hidden: Tensor, attention_mask: Tensor | None, decoder: bool) -> Tensor:
+    if attention_mask is not None and attention_mask.dim() > 2:  # multiple choice
+        attention_mask = attention_mask.reshape(-1, attention_mask.shape[-1])
+    if attention_mask is None or attention_mask.shape != hidden.shape[:2]:
+        return hidden[:, -1] if decoder else hidden[:, 0]
+    real = attention_mask.bool()
+    number = real.int().cumsum(1)
+    chosen = real & (number == (number[:, -1:] if decoder else 1))
+    return (hidden * chosen.unsqueeze(-1).to(hidden.dtype)).sum(1)

@@ -1,0 +1,69 @@
+"""From two blocks of scores to one number: in float32, only the rows that count, a large vocabulary in slices."""
+
+from collections.abc import Callable
+from typing import Literal, TypeAlias
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from ..outcome import Prediction
+
+Pointwise: TypeAlias = Callable[[Tensor, Tensor], Tensor]
+"""Log-probabilities of the perturbed and the clean pass to the summand of a divergence, element by element."""
+Reduction: TypeAlias = Literal["mean", "sum"]
+
+SLICE = 8192  # columns handled at once; above this, float32 copies of the logits would dominate memory
+
+
+def exact(scores: Tensor) -> Tensor:
+    """Scores in float32, or float64 if they are that."""
+    return scores.to(torch.promote_types(scores.dtype, torch.float32))
+
+
+def distance(pointwise: Pointwise, bent: Prediction, clean: Prediction, reduction: Reduction) -> Tensor:
+    """A divergence between two predictions of the same rows: mean over the rows that count, or their sum."""
+    if bent.kind == "values":
+        rows = (exact(bent.scores) - exact(clean.scores)).square().mean(-1)
+    elif bent.kind == "labels":
+        rows = _bernoulli(pointwise, exact(bent.scores), exact(clean.scores)).mean(-1)
+    elif bent.scores.shape[-1] > SLICE:
+        rows = _sliced(pointwise, bent.scores, clean.scores)
+    else:
+        rows = pointwise(_log_softmax(bent.scores), _log_softmax(clean.scores)).sum(-1)
+    counts = bent.counts
+    if counts is None:
+        return rows.mean() if reduction == "mean" else rows.sum()
+    total = torch.where(counts.bool(), rows, torch.zeros_like(rows)).sum()
+    return total / counts.sum().clamp(min=1) if reduction == "mean" else total
+
+
+def _log_softmax(scores: Tensor) -> Tensor:
+    return F.log_softmax(exact(scores), dim=-1)
+
+
+def _bernoulli(pointwise: Pointwise, bent: Tensor, clean: Tensor) -> Tensor:
+    """Each column is a distribution of its own over yes and no."""
+    yes = pointwise(F.logsigmoid(bent), F.logsigmoid(clean))
+    return yes + pointwise(F.logsigmoid(-bent), F.logsigmoid(-clean))
+
+
+def _sliced(pointwise: Pointwise, bent: Tensor, clean: Tensor) -> Tensor:
+    """The same sum over a vocabulary, slice by slice; each slice is recomputed in the backward pass, not kept."""
+    log_sums = [_log_sum_exp(scores) for scores in (bent, clean)]
+
+    def part(b: Tensor, c: Tensor, log_b: Tensor, log_c: Tensor) -> Tensor:
+        return pointwise(exact(b) - log_b, exact(c) - log_c).sum(-1)
+
+    pairs = zip(bent.split(SLICE, dim=-1), clean.split(SLICE, dim=-1), strict=True)
+    parts = [checkpoint(part, b, c, *log_sums, use_reentrant=False) for b, c in pairs]
+    return torch.stack([p for p in parts if isinstance(p, Tensor)]).sum(0)
+
+
+def _log_sum_exp(scores: Tensor) -> Tensor:
+    def part(s: Tensor) -> Tensor:
+        return exact(s).logsumexp(-1, keepdim=True)
+
+    parts = [checkpoint(part, s, use_reentrant=False) for s in scores.split(SLICE, dim=-1)]
+    return torch.cat([p for p in parts if isinstance(p, Tensor)], dim=-1).logsumexp(-1, keepdim=True)

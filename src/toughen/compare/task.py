@@ -1,0 +1,81 @@
+"""WHAT to compare: the task's own loss, alone or with more."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from ..errors import StepError
+from ..outcome import Outcome
+from .divergence import Divergence
+
+
+def loss_of(outcome: Outcome) -> Tensor:
+    if outcome.loss is None:
+        raise StepError(
+            "The model returned no loss, so the batch has no labels, and this method needs them. "
+            "Add 'labels' to the batch, or use toughen.vat() for unlabelled ones."
+        )
+    return outcome.loss
+
+
+@dataclass(frozen=True)
+class TaskLoss:
+    """The loss of the perturbed pass."""
+
+    @property
+    def needs_clean(self) -> bool:
+        return False
+
+    @property
+    def needs_labels(self) -> bool:
+        return True
+
+    def __call__(self, bent: Outcome, clean: Outcome | None, deltas: Sequence[Tensor]) -> Tensor:
+        return loss_of(bent)
+
+
+@dataclass(frozen=True)
+class TaskAndDivergence:
+    """The mean of both passes' task losses in place of the clean one alone, and a divergence (R-Drop)."""
+
+    divergence: Divergence
+    weight: float
+
+    @property
+    def needs_clean(self) -> bool:
+        return True
+
+    @property
+    def needs_labels(self) -> bool:
+        return True
+
+    def __call__(self, bent: Outcome, clean: Outcome | None, deltas: Sequence[Tensor]) -> Tensor:
+        term = self.weight * self.divergence(bent, clean, deltas)
+        return term if clean is None else term + 0.5 * (loss_of(bent) - loss_of(clean))
+
+
+@dataclass(frozen=True)
+class TaskAwayFromFeatures:
+    """The task loss less `temperature` times the cosine of perturbed and clean class-token features (CreAT)."""
+
+    temperature: float = 1.0
+
+    @property
+    def needs_clean(self) -> bool:
+        return True
+
+    @property
+    def needs_labels(self) -> bool:
+        return True
+
+    @property
+    def needs_features(self) -> bool:
+        return True
+
+    def __call__(self, bent: Outcome, clean: Outcome | None, deltas: Sequence[Tensor]) -> Tensor:
+        if clean is None or bent.features is None or clean.features is None:
+            raise StepError("CreAT compares the features of a perturbed and a clean pass, and one of them is missing.")
+        likeness = F.cosine_similarity(bent.features.float(), clean.features.float(), dim=-1).mean()
+        return loss_of(bent) - self.temperature * likeness

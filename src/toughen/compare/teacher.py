@@ -1,0 +1,88 @@
+"""An exponential moving average of the weights, to compare with in place of the clean pass."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import MethodError
+from ..rng import without_dropout
+
+
+@dataclass(frozen=True)
+class Teacher:
+    """A mean of past weights: teacher <- decay * teacher + (1 - decay) * weights, after every update.
+
+    SMART's momentum Bregman proximal point uses decay 0.99 for the first tenth of the updates and 0.999 after it
+    (Jiang et al. 2020). `switch` is that share if below 1 - the number of updates is then asked of `attach` or taken
+    from the Trainer - and a number of updates otherwise.
+    """
+
+    decay: float = 0.99
+    later: float = 0.999
+    switch: float = 0.1
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.decay <= 1 and 0 <= self.later <= 1 and self.switch >= 0):
+            raise MethodError(f"{self!r}: decays lie between 0 and 1, and the switch is not negative.")
+
+    def decay_at(self, update: int, total: int | None) -> float:
+        if self.switch < 1:
+            if total is None:
+                raise MethodError(
+                    "The teacher changes its decay after a tenth of the training, and the number of updates is not "
+                    "known. Give it: method.attach(model, total_steps=...), or set switch to a number of updates."
+                )
+            return self.decay if update < self.switch * total else self.later
+        return self.decay if update < self.switch else self.later
+
+
+class MeanWeights:
+    """The teacher's weights at work. They are copied into the model for its pass, so that whatever wraps the model
+    (DDP, FSDP2, torch.compile) serves the teacher as well.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model = model
+        self.mean: list[Tensor] = [p.detach().clone() for p in self._weights()]
+
+    def _weights(self) -> list[nn.Parameter]:
+        return [p for p in self.model.parameters() if p.requires_grad]
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return {str(i): _local(mean) for i, mean in enumerate(self.mean)}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        for i, mean in enumerate(self.mean):
+            _local(mean).copy_(state[str(i)])
+
+    @torch.no_grad()
+    def update(self, decay: float) -> None:
+        for mean, weight in zip(self.mean, self._weights(), strict=True):
+            mean.lerp_(weight.detach(), 1 - decay)
+
+    @contextmanager
+    def in_place(self) -> Generator[None]:
+        """The model with the teacher's weights, without dropout and gradients. Only while no graph is alive."""
+        weights = self._weights()
+        with torch.no_grad(), without_dropout(self.model):
+            own = [weight.detach().clone() for weight in weights]
+            self._fill(weights, self.mean)
+            try:
+                yield
+            finally:
+                self._fill(weights, own)
+
+    @staticmethod
+    def _fill(weights: list[nn.Parameter], values: list[Tensor]) -> None:
+        torch.clear_autocast_cache()  # it would go on serving the other weights' half-precision copies
+        for weight, value in zip(weights, values, strict=True):
+            weight.copy_(value)
+
+
+def _local(weight: Tensor) -> Tensor:
+    """A process's own shard of a sharded weight (FSDP2), the weight itself otherwise."""
+    return cast(Any, weight).to_local() if hasattr(weight, "to_local") else weight

@@ -1,0 +1,25 @@
+"""The original packages' names, for code that is to run after changing one import.
+
+    from smart_pytorch import SMARTLoss, kl_loss, sym_kl_loss, js_loss    ->  from toughen.compat import ...
+    from DeBERTa.sift import hook_sift_layer, AdversarialLearner          ->  from toughen.compat import ...
+    from mt_dnn.loss import stable_kl, SymKlCriterion, ...                ->  from toughen.compat import ...
+
+Values and gradients are the originals'. What is mended is said at each name.
+"""
+
+from .deberta import AdversarialLearner as AdversarialLearner
+from .deberta import PerturbationLayer as PerturbationLayer
+from .deberta import hook_sift_layer as hook_sift_layer
+from .losses import js_loss as js_loss
+from .losses import kl_loss as kl_loss
+from .losses import sym_kl_loss as sym_kl_loss
+from .mt_dnn import HLCriterion as HLCriterion
+from .mt_dnn import JSCriterion as JSCriterion
+from .mt_dnn import KlCriterion as KlCriterion
+from .mt_dnn import MseCriterion as MseCriterion
+from .mt_dnn import NsKlCriterion as NsKlCriterion
+from .mt_dnn import NsSymKlCriterion as NsSymKlCriterion
+from .mt_dnn import SymKlCriterion as SymKlCriterion
+from .mt_dnn import stable_kl as stable_kl
+from .smart_pytorch import SMARTLoss as SMARTLoss
+from .smart_pytorch import inf_norm as inf_norm

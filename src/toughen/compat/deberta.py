@@ -1,0 +1,179 @@
+"""DeBERTa's SiFT: a perturbation layer hooked into a model, and the learner that drives it."""
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+from weakref import WeakKeyDictionary
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+
+from ..compare.rows import exact
+from ..errors import SiteError, StepError, nearest
+from ..parts import View
+from ..perturbation import Perturbation
+from ..search import INF, Absolute, Ascent, Given, Normal, Unit
+from .losses import log_probabilities
+
+LossFn: TypeAlias = Callable[[Tensor, Tensor], Tensor]
+
+
+def _rows(logits: Tensor) -> Tensor:
+    return exact(logits.reshape(-1, logits.shape[-1]))
+
+
+def symmetric_kl(logits: Tensor, target: Tensor) -> Tensor:
+    """Two cross-entropies with fixed targets, one value a row; squared error for one column (the original gives 0)."""
+    a, b = _rows(logits), _rows(target)
+    if a.shape[-1] == 1:
+        return (a - b).square().squeeze(-1)
+    p, q = log_probabilities(a), log_probabilities(b)
+    return -(q.exp().detach() * p).sum(-1) - (p.exp().detach() * q).sum(-1)
+
+
+def kl(logits: Tensor, target: Tensor) -> Tensor:
+    """Cross-entropy under the fixed target, one value a row; squared error for one column."""
+    a, b = _rows(logits), _rows(target).detach()
+    if a.shape[-1] == 1:
+        return (a - b).square().squeeze(-1)
+    q = log_probabilities(b)
+    return -(q.exp() * log_probabilities(a)).sum(-1)
+
+
+def mse(logits: Tensor, target: Tensor) -> Tensor:
+    return F.mse_loss(_rows(logits), _rows(target))
+
+
+perturbation_loss_fns: dict[str, LossFn] = {
+    "symmetric-kl": symmetric_kl,
+    "symmetric_kl": symmetric_kl,
+    "kl": kl,
+    "mse": mse,
+}
+
+
+class PerturbationLayer(nn.Module):
+    """Normalises its input; in the adversarial passes gives the cached clean input plus the perturbation."""
+
+    def __init__(
+        self,
+        hidden_size: int,
+        learning_rate: float = 1e-4,
+        init_perturbation: float = 1e-2,
+        init: Callable[[Tensor], Tensor] | None = None,
+    ) -> None:
+        super().__init__()
+        self.LayerNorm = nn.LayerNorm(hidden_size, 1e-7, elementwise_affine=False)
+        self.search = Ascent(
+            step_size=learning_rate,
+            init=Normal(init_perturbation, clip=2.0) if init is None else Given(lambda view: init(view.value)),
+            shape=Unit(p=INF, over="token", plus=1e-6),
+            units=Absolute(),
+        )
+        self.input: Tensor | None = None
+        self.perturbation: Perturbation | None = None
+
+    def adversarial_(self, adversarial: bool = True) -> None:
+        self.perturbation = Perturbation() if adversarial else None
+
+    def before(self, _module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """The layer as a forward pre-hook."""
+        return (self(inputs[0]), *inputs[1:])
+
+    def forward(self, input: Tensor) -> Tensor:
+        if self.perturbation is None:
+            self.input = normalised = self.LayerNorm(input)
+            return normalised
+        if self.input is None:
+            raise StepError("SiFT: run the clean pass before adv.loss(): the perturbed one starts from its input.")
+        clean = self.input.detach()
+        if not self.perturbation.at:
+            view = View(clean)
+            self.perturbation.at[0] = self.search.start(view).requires_grad_()
+            self.perturbation.views[0] = view
+        return (clean + self.perturbation.at[0]).to(self.input.dtype)
+
+
+def hook_sift_layer(
+    model: nn.Module,
+    hidden_size: int,
+    learning_rate: float = 1e-4,
+    init_perturbation: float = 1e-2,
+    target_module: str | nn.Module = "embeddings.LayerNorm",
+    init: Callable[[Tensor], Tensor] | None = None,
+) -> list[PerturbationLayer]:
+    """Put a perturbation layer before each matching module, as DeBERTa/sift/sift.py does.
+
+    Mended: with several matching modules each has its own layer; no match is an error; other pre-hooks stay.
+    `init`, a function of the normalised input, gives the starting perturbation in place of a random draw.
+    """
+    named = dict(model.named_modules())
+    found = (
+        [target_module]
+        if isinstance(target_module, nn.Module)
+        else [module for name, module in named.items() if target_module in name]
+    )
+    if not found:
+        hint = nearest(str(target_module), filter(None, named))
+        raise SiteError(f"hook_sift_layer: {type(model).__name__} has no module {target_module!r}. {hint}")
+    layers: list[PerturbationLayer] = []
+    for module in found:
+        if module in _HOOKED:  # the new layer takes the old one's place
+            _HOOKED[module][0].remove()
+        layer = PerturbationLayer(hidden_size, learning_rate, init_perturbation, init)
+        _HOOKED[module] = (module.register_forward_pre_hook(layer.before), layer)
+        layers.append(layer)
+    return layers
+
+
+_HOOKED: "WeakKeyDictionary[nn.Module, tuple[RemovableHandle, PerturbationLayer]]" = WeakKeyDictionary()
+
+
+class AdversarialLearner:
+    """`AdversarialLearner(model, adv_modules).loss(logits, logits_fn, **data)`: SiFT's term for one batch.
+
+    Kept: one step; the returned loss is the symmetric one whatever `loss_fn` says, which steers the step alone; the
+    perturbed pass sends no gradient to the embedding tables. Mended: a positional model input is no longer taken for
+    `loss_fn`; regression has a loss; the step's gradient reaches no weight and no weight is frozen for it.
+    """
+
+    def __init__(self, model: nn.Module, adv_modules: list[PerturbationLayer] | None = None) -> None:
+        hooked = [_HOOKED[module][1] for module in model.modules() if module in _HOOKED]
+        self.adv_modules = hooked if adv_modules is None else adv_modules
+        if not self.adv_modules:
+            raise SiteError(
+                "AdversarialLearner: no perturbation layer in the model. Call hook_sift_layer(model) first."
+            )
+        self.model = model
+
+    def loss(
+        self,
+        target: Tensor,
+        logits_fn: Callable[..., Tensor],
+        *args: Any,
+        loss_fn: str | LossFn = "symmetric-kl",
+        **kwargs: Any,
+    ) -> Tensor:
+        if args and (isinstance(args[0], str) or callable(args[0])):  # the original's place for it
+            loss_fn, *args = args
+        if isinstance(loss_fn, str):
+            if loss_fn not in perturbation_loss_fns:
+                raise StepError(f"SiFT: there is no loss {loss_fn!r}. {nearest(loss_fn, perturbation_loss_fns)}")
+            loss_fn = perturbation_loss_fns[loss_fn]
+        for layer in self.adv_modules:
+            layer.adversarial_(True)
+        try:
+            with torch.enable_grad():
+                height = loss_fn(logits_fn(self.model, *args, **kwargs), target.detach()).sum()
+                self._climb(height)
+            return symmetric_kl(logits_fn(self.model, *args, **kwargs), target).mean()
+        finally:
+            for layer in self.adv_modules:
+                layer.adversarial_(False)
+
+    def _climb(self, height: Tensor) -> None:
+        perturbations = [layer.perturbation for layer in self.adv_modules if layer.perturbation is not None]
+        grads = torch.autograd.grad(height, [p.at[0] for p in perturbations])
+        for layer, perturbation, grad in zip(self.adv_modules, perturbations, grads, strict=True):
+            perturbation.climb(layer.search, [grad])

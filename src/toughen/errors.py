@@ -1,0 +1,39 @@
+"""Errors and warnings: each names the thing, the reason and the way out."""
+
+import difflib
+from collections.abc import Iterable
+from importlib import import_module
+from types import ModuleType
+
+
+class MethodError(ValueError):
+    """A method whose parts or settings do not fit together, known before anything runs."""
+
+
+class SiteError(RuntimeError):
+    """The model has no such place, or its forward pass never came by it."""
+
+
+class StepError(RuntimeError):
+    """A training step that was fed or driven wrongly: no labels, a loss never back-propagated."""
+
+
+class RobustnessWarning(UserWarning):
+    """The step runs, but does less than its name promises."""
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """A hint for an unknown name: the closest known ones, or all of them."""
+    known = sorted(names)
+    close = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+    return f"Did you mean {' or '.join(map(repr, close))}?" if close else f"Known: {', '.join(known)}."
+
+
+def require(module: str, extra: str) -> ModuleType:
+    """Import an optional dependency, or say which extra brings it."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise ImportError(
+            f'This needs the package {module!r}. Install it with: pip install "toughen[{extra}]"'
+        ) from error

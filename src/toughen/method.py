@@ -1,0 +1,149 @@
+"""A method: four parts put together, refused at once where they do not fit."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from .attached import Attached
+from .batch import wants
+from .combine import Accumulate, Add, Replay, Sharpen
+from .compare import Divergence
+from .compare.teacher import Teacher
+from .errors import MethodError
+from .outcome import Task
+from .parts import Combine, Compare, Dropout, Search, Site
+from .search import Ascent, Zeros
+from .search.constraint import Constraint
+from .sites import DropoutMask, Nowhere, Weights
+
+
+@dataclass(frozen=True)
+class Method:
+    """WHERE, HOW, WHAT and how it is combined; every published method is one of these."""
+
+    site: Site
+    search: Search
+    compare: Compare
+    combine: Combine
+    climb_on: Compare | None = None  # what the search maximises; `compare` unless said otherwise
+    dropout: Dropout = "shared"  # one mask for all passes of a batch, a "fresh" one for each, or "off"
+    against: Teacher | None = None  # what the comparison is with; None: the clean pass
+    constraint: Constraint | None = None
+
+    def __post_init__(self) -> None:
+        for problem in (_dropout, _clean_pass, _steps, _weights, _dead_start):
+            message = problem(self)
+            if message:
+                raise MethodError(message)
+
+    def __add__(self, other: "Method | Sum") -> "Sum":
+        return Sum((self,)) + other
+
+    def attach(
+        self,
+        model: nn.Module,
+        tokenizer: Any = None,
+        *,
+        seed: int | None = None,
+        task: Task | None = None,
+        total_steps: int | None = None,
+    ) -> Attached:
+        """Bind the method to a model; `attached.detach()` gives the model back as it was.
+
+        `tokenizer` says which tokens are special. `seed` starts the noise (default: torch's). `task` overrides what
+        the head's class name says. `total_steps` is the number of updates, for methods with a schedule.
+        """
+        return Attached((self,), model, tokenizer, seed, task, total_steps)
+
+
+@dataclass(frozen=True)
+class Sum:
+    """Several methods at once: one clean pass, the regularisers of all added to it.
+
+    One of them may be a method with backward passes of its own, such as FreeLB; the others must add to the clean loss.
+    """
+
+    methods: tuple[Method, ...]
+
+    def __post_init__(self) -> None:
+        own = [m for m in self.methods if not isinstance(m.combine, Add)]
+        if len(own) > 1:
+            names = " and ".join(type(m.combine).__name__ for m in own)
+            raise MethodError(f"A sum can hold one method with backward passes of its own, and this has {names}.")
+        if own and isinstance(own[0].combine, (Sharpen, Replay)) and len(self.methods) > 1:
+            raise MethodError(
+                f"{type(own[0].combine).__name__} goes over a whole update again and cannot be summed with other "
+                "methods. Use Add, Average, Replace or Accumulate."
+            )
+        if len({m.dropout == "off" for m in self.methods}) > 1:
+            raise MethodError("In a sum dropout is off for all methods or for none: they share the clean pass.")
+        # The method with its own passes leads; the others join its last one.
+        ordered = tuple(sorted(self.methods, key=lambda m: isinstance(m.combine, Add)))
+        object.__setattr__(self, "methods", ordered)
+
+    def __add__(self, other: "Method | Sum") -> "Sum":
+        return Sum(self.methods + (other.methods if isinstance(other, Sum) else (other,)))
+
+    def attach(
+        self,
+        model: nn.Module,
+        tokenizer: Any = None,
+        *,
+        seed: int | None = None,
+        task: Task | None = None,
+        total_steps: int | None = None,
+    ) -> Attached:
+        """Bind all methods to a model; see `Method.attach`."""
+        return Attached(self.methods, model, tokenizer, seed, task, total_steps)
+
+
+def _dropout(method: Method) -> str | None:
+    if method.dropout not in Dropout.__args__:
+        return f"dropout={method.dropout!r} is not known. Choose 'shared', 'fresh' or 'off'."
+    if isinstance(method.site, DropoutMask) and method.dropout != "fresh":
+        return f"DropoutMask compares two masks, so dropout={method.dropout!r} leaves nothing to compare. Use 'fresh'."
+    return None
+
+
+def _clean_pass(method: Method) -> str | None:
+    goals = [goal for goal in (method.compare, method.climb_on) if wants(goal, "needs_clean")]
+    if goals and method.against is None and isinstance(method.combine, (Accumulate, Replay)):
+        return (
+            f"{type(method.combine).__name__} makes no clean pass, but {goals[0]!r} compares with a clean prediction. "
+            "Use compare=TaskLoss() (FreeLB), or combine=Add(weight)."
+        )
+    return None
+
+
+def _steps(method: Method) -> str | None:
+    site, steps = method.site, method.search.steps
+    if isinstance(site, (Nowhere, DropoutMask)) and steps:
+        return f"{site!r} has no perturbation to climb with, but the search wants {steps} steps. Use Noise(Zeros())."
+    if isinstance(method.combine, (Accumulate, Replay)) and steps != method.combine.passes - 1:
+        return (
+            f"{method.combine!r} climbs between its passes: the search must have steps={method.combine.passes - 1}, "
+            f"not {steps}."
+        )
+    if method.climb_on is not None and not steps:
+        return "climb_on says what the search maximises, but this search makes no step. Leave it out, or use Ascent."
+    return None
+
+
+def _weights(method: Method) -> str | None:
+    if isinstance(method.site, Weights) != isinstance(method.combine, Sharpen):
+        return (
+            f"Weights are perturbed between two rounds over an update, so site=Weights() and combine=Sharpen() go "
+            f"together; here are {type(method.site).__name__} and {type(method.combine).__name__}."
+        )
+    return None
+
+
+def _dead_start(method: Method) -> str | None:
+    search, goal = method.search, method.climb_on or method.compare
+    if isinstance(search, Ascent) and search.steps and isinstance(search.init, Zeros) and isinstance(goal, Divergence):
+        return (
+            "A divergence from the clean prediction is flat where there is no perturbation, so a search that starts "
+            "from zero never moves. Start from noise: init_scale above 0."
+        )
+    return None

@@ -1,0 +1,21 @@
+"""What several methods share: how a ball and a start are written."""
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from torch import Tensor
+
+from ..parts import View
+from ..search import Ball, Free, Given, Init
+from ..search.norms import Over, Project
+
+Start: TypeAlias = Callable[[View], Tensor]
+"""A function that gives the starting perturbation of a view, to take the random draw's place."""
+
+
+def ball(max_norm: float, p: float = 2, over: Over = "example") -> Project:
+    return Ball(max_norm, p, over) if max_norm > 0 else Free()
+
+
+def start(given: Start | None, otherwise: Init) -> Init:
+    return otherwise if given is None else Given(given)

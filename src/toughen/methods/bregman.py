@@ -1,0 +1,32 @@
+from ..combine import Add
+from ..compare import Divergence
+from ..compare.teacher import Teacher
+from ..method import Method
+from ..parts import Dropout
+from ..registry import named
+from ..search import nothing
+from ..sites import Nowhere
+
+
+@named("bregman")
+def bregman(
+    weight: float = 1.0,
+    *,
+    decay: float = 0.99,
+    later: float = 0.999,
+    switch: float = 0.1,
+    dropout: Dropout = "shared",
+) -> Method:
+    """Momentum Bregman proximal point (SMART, Jiang et al. 2020): stay near the prediction of a mean of past weights.
+
+    `decay` holds for the first `switch` of the updates, `later` after it (paper: 0.99, 0.999, a tenth; weight 1). In
+    the paper's ablation this term alone brings most of the gain on small data. The teacher runs without dropout.
+    """
+    return Method(
+        site=Nowhere(),
+        search=nothing(),
+        compare=Divergence(),
+        combine=Add(weight),
+        against=Teacher(decay, later, switch),
+        dropout=dropout,
+    )

@@ -1,0 +1,127 @@
+from dataclasses import dataclass
+from typing import Literal
+
+from ..combine import Accumulate, Replay
+from ..compare import TaskLoss
+from ..errors import MethodError
+from ..method import Method
+from ..parts import Dropout
+from ..presets import choose
+from ..registry import named
+from ..search import INF, Absolute, Ascent, Relative, Uniform, UniformBall, Unit
+from ..sites import WordEmbedding
+from ..sites.embedding import RECOMMENDED_SKIP
+from ..sites.mask import Skip
+from ._common import Start, ball, start
+
+
+@dataclass(frozen=True)
+class Settings:
+    steps: int
+    step_size: float
+    init_scale: float
+    max_norm: float
+    norm: Literal["l2", "linf"] = "l2"
+    dropout: Dropout = "shared"
+    skip: Skip = ("padding",)
+    average: bool = True
+    floor: float = 1e-8
+
+
+PRESETS = {
+    "recommended": Settings(
+        steps=3, step_size=0.02, init_scale=0.01, max_norm=0.05, skip=RECOMMENDED_SKIP, floor=1e-30
+    ),
+    "original": Settings(steps=3, step_size=0.1, init_scale=0.0, max_norm=0.0),
+    "fairseq": Settings(steps=3, step_size=0.1, init_scale=0.1, max_norm=0.3),
+    "paragen": Settings(
+        steps=3, step_size=0.1, init_scale=0.05, max_norm=0.06, skip=(1,), average=False, floor=1e-30, dropout="fresh"
+    ),
+}
+
+
+def _search(s: Settings, preset: str, init: Start | None) -> Ascent:
+    if s.norm not in ("l2", "linf"):
+        raise MethodError(f"norm={s.norm!r} is not known. Choose 'l2' or 'linf'.")
+    p = 2.0 if s.norm == "l2" else INF
+    noise = start(init, UniformBall(s.init_scale) if s.norm == "l2" else Uniform(s.init_scale))
+    ours = preset == "recommended"
+    return Ascent(
+        step_size=s.step_size,
+        steps=s.steps - 1,
+        init=noise,
+        shape=Unit(p, "example", floor=s.floor),
+        project=ball(s.max_norm, p),
+        units=Relative() if ours else Absolute(),
+        mask_gradient=ours,
+    )
+
+
+@named("freelb")
+def freelb(
+    preset: str = "recommended",
+    *,
+    steps: int | None = None,
+    step_size: float | None = None,
+    init_scale: float | None = None,
+    max_norm: float | None = None,
+    norm: Literal["l2", "linf"] | None = None,
+    dropout: Dropout | None = None,
+    init: Start | None = None,
+) -> Method:
+    """Free large-batch adversarial training (Zhu et al., ICLR 2020): every pass of the ascent also trains the weights.
+
+    `steps` counts forward and backward passes; the perturbation climbs between them. `max_norm` 0 is no ball.
+
+    Presets:
+        recommended: three passes, l2 steps of 2 % of the embedding's norm inside a ball of 5 %, masked. Ours.
+        original: zhuchen03/FreeLB eb23701, run_glue_freelb.py, with its RTE row for ALBERT: step 0.1 from zero, no
+            ball. Noise starts as U(-1, 1) * init_scale / sqrt(length * width); padding is masked in the start only.
+        fairseq: the same repository's RoBERTa code with its MNLI row. Its `adv_steps` counts passes after the first,
+            so its 2 is 3 here. Its optional clean regulariser is off, as there.
+        paragen: bytedance/ParaGen 4e33a90: gradients of the three passes summed, not averaged; token id 1 taken for
+            padding whatever the tokenizer says; fresh dropout.
+    """
+    s = choose(
+        PRESETS,
+        preset,
+        steps=steps,
+        step_size=step_size,
+        init_scale=init_scale,
+        max_norm=max_norm,
+        norm=norm,
+        dropout=dropout,
+    )
+    site, combine = WordEmbedding(s.skip), Accumulate(s.steps, s.average)
+    return Method(site, _search(s, preset, init), TaskLoss(), combine, dropout=s.dropout)
+
+
+@named("freeat")
+def freeat(
+    *,
+    steps: int | None = None,
+    step_size: float | None = None,
+    init_scale: float | None = None,
+    max_norm: float | None = None,
+    norm: Literal["l2", "linf"] | None = None,
+    dropout: Dropout | None = None,
+    init: Start | None = None,
+) -> Method:
+    """Free adversarial training (Shafahi et al. 2019): the same batch `steps` times, an update after each pass.
+
+    The perturbation climbs from pass to pass and starts anew with each batch, whose texts have other lengths. Settings
+    are those of `freelb`'s recommended preset. In published comparisons it is below plain training on several tasks.
+    """
+    s = choose(
+        PRESETS,
+        "recommended",
+        steps=steps,
+        step_size=step_size,
+        init_scale=init_scale,
+        max_norm=max_norm,
+        norm=norm,
+        dropout=dropout,
+    )
+    return Method(
+        WordEmbedding(s.skip), _search(s, "recommended", init), TaskLoss(), Replay(s.steps), dropout=s.dropout
+    )

@@ -1,0 +1,121 @@
+"""What one forward pass predicted, in one form for every kind of head."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias, cast
+
+import torch
+from torch import Tensor, nn
+
+Kind: TypeAlias = Literal["classes", "labels", "values"]
+Task: TypeAlias = Literal["auto", "tokens", "choices", "span", "causal_lm", "masked_lm", "seq2seq_lm"]
+
+IGNORED = -100  # the label of a position that has none, everywhere in transformers
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """A block of scores. `kind` says what a row is: one distribution, independent labels, or real numbers."""
+
+    scores: Tensor  # (..., columns)
+    kind: Kind
+    counts: Tensor | None = None  # (...): 1 for a row that counts, 0 for padding and unlabelled positions; None: all
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A forward pass: its task loss if there were labels, its predictions, and features if a method asked for them."""
+
+    loss: Tensor | None
+    predictions: tuple[Prediction, ...]
+    features: Tensor | None = None
+
+    def detach(self) -> "Outcome":
+        return Outcome(
+            None if self.loss is None else self.loss.detach(),
+            tuple(replace(p, scores=p.scores.detach()) for p in self.predictions),
+            None if self.features is None else self.features.detach(),
+        )
+
+
+_BY_CLASS_NAME: tuple[tuple[str, Task], ...] = (
+    ("ForQuestionAnswering", "span"),
+    ("ForTokenClassification", "tokens"),
+    ("ForMultipleChoice", "choices"),
+    ("ForMaskedLM", "masked_lm"),
+    ("ForConditionalGeneration", "seq2seq_lm"),
+    ("ForCausalLM", "causal_lm"),
+    ("LMHeadModel", "causal_lm"),
+)
+
+
+def task_of(model: nn.Module) -> Task:
+    """What the model's head does, from its class name; "auto" for sentence and image heads."""
+    base = cast(Any, model).get_base_model() if hasattr(model, "get_base_model") else model
+    name = type(base).__name__
+    found: list[Task] = [task for ending, task in _BY_CLASS_NAME if ending in name]
+    return found[0] if found else "auto"
+
+
+def read(output: Any, batch: Mapping[str, Any], task: Task = "auto", config: Any = None) -> Outcome:
+    """A model's output as an `Outcome`. Accepts a ModelOutput, a mapping, or a tuple of (loss, logits)."""
+    if isinstance(output, Outcome):
+        return output
+    loss, get = _fields(output)
+    labels: Tensor | None = batch.get("labels")
+    if task == "span":
+        padding = batch.get("attention_mask")
+        start, end = (_span(get(key), padding) for key in ("start_logits", "end_logits"))
+        return Outcome(loss, (start, end))
+    scores = get("logits")
+    if task in ("tokens", "masked_lm", "seq2seq_lm", "causal_lm") or (task == "auto" and scores.dim() == 3):
+        return Outcome(loss, (Prediction(scores, "classes", _labelled(scores, labels, batch, task)),))
+    kind: Kind = "classes" if task == "choices" else _sentence_kind(scores, labels, config)
+    return Outcome(loss, (Prediction(scores, kind),))
+
+
+def _fields(output: Any) -> tuple[Tensor | None, Any]:
+    if isinstance(output, Mapping):
+        return cast("Tensor | None", output.get("loss")), output.__getitem__  # pyright: ignore[reportUnknownMemberType]
+    if isinstance(output, tuple) and len(cast("tuple[Any, ...]", output)) == 2:
+        loss, logits = cast("tuple[Tensor | None, Tensor]", output)
+        return loss, {"logits": logits}.__getitem__
+    if hasattr(output, "logits"):
+        return getattr(output, "loss", None), lambda key: getattr(output, key)  # pyright: ignore[reportUnknownLambdaType]
+    raise TypeError(
+        f"Cannot read a {type(output).__name__} as a model output: return a ModelOutput, a mapping with 'logits', "
+        "or a tuple (loss, logits)."
+    )
+
+
+def _sentence_kind(scores: Tensor, labels: Tensor | None, config: Any) -> Kind:
+    """The rule of transformers' own heads: `problem_type` if set, else the number and type of the labels."""
+    problem = getattr(config, "problem_type", None)
+    if problem == "regression" or (problem is None and scores.shape[-1] == 1):
+        return "values"
+    if problem == "multi_label_classification" or (
+        problem is None and labels is not None and labels.is_floating_point() and labels.shape == scores.shape
+    ):
+        return "labels"
+    return "classes"
+
+
+def _labelled(scores: Tensor, labels: Tensor | None, batch: Mapping[str, Any], task: Task) -> Tensor | None:
+    """Which positions count: the labelled ones, else those that are not padding."""
+    rows = scores.shape[:-1]
+    if labels is not None and labels.dim() == 2:
+        counts = labels.ne(IGNORED)
+        if task == "causal_lm":  # position t predicts label t + 1; the last one predicts nothing
+            counts = torch.cat([counts[:, 1:], torch.zeros_like(counts[:, :1])], dim=1)
+        if counts.shape[1] < rows[1]:  # a prefix (prompt tuning, image tokens) comes before the labelled positions
+            counts = nn.functional.pad(counts, (rows[1] - counts.shape[1], 0))
+        return counts
+    mask: Tensor | None = batch.get("attention_mask")
+    return mask.bool() if mask is not None and mask.shape == rows else None
+
+
+def _span(scores: Tensor, padding: Tensor | None) -> Prediction:
+    """Start or end positions: one distribution over the tokens of an example, padding left out."""
+    if padding is not None and padding.shape == scores.shape:
+        scores = scores.masked_fill(padding == 0, torch.finfo(torch.float16).min)
+    return Prediction(scores, "classes")

@@ -1,0 +1,131 @@
+"""The perturbation of one micro-batch, and the way it gets into the forward pass."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .parts import Search, View
+from .rng import Noise
+
+
+def finite_rows(grad: Tensor) -> Tensor:
+    """Which examples have a gradient without NaN and infinity, ready to broadcast. No device sync."""
+    return torch.isfinite(grad.flatten(1).abs().amax(1)).view(-1, *[1] * (grad.dim() - 1))
+
+
+@dataclass
+class Perturbation:
+    """One delta for each place of the site, born in the first perturbed pass."""
+
+    at: dict[int, Tensor] = field(default_factory=dict[int, Tensor])
+    views: dict[int, View] = field(default_factory=dict[int, View])
+    starts: dict[int, Tensor] = field(default_factory=dict[int, Tensor])
+    skipped: Tensor | None = None  # how many examples kept their delta because its gradient was not finite
+
+    @property
+    def deltas(self) -> list[Tensor]:
+        return list(self.at.values())
+
+    def climb(self, search: Search, grads: Sequence[Tensor]) -> None:
+        views = [self.views[place] for place in self.at]
+        old = [delta.detach() for delta in self.deltas]
+        good = [finite_rows(grad) for grad in grads]
+        clean = [torch.where(ok, grad, torch.zeros_like(grad)) for ok, grad in zip(good, grads, strict=True)]
+        new = search.climb(old, clean, views)
+        for place, ok, before, after in zip(list(self.at), good, old, new, strict=True):
+            self.at[place] = torch.where(ok, after, before).detach().requires_grad_()
+        self.skipped = torch.stack([(~ok).sum() for ok in good]).sum()
+
+    def finish(self, search: Search) -> None:
+        """What the last pass sees: no gradient is wanted for it any more."""
+        for place, delta in self.at.items():
+            self.at[place] = search.finish(delta.detach(), self.views[place])
+
+
+class Injector:
+    """What a site calls: it gives the current perturbation, and starts it where there is none yet."""
+
+    def __init__(self, search: Search, noise: Noise, special_ids: Tensor | None) -> None:
+        self.search, self.noise = search, noise
+        self.special_ids = special_ids
+        self.batch: Mapping[str, Any] = {}
+        self.current: Perturbation | None = None
+
+    @property
+    def active(self) -> bool:
+        return self.current is not None
+
+    def serve(self, batch: Mapping[str, Any]) -> None:
+        """The inputs of the coming passes, from which masks are made."""
+        self.batch = batch
+        ids = batch.get("input_ids")
+        if self.special_ids is not None and isinstance(ids, Tensor) and self.special_ids.device != ids.device:
+            self.special_ids = self.special_ids.to(ids.device)
+
+    def __call__(self, place: int, view: Callable[[], View]) -> Tensor:
+        assert self.current is not None
+        delta = self.current.at.get(place)
+        return self._start(view()) if delta is None else delta
+
+    @torch.compiler.disable()  # pyright: ignore[reportUntypedFunctionDecorator]  # random draws are not traced
+    def _start(self, view: View) -> Tensor:
+        assert self.current is not None
+        view = replace(view, random=self.noise.on(view.value.device))
+        with torch.no_grad():
+            delta = self.search.start(view)
+        delta = delta.requires_grad_() if self.search.steps else delta
+        self.current.views[view.place] = view
+        self.current.starts[view.place] = delta.detach()
+        self.current.at[view.place] = delta
+        return delta
+
+
+class CheckpointedLayers:
+    """Makes checkpointed layers recompute as they were, perturbed or clean, whatever is current by then.
+
+    Only sites inside the layers need it. Checkpointing may be switched on after `attach`, so `follow` looks again.
+    """
+
+    def __init__(self, model: nn.Module, injectors: Sequence[Injector]) -> None:
+        self.layers = [m for m in model.modules() if hasattr(m, "gradient_checkpointing")]
+        self.injectors = injectors
+
+    def follow(self) -> None:
+        for layer in self.layers:
+            original = getattr(layer, "_gradient_checkpointing_func", None)
+            if original is not None and not isinstance(original, _Remembering):
+                setattr(layer, "_gradient_checkpointing_func", _Remembering(original, self.injectors))
+
+    def release(self) -> None:
+        for layer in self.layers:
+            function = getattr(layer, "_gradient_checkpointing_func", None)
+            if isinstance(function, _Remembering):
+                setattr(layer, "_gradient_checkpointing_func", function.original)
+
+
+@dataclass(frozen=True)
+class _Remembering:
+    """A checkpoint function that runs what it is given under the perturbations of the time it was given it."""
+
+    original: Callable[..., Any]
+    injectors: Sequence[Injector]
+
+    def __call__(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        then = [injector.current for injector in self.injectors]
+
+        def as_it_was(*inner: Any, **named: Any) -> Any:
+            now = [injector.current for injector in self.injectors]
+            self._set(then)
+            try:
+                return function(*inner, **named)
+            finally:
+                self._set(now)
+
+        return self.original(as_it_was, *args, **kwargs)
+
+    def _set(self, currents: Sequence[Perturbation | None]) -> None:
+        for injector, current in zip(self.injectors, currents, strict=True):
+            injector.current = current

@@ -1,0 +1,31 @@
+"""Settings of a method by the name of their source, with single ones changed."""
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import Any, TypeVar
+
+from .errors import MethodError, nearest
+
+S = TypeVar("S")
+
+
+def choose(presets: Mapping[str, S], preset: str, **changes: Any) -> S:
+    """The preset's settings, with those changed that are not None."""
+    if preset not in presets:
+        raise MethodError(f"There is no preset {preset!r}. {nearest(preset, presets)}")
+    settings = replace(presets[preset], **{k: v for k, v in changes.items() if v is not None})  # pyright: ignore[reportArgumentType, reportCallIssue]
+    check(settings)
+    return settings
+
+
+def check(settings: Any) -> None:
+    """Sizes that cannot be: every method says the same about them."""
+    for field in fields(settings):
+        name = field.name
+        value: Any = getattr(settings, name)
+        if name in ("step_size", "rho", "probe") and value is not None and value <= 0:
+            raise MethodError(f"{name}={value}: it must be above 0.")
+        if name in ("weight", "init_scale", "max_norm", "temperature") and value is not None and value < 0:
+            raise MethodError(f"{name}={value}: it cannot be negative.")
+        if name == "steps" and value is not None and value < 1:
+            raise MethodError(f"steps={value}: at least one is needed.")

@@ -1,0 +1,68 @@
+"""Methods by name: the package's own, a plug-in's (entry points `toughen.methods`), or a person's."""
+
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+from pkgutil import iter_modules
+from typing import Any, ParamSpec, TypeVar
+
+from .errors import MethodError, nearest
+from .method import Method, Sum
+
+P = ParamSpec("P")
+M = TypeVar("M", bound="Method | Sum")
+_NAMED: dict[str, Callable[..., Any]] = {}
+
+
+def named(name: str) -> Callable[[Callable[P, M]], Callable[P, M]]:
+    """Give a function that returns a method its name."""
+
+    def register(function: Callable[P, M]) -> Callable[P, M]:
+        if name in _NAMED and _NAMED[name].__module__ != function.__module__:
+            raise MethodError(
+                f"A method named {name!r} is there already ({_NAMED[name].__module__}). Take another name."
+            )
+        _NAMED[name] = function
+        return function
+
+    return register
+
+
+@cache
+def _load_own() -> None:
+    package = import_module("toughen.methods")
+    for module in iter_modules(package.__path__):
+        if not module.name.startswith("_"):
+            import_module(f"toughen.methods.{module.name}")
+
+
+def available() -> list[str]:
+    """The names of all methods that can be made."""
+    _load_own()
+    return sorted(_NAMED)
+
+
+def factory(name: str) -> Callable[..., Any]:
+    """The function that makes the method of this name; its signature holds the method's settings."""
+    _load_own()
+    if name not in _NAMED:
+        for plugin in entry_points(group="toughen.methods", name=name):
+            return plugin.load()
+        raise MethodError(f"There is no method {name!r}. {nearest(name, _NAMED)}")
+    return _NAMED[name]
+
+
+def make(name: str, **settings: Any) -> Method | Sum:
+    """A method by name, or a sum of names: `make("smart+bregman")`, `make("freelb", step_size=0.1)`."""
+    parts = [part.strip() for part in name.split("+")]
+    if len(parts) == 1:
+        return factory(parts[0])(**settings)
+    if settings:
+        raise MethodError(
+            f"Settings of a sum are ambiguous. Make the parts yourself and add them: {' + '.join(parts)}."
+        )
+    first, *others = [factory(part)() for part in parts]
+    for other in others:
+        first = first + other
+    return first

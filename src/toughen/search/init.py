@@ -1,0 +1,107 @@
+"""How a perturbation starts."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from ..errors import MethodError
+from ..parts import View
+from .norms import INF, Units
+
+
+class Init(Protocol):
+    def __call__(self, view: View, units: Units) -> Tensor: ...
+
+
+def _draw(view: View, kind: Callable[..., Tensor]) -> Tensor:
+    """Noise of the view's shape, position by position, so that padding to the right does not shift the stream."""
+    shape = list(view.value.shape)
+    if len(shape) > 2:
+        shape[0], shape[1] = shape[1], shape[0]
+    noise = kind(shape, generator=view.random, device=view.value.device, dtype=view.dtype)
+    return noise.transpose(0, 1).contiguous() if len(shape) > 2 else noise
+
+
+def _positive(name: str, scale: float) -> None:
+    if scale < 0:
+        raise MethodError(f"{name}({scale}): the size of the starting noise cannot be negative; 0 starts from zero.")
+
+
+@dataclass(frozen=True)
+class Zeros:
+    """No noise: the clean point."""
+
+    def __call__(self, view: View, units: Units) -> Tensor:
+        return torch.zeros(view.value.shape, device=view.value.device, dtype=view.dtype)
+
+
+@dataclass(frozen=True)
+class Normal:
+    """Gaussian noise with `scale` as its standard deviation; `clip` cuts it at so many deviations."""
+
+    scale: float
+    clip: float | None = None
+
+    def __post_init__(self) -> None:
+        _positive("Normal", self.scale)
+
+    def __call__(self, view: View, units: Units) -> Tensor:
+        noise = _draw(view, torch.randn)
+        noise = noise if self.clip is None else noise.clamp(-self.clip, self.clip)
+        return noise * self.scale * units.length(view, INF, "example")
+
+
+@dataclass(frozen=True)
+class Uniform:
+    """Every element uniform in [-scale, scale]."""
+
+    scale: float
+
+    def __post_init__(self) -> None:
+        _positive("Uniform", self.scale)
+
+    def __call__(self, view: View, units: Units) -> Tensor:
+        return (2 * _draw(view, torch.rand) - 1) * self.scale * units.length(view, INF, "example")
+
+
+@dataclass(frozen=True)
+class UniformBall:
+    """Uniform noise whose l2 norm per example is about scale / sqrt(3), however long the example (FreeLB).
+
+    The divisor is the number of unmasked *elements*, length times width, as in run_glue_freelb.py:236-239.
+    """
+
+    scale: float
+
+    def __post_init__(self) -> None:
+        _positive("UniformBall", self.scale)
+
+    def __call__(self, view: View, units: Units) -> Tensor:
+        length = self.scale * units.length(view, 2, "example")
+        return (2 * _draw(view, torch.rand) - 1) * (length / view.count.sqrt())
+
+
+@dataclass(frozen=True)
+class NeftuneNoise:
+    """Uniform in [-1, 1] times alpha / sqrt(length * width), with the true length of each text (NEFTune)."""
+
+    alpha: float
+
+    def __post_init__(self) -> None:
+        _positive("NeftuneNoise", self.alpha)
+
+    def __call__(self, view: View, units: Units) -> Tensor:
+        return (2 * _draw(view, torch.rand) - 1) * (self.alpha / view.count.sqrt())
+
+
+@dataclass(frozen=True)
+class Given:
+    """A starting perturbation of the user's own: called with the view, taken as it is."""
+
+    make: Callable[[View], Tensor]
+
+    def __call__(self, view: View, units: Units) -> Tensor:
+        return self.make(view).to(device=view.value.device, dtype=view.dtype)

@@ -1,0 +1,145 @@
+"""Lengths of perturbations: norms per token or example, balls, and the units they are measured in."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeAlias
+
+import torch
+from torch import Tensor
+
+from ..errors import MethodError
+from ..parts import View
+
+Over: TypeAlias = Literal["token", "example"]
+INF = math.inf
+
+
+def norm(x: Tensor, p: float, over: Over) -> Tensor:
+    """The p-norm of each token (last dimension) or each example (all but the first), ready to broadcast."""
+    if over == "token":
+        return x.norm(p=p, dim=-1, keepdim=True)
+    return x.flatten(1).norm(p=p, dim=1).view(-1, *[1] * (x.dim() - 1))
+
+
+class Units(Protocol):
+    """What a radius of 1 means at a view: the length of a vector under a p-norm."""
+
+    def length(self, view: View, p: float, over: Over) -> Tensor | float: ...
+
+
+@dataclass(frozen=True)
+class Absolute:
+    """Lengths as the papers give them, whatever the size of the embedding."""
+
+    def length(self, view: View, p: float, over: Over) -> float:
+        return 1.0
+
+
+@dataclass(frozen=True)
+class Relative:
+    """Lengths in units of the embedding's own: 0.1 is a tenth of it, on any model.
+
+    A vector all of whose elements are as large as the embedding's root mean square has length 1, under every norm.
+    """
+
+    def length(self, view: View, p: float, over: Over) -> Tensor:
+        if p == INF:
+            return view.rms
+        return view.rms * (view.count if over == "example" else view.value.shape[-1]) ** (1 / p)
+
+
+class Shape(Protocol):
+    """What becomes of a gradient before the step is taken, and the norm in which the step is then measured."""
+
+    @property
+    def p(self) -> float: ...
+
+    @property
+    def over(self) -> Over: ...
+
+    def __call__(self, grad: Tensor) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Scale to unit norm.
+
+    Nothing is added to the norm by default: with an epsilon there, the step depends on the loss scale, the batch split
+    and the number of processes. `plus` and `floor` are for presets whose originals have one.
+    """
+
+    p: float = 2
+    over: Over = "example"
+    plus: float = 0.0
+    floor: float = 1e-30
+
+    def __call__(self, grad: Tensor) -> Tensor:
+        return grad / (norm(grad, self.p, self.over) + self.plus).clamp(min=self.floor)
+
+
+@dataclass(frozen=True)
+class Sign:
+    """Every element to plus or minus one."""
+
+    p: float = INF
+    over: Over = "token"
+
+    def __call__(self, grad: Tensor) -> Tensor:
+        return grad.sign()
+
+
+@dataclass(frozen=True)
+class Raw:
+    """The gradient as it is."""
+
+    p: float = INF
+    over: Over = "token"
+
+    def __call__(self, grad: Tensor) -> Tensor:
+        return grad
+
+
+Project: TypeAlias = Callable[[Tensor, View, Units], Tensor]
+
+
+@dataclass(frozen=True)
+class Free:
+    """No ball."""
+
+    def __call__(self, x: Tensor, view: View, units: Units) -> Tensor:
+        return x
+
+
+@dataclass(frozen=True)
+class Ball:
+    """Shrink to a ball; what lies inside is left alone."""
+
+    radius: float
+    p: float = 2
+    over: Over = "example"
+
+    def __post_init__(self) -> None:
+        if self.radius <= 0:
+            raise MethodError(f"Ball(radius={self.radius}): a radius must be above 0. Use Free() for no ball at all.")
+
+    def __call__(self, x: Tensor, view: View, units: Units) -> Tensor:
+        limit = self.radius * units.length(view, self.p, self.over)
+        if self.p == INF:
+            bound = torch.as_tensor(limit, dtype=x.dtype, device=x.device)
+            return x.maximum(-bound).minimum(bound)
+        return x * (limit / norm(x, self.p, self.over).clamp(min=1e-30)).clamp(max=1.0)
+
+
+@dataclass(frozen=True)
+class Rescale:
+    """Scale the whole perturbation to one length, inside the ball or out (SMART as published in code)."""
+
+    radius: float = 1.0
+    p: float = INF
+    over: Over = "token"
+    plus: float = 0.0
+
+    def __call__(self, x: Tensor, view: View, units: Units) -> Tensor:
+        limit = self.radius * units.length(view, self.p, self.over)
+        return limit * Unit(self.p, self.over, self.plus)(x)

@@ -1,0 +1,8 @@
+"""WHERE to perturb."""
+
+from .elsewhere import DropoutMask as DropoutMask
+from .elsewhere import Nowhere as Nowhere
+from .elsewhere import Weights as Weights
+from .embedding import NormalizedEmbedding as NormalizedEmbedding
+from .embedding import WordEmbedding as WordEmbedding
+from .hidden import Hidden as Hidden

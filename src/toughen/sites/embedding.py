@@ -1,0 +1,62 @@
+"""WHERE to perturb: the input embedding, as it is or normalised."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..parts import Detach, Inject
+from .locate import by_path, embedding_norm, input_embedding
+from .mask import Skip, text_view
+
+RECOMMENDED_SKIP: Skip = ("padding", "special")
+
+
+@dataclass(frozen=True)
+class WordEmbedding:
+    """The output of the model's input embedding (the patch embedding of vision models)."""
+
+    skip: Skip = RECOMMENDED_SKIP
+
+    def attach(self, model: nn.Module, inject: Inject) -> Detach:
+        def hook(_module: nn.Module, _args: Any, value: Tensor) -> Tensor | None:
+            if not inject.active:
+                return None
+            return value + inject(0, lambda: text_view(inject, value, self.skip, 0)).to(value.dtype)
+
+        return input_embedding(model).register_forward_hook(hook).remove
+
+
+@dataclass(frozen=True)
+class NormalizedEmbedding:
+    """The input of the embedding block's norm, seen at unit scale (SiFT).
+
+    The perturbation is measured on the normalised vector, so that its size means the same for every token and model.
+    As a default the model's own function is kept: with delta = 0 the perturbed pass is the clean one. With `replace`
+    the normalised vector takes the place of the input in every pass, and the perturbed pass sends no gradient to the
+    embedding tables, as the DeBERTa code does (eps 1e-7 there).
+    """
+
+    skip: Skip = RECOMMENDED_SKIP
+    replace: bool = False
+    path: str | None = None
+    eps: float = 1e-7
+
+    def attach(self, model: nn.Module, inject: Inject) -> Detach:
+        norm = embedding_norm(model) if self.path is None else by_path(model, self.path)
+
+        def hook(_module: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...] | None:
+            if not inject.active and not self.replace:
+                return None
+            value, *rest = args
+            unit = F.layer_norm(value, value.shape[-1:], eps=self.eps)
+            if not inject.active:
+                return (unit, *rest)
+            delta = inject(0, lambda: text_view(inject, unit, self.skip, 0))
+            if self.replace:
+                return ((unit.detach() + delta).to(value.dtype), *rest)
+            scale = (value.detach().var(-1, unbiased=False, keepdim=True) + self.eps).sqrt()
+            return (value + (scale * delta).to(value.dtype), *rest)
+
+        return norm.register_forward_pre_hook(hook).remove

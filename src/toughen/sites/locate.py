@@ -1,0 +1,86 @@
+"""Finding places in a model: under wrappers, by role, or by dotted path."""
+
+from typing import Any, cast
+
+from torch import nn
+
+from ..errors import SiteError, nearest
+
+_EMBEDDING_NORMS = ("embeddings.LayerNorm", "embeddings.norm", "embeddings.layer_norm", "layernorm_embedding")
+
+
+def unwrap(model: nn.Module) -> nn.Module:
+    """The user's own model under DistributedDataParallel, DataParallel and torch.compile."""
+    while True:
+        inner = getattr(model, "_orig_mod", None)
+        if inner is None and isinstance(model, (nn.parallel.DistributedDataParallel, nn.DataParallel)):
+            inner = model.module
+        if inner is None:
+            return model
+        model = cast(nn.Module, inner)
+
+
+def encoder_of(model: nn.Module) -> nn.Module:
+    """The part that reads the input: the encoder of an encoder-decoder, the model itself otherwise."""
+    config = getattr(model, "config", None)
+    return cast(Any, model).get_encoder() if getattr(config, "is_encoder_decoder", False) else model
+
+
+def input_embedding(model: nn.Module) -> nn.Module:
+    """The module that embeds the input.
+
+    Not always `model.get_input_embeddings()`: BART and T5 never call theirs, only their encoder's.
+    """
+    reader = encoder_of(model)
+    try:
+        module = cast(Any, reader).get_input_embeddings()
+    except (AttributeError, NotImplementedError) as error:
+        raise SiteError(
+            f"{type(model).__name__} has no get_input_embeddings(), so there is no word embedding to perturb. "
+            "Name the module yourself: site=Hidden('path.to.the.embedding')."
+        ) from error
+    # ViT and its kin answer with their patch embedding; a bare module is what we hook either way.
+    return cast(nn.Module, module)
+
+
+def embedding_norm(model: nn.Module) -> nn.Module:
+    """The normalisation at the end of the embedding block (SiFT perturbs its input)."""
+    reader = encoder_of(model)
+    found = [m for name, m in reader.named_modules() if name.endswith(_EMBEDDING_NORMS)]
+    if len(found) != 1:
+        raise SiteError(
+            f"NormalizedEmbedding needs one norm inside the embedding block and {type(model).__name__} has "
+            f"{len(found)}. Use site=WordEmbedding(), whose radius is scale-free as well, or name the norm: "
+            "NormalizedEmbedding(path='...')."
+        )
+    return found[0]
+
+
+def by_path(model: nn.Module, path: str) -> nn.Module:
+    """A module by its dotted path, or by the end of it where only one module's path ends so."""
+    modules = dict(model.named_modules())
+    if path in modules:
+        return modules[path]
+    ending = [name for name in modules if name.endswith("." + path)]
+    if len(ending) == 1:
+        return modules[ending[0]]
+    if ending:
+        raise SiteError(f"{type(model).__name__} has several modules {path!r}: {', '.join(ending)}. Give a full path.")
+    raise SiteError(f"{type(model).__name__} has no module {path!r}. {nearest(path, filter(None, modules))}")
+
+
+def layers(model: nn.Module) -> nn.ModuleList:
+    """The stack of transformer layers: the longest ModuleList of the part that reads the input."""
+    stacks = [m for m in encoder_of(model).modules() if isinstance(m, nn.ModuleList)]
+    if not stacks:
+        raise SiteError(f"{type(model).__name__} has no list of layers. Name the module: Hidden('path.to.the.layer').")
+    return max(stacks, key=len)
+
+
+def layer_path(model: nn.Module, layer: int) -> str:
+    """The dotted path of a layer by its number; negative numbers count from the last."""
+    stack = layers(model)
+    if not -len(stack) <= layer < len(stack):
+        raise SiteError(f"{type(model).__name__} has layers 0 to {len(stack) - 1}, and no layer {layer}.")
+    target = stack[layer]
+    return next(name for name, module in model.named_modules() if module is target)

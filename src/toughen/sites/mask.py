@@ -1,0 +1,50 @@
+"""Which positions of an input may be perturbed."""
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+from ..parts import Inject, View
+
+Skip: TypeAlias = tuple[str | int, ...]
+"""Positions left alone: "padding", "special" (class, separator, ... tokens), or the positions of a token id."""
+
+
+def text_view(inject: Inject, value: Tensor, skip: Skip, place: int) -> View:
+    """A view of (batch, length, width) activations whose skipped positions are masked."""
+    return View(value.detach(), token_mask(inject, value, skip), place)
+
+
+def token_mask(inject: Inject, value: Tensor, skip: Skip) -> Tensor | None:
+    rows, length = value.shape[0], value.shape[1] if value.dim() > 2 else 0
+    keep: Tensor | None = None
+    for what in skip:
+        one = _kept(inject, what, rows, length)
+        keep = one if keep is None else keep if one is None else keep & one
+    return None if keep is None else keep.view(rows, length, *[1] * (value.dim() - 2))
+
+
+def _kept(inject: Inject, what: str | int, rows: int, length: int) -> Tensor | None:
+    ids = _fitting(inject.batch, "input_ids", rows, length)
+    if what == "padding":
+        mask = _fitting(inject.batch, "attention_mask", rows, length)
+        return None if mask is None else mask.ne(0)
+    if what == "special":
+        flags = _fitting(inject.batch, "special_tokens_mask", rows, length)
+        if flags is not None:
+            return flags.eq(0)
+        if ids is None or inject.special_ids is None:
+            return None
+        return ~torch.isin(ids, inject.special_ids)
+    return None if ids is None else ids.ne(int(what))
+
+
+def _fitting(batch: Mapping[str, Any], key: str, rows: int, length: int) -> Tensor | None:
+    """A (rows, length) tensor of the batch; multiple choice keeps its choices in a dimension of their own."""
+    tensor = batch.get(key)
+    if not isinstance(tensor, Tensor) or tensor.dim() < 2 or tensor.shape[-1] != length:
+        return None
+    flat = tensor.reshape(-1, length)
+    return flat if flat.shape[0] == rows else None

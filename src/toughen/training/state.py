@@ -1,0 +1,32 @@
+"""A method's own state beside the Trainer's checkpoints: generators, update count, teacher."""
+
+import os
+from pathlib import Path
+
+from safetensors.torch import load_file, save_file
+
+from ..attached import Attached
+from ..errors import StepError
+
+
+def _path(folder: str | Path, rank: int) -> Path:
+    return Path(folder) / f"toughen_state_{rank}.safetensors"
+
+
+def save(attached: Attached, folder: str | Path, rank: int = 0) -> None:
+    """One file a process, written whole or not at all."""
+    target = _path(folder, rank)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = target.with_suffix(".tmp")
+    save_file(attached.state_dict(), unfinished)
+    os.replace(unfinished, target)
+
+
+def load(attached: Attached, folder: str | Path, rank: int = 0) -> None:
+    path = _path(folder, rank)
+    if not path.is_file():
+        raise StepError(
+            f"{path} is missing: the checkpoint was saved without a method, or on fewer processes, and the run cannot "
+            "go on as it was. Resume as it was started, or start anew from the checkpoint's model."
+        )
+    attached.load_state_dict(load_file(path))

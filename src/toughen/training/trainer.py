@@ -1,0 +1,138 @@
+"""Hugging Face Trainer: overrides that call super, nothing copied."""
+
+from collections.abc import Iterator
+from contextlib import nullcontext
+from typing import Any, TypeVar, cast
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel, Trainer
+
+from ..attached import Attached
+from ..errors import MethodError
+from ..method import Method, Sum
+from . import state
+
+T = TypeVar("T", bound=Trainer)
+PROBE_EVERY = 50  # updates at least between two probes, which cost three forward passes
+
+
+def robust(trainer: type[T] = Trainer) -> type[T]:
+    """The given Trainer class with a `method=` argument: `robust(Seq2SeqTrainer)(..., method=toughen.smart())`.
+
+    Evaluation, checkpoints and the saved model are the Trainer's own. What the method did is logged as `robust/...`.
+    """
+
+    class Robust(_RobustTrainer, trainer):  # pyright: ignore[reportGeneralTypeIssues, reportUntypedBaseClass]
+        pass
+
+    Robust.__name__ = Robust.__qualname__ = f"Robust{trainer.__name__}"
+    return cast("type[T]", Robust)
+
+
+class _RobustTrainer(Trainer):
+    # Every loss we return is a mean over its micro-batch: Trainer divides by the number of them.
+    loss_is_scaled_for_ga = False
+
+    def __init__(self, *args: Any, method: Method | Sum, probe: bool = True, **kwargs: Any) -> None:
+        if not isinstance(method, (Method, Sum)):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise MethodError(f"method={method!r} is not a method. Give e.g. method=toughen.smart().")
+        super().__init__(*args, **kwargs)
+        if getattr(self.args, "n_gpu", 1) > 1:
+            raise MethodError("DataParallel copies the model in every pass; start one process a GPU with torchrun.")
+        model = cast(PreTrainedModel, self.accelerator.unwrap_model(cast(Any, self.model)))
+        # Language models divide by the number of labels of the whole update; other heads only say they would, and
+        # Trainer believes them: their loss would be multiplied by accumulation steps and processes.
+        self.attached: Attached = method.attach(model, self.processing_class, seed=self.args.seed)
+        self._counts_items = self.model_accepts_loss_kwargs and self.attached.task in ("causal_lm", "seq2seq_lm")
+        self.model_accepts_loss_kwargs = self._counts_items
+        self._probe = probe
+        self._probed: dict[str, Tensor] = {}
+        self._pending: Iterator[Tensor] | None = None
+        self._probed_at = -PROBE_EVERY
+
+    def compute_loss(
+        self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> Any:
+        if self._pending is None:  # evaluation, or a pass of the method itself
+            return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
+        return next(self._pending)
+
+    def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Tensor:
+        inputs = self._prepare_inputs(inputs)
+        sync = self.accelerator.sync_gradients
+
+        def forward() -> Any:
+            pending, self._pending = self._pending, None
+            try:
+                loss, outputs = self.compute_loss(model, dict(inputs), True, num_items_in_batch)
+            finally:
+                self._pending = pending
+            if self._counts_items and num_items_in_batch is not None:
+                loss = loss * self.current_gradient_accumulation_steps  # undone by Trainer's division
+            return _with_loss(outputs, loss)
+
+        def quiet() -> Any:
+            # Trainer already holds no_sync open when sync is off, and accelerate's does not nest under FSDP2.
+            return self.accelerator.no_sync(model) if sync else nullcontext()
+
+        self.attached.total_steps = self.state.max_steps
+        turns = self.attached.turns(last=sync)
+        self._pending = self.attached.losses(forward, inputs, last=sync, quiet=quiet)
+        gradients: Any = self.accelerator.gradient_state
+        total = torch.zeros((), device=self.args.device)
+        try:
+            for turn in turns:
+                gradients._set_sync_gradients(turn.sync)  # DeepSpeed steps its engine inside backward when True
+                with nullcontext() if turn.sync else quiet():
+                    loss = super().training_step(model, inputs, num_items_in_batch)
+                total += loss if turn.kept else 0.0
+                if turn.step:
+                    self._inner_update(model)
+            next(self._pending, None)  # runs what stands after the last yield
+        finally:
+            self._pending = None
+            gradients._set_sync_gradients(sync)
+        if self._probe and sync and self._probe_is_due():
+            with self.compute_loss_context_manager():
+                self._probed = self.attached.probe()
+        return total
+
+    def _inner_update(self, model: Any) -> None:
+        """An optimizer step between two passes (FreeAT); the schedule moves with the Trainer's own steps only."""
+        if self.args.max_grad_norm:
+            self.accelerator.clip_grad_norm_(model.parameters(), self.args.max_grad_norm)
+        optimizer: Any = self.optimizer
+        optimizer.step()
+        model.zero_grad()
+
+    def _probe_is_due(self) -> bool:
+        step = self.state.global_step
+        logging = self.args.logging_strategy == "steps" and (step + 1) % max(int(self.state.logging_steps), 1) == 0
+        if not logging or step - self._probed_at < PROBE_EVERY:
+            return False
+        self._probed_at = step
+        return True
+
+    def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
+        if "loss" in logs:  # the one place where the figures are read from the device
+            seen = {**self.attached.report(), **self._probed}
+            logs |= {f"robust/{name}": float(value) for name, value in seen.items()}
+            self._probed = {}
+        super().log(logs, *args, **kwargs)
+
+    def _save_rng_state(self, output_dir: str) -> None:
+        super()._save_rng_state(output_dir)
+        state.save(self.attached, output_dir, self.args.process_index)
+
+    def _load_rng_state(self, checkpoint: str | None) -> None:
+        super()._load_rng_state(checkpoint)
+        if checkpoint is not None:
+            state.load(self.attached, checkpoint, self.args.process_index)
+
+
+def _with_loss(outputs: Any, loss: Tensor) -> Any:
+    """The model's output with the loss the Trainer made of it (label smoothing, its own loss function)."""
+    if isinstance(outputs, dict):
+        return {**cast("dict[str, Any]", outputs), "loss": loss}
+    return loss, outputs[1]
