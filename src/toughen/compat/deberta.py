@@ -143,7 +143,7 @@ class AdversarialLearner:
         self.adv_modules = hooked if adv_modules is None else adv_modules
         if not self.adv_modules:
             raise SiteError(
-                "AdversarialLearner: no perturbation layer in the model. Call hook_sift_layer(model) first."
+                "AdversarialLearner: no perturbation layer in the model. Call hook_sift_layer() first."
             )
         self.model = model
 
@@ -155,8 +155,8 @@ class AdversarialLearner:
         loss_fn: str | LossFn = "symmetric-kl",
         **kwargs: Any,
     ) -> Tensor:
-        if args and (isinstance(args[0], str) or callable(args[0])):  # the original's place for it
-            loss_fn, *args = args
+        if args and (isinstance(args[0], str) or callable(args[0])):  # where the original has it
+            loss_fn, args = args[0], args[1:]
         if isinstance(loss_fn, str):
             if loss_fn not in perturbation_loss_fns:
                 raise StepError(f"SiFT: there is no loss {loss_fn!r}. {nearest(loss_fn, perturbation_loss_fns)}")
