@@ -1,7 +1,7 @@
 """A method bound to a model: it turns a micro-batch into losses, and gives the model back as it was."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,7 @@ from .perturbation import CheckpointedLayers, Injector
 from .rng import DropoutSwitch, Noise
 from .sites import Hidden
 from .sites.locate import unwrap
-from .sync import unsynced
+from .sync import settle, unsynced
 
 _MARK = "_toughen_attached"
 
@@ -98,7 +98,7 @@ class Attached:
 
     def losses(
         self, forward: Forward, batch: Mapping[str, Any], *, last: bool = True, quiet: Quiet = nullcontext
-    ) -> Iterator[Tensor]:
+    ) -> Generator[Tensor]:
         """Losses of one micro-batch, in order; back-propagate each one before the next is asked for.
 
         `forward` runs the model once on the batch and returns its output. `quiet` is the context in which passes of
@@ -154,15 +154,17 @@ class Attached:
             )
         losses = self.losses(lambda: model(**batch), batch, last=last, quiet=lambda: unsynced(model))
         total: list[Tensor] = []
-        for turn in turns:
-            with _sync(model, turn.sync):
-                loss = next(losses) / accumulate
-                loss.backward() if backward is None else backward(loss)
-            if turn.kept:
-                total.append(loss.detach())
-            if turn.step and step is not None:
-                step()
-        next(losses, None)  # runs what stands after the last yield
+        with closing(losses):  # also after an error: weights moved by SAM go back at once
+            for turn in turns:
+                with _sync(model, turn.sync):
+                    loss = next(losses) / accumulate
+                    loss.backward() if backward is None else backward(loss)
+                if turn.kept:
+                    total.append(loss.detach())
+                if turn.step and step is not None:
+                    step()
+                    torch.clear_autocast_cache()  # its half-precision copies are of the weights before the step
+            next(losses, None)  # runs what stands after the last yield
         return torch.stack(total).sum() if total else torch.zeros((), device=next(self.model.parameters()).device)
 
     def report(self) -> dict[str, Tensor]:
@@ -174,7 +176,10 @@ class Attached:
 
         Costs three forward passes on the last micro-batch, so it is made on request only.
         """
-        return probe(self.passed)
+        try:
+            return probe(self.passed)
+        finally:
+            settle(self.model)
 
     def detach(self) -> None:
         """Give the model back: no hook, no flag, no wrapped function stays."""
@@ -195,6 +200,7 @@ class Attached:
 
     def _open_window(self) -> None:
         self._open = True
+        settle(self.model)  # an evaluation may have come before
         for bound in self.bound:
             if bound.method.constraint is not None:
                 bound.method.constraint.apply(self.model)

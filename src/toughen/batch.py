@@ -19,6 +19,7 @@ from .rng import DropoutSwitch, Replay
 from .search.constraint import Constraint
 from .search.weights import length
 from .sites import DropoutMask, Nowhere, Weights
+from .sync import settle
 
 Forward: TypeAlias = Callable[[], Any]
 Quiet: TypeAlias = Callable[[], AbstractContextManager[Any]]
@@ -195,6 +196,7 @@ class Batch:
         site = self.method.site
         if not isinstance(site, Weights):
             raise MethodError(f"Only site=Weights() moves weights; this method perturbs at {site!r}.")
+        settle(self.step.model)
         weights = site.parameters(self.step.model)
         if not weights:
             raise StepError(f"{site!r} matches no weight with a gradient: the first loss was not back-propagated.")
@@ -205,14 +207,17 @@ class Batch:
         self.seen["weight_move"] = length(moves)
         for weight, move in zip(weights, moves, strict=True):
             weight.add_(move.to(weight.dtype))
+        torch.clear_autocast_cache()  # it would go on serving half-precision copies of the weights before the move
         if not keep_gradient:
             for parameter in self.step.model.parameters():
                 if parameter.grad is not None:
                     parameter.grad.zero_()
-        return lambda: _fill(weights, before)
+        return lambda: _fill(self.step.model, weights, before)
 
 
 @torch.no_grad()
-def _fill(weights: Iterable[nn.Parameter], values: Iterable[Tensor]) -> None:
+def _fill(model: nn.Module, weights: Iterable[nn.Parameter], values: Iterable[Tensor]) -> None:
+    settle(model)
     for weight, value in zip(weights, values, strict=True):
         weight.copy_(value)
+    torch.clear_autocast_cache()

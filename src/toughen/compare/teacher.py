@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from ..errors import MethodError
 from ..rng import without_dropout
+from ..sync import settle
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,7 @@ class MeanWeights:
             try:
                 yield
             finally:
+                settle(self.model)
                 self._fill(weights, own)
 
     @staticmethod

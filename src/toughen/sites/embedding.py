@@ -55,7 +55,9 @@ class NormalizedEmbedding:
                 return (unit, *rest)
             delta = inject(0, lambda: text_view(inject, unit, self.skip, 0))
             if self.replace:
-                return ((unit.detach() + delta).to(value.dtype), *rest)
+                # A gradient of 0 in place of none: DDP's find_unused_parameters looks at the last pass alone, and
+                # would not wait for the tables' gradient from the clean one.
+                return ((unit.detach() + 0 * unit + delta).to(value.dtype), *rest)
             scale = (value.detach().var(-1, unbiased=False, keepdim=True) + self.eps).sqrt()
             return (value + (scale * delta).to(value.dtype), *rest)
 
