@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..parts import Detach, Inject
-from .locate import by_path, embedding_norm, input_embedding
+from .locate import by_path, embedding_norm, input_embedding, watch_reader
 from .mask import Skip, text_view
 
 RECOMMENDED_SKIP: Skip = ("padding", "special")
@@ -20,12 +20,21 @@ class WordEmbedding:
     skip: Skip = RECOMMENDED_SKIP
 
     def attach(self, model: nn.Module, inject: Inject) -> Detach:
+        module = input_embedding(model)
+        reading, stop_watching = watch_reader(model, module)
+
         def hook(_module: nn.Module, _args: Any, value: Tensor) -> Tensor | None:
-            if not inject.active:
+            if not inject.active or not reading():
                 return None
             return value + inject(0, lambda: text_view(inject, value, self.skip, 0)).to(value.dtype)
 
-        return input_embedding(model).register_forward_hook(hook).remove
+        handle = module.register_forward_hook(hook)
+
+        def detach() -> None:
+            handle.remove()
+            stop_watching()
+
+        return detach
 
 
 @dataclass(frozen=True)
