@@ -121,8 +121,8 @@ _ALL = [
     ),
     Family(
         "t5", hf.T5Config,
-        {"vocab_size": VOCABULARY, "d_model": WIDTH, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4, "bos_token_id": START,
-         "pad_token_id": PAD, "eos_token_id": END, "decoder_start_token_id": PAD},
+        {"vocab_size": VOCABULARY, "d_model": WIDTH, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4,
+         "pad_token_id": PAD, "bos_token_id": START, "eos_token_id": END, "decoder_start_token_id": PAD},
         "transformer.encoder.embed_tokens", dropout=("dropout_rate", "classifier_dropout"),
         layer="transformer.encoder.block.0",
     ),
