@@ -82,6 +82,11 @@ class Step:
             return outcome
         return Outcome(outcome.loss, outcome.predictions, self.watch.take(self.inputs))
 
+    def rewind(self) -> None:
+        """Back to the dropout mask of the first pass."""
+        if self._replay is not None:
+            self._replay.restore()
+
     def probe(self) -> Outcome:
         """One pass, read; dropout is as the model has it."""
         return read(self.forward(), self.inputs, self.task, getattr(self.model, "config", None))

@@ -58,7 +58,7 @@ def absolute_size(method: Recipe) -> float | None:
 
 
 def _warn(message: str) -> None:
-    warnings.warn(message, RobustnessWarning, stacklevel=4)
+    warnings.warn(message, RobustnessWarning, stacklevel=5)
 
 
 def special_ids(model: nn.Module, tokenizer: Any) -> Tensor | None:

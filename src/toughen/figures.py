@@ -48,16 +48,16 @@ def probe(batches: Sequence[Batch]) -> dict[str, Tensor]:
     """Divergences of the last micro-batch from a clean pass: under another dropout mask, and under the perturbation."""
     if not batches:
         return {}
-    step = batches[0].step
+    step, compare = batches[0].step, Divergence()
     before = Replay(step.device)
-    compare = Divergence()
     try:
+        step.rewind()  # the mask the perturbation was found under
         clean, other = step.probe(), step.probe()
         found = {"divergence_dropout": compare(other, clean, [])}
         for number, batch in enumerate(batches):
             if batch.perturbation.at:
                 prefix = f"{number}/" if len(batches) > 1 else ""
-                before.restore()  # the clean pass's mask
+                step.rewind()
                 found[prefix + "divergence_perturbation"] = compare(batch.under_perturbation(step.probe), clean, [])
         return found
     finally:

@@ -3,10 +3,12 @@
     from smart_pytorch import SMARTLoss, kl_loss, sym_kl_loss, js_loss    ->  from toughen.compat import ...
     from DeBERTa.sift import hook_sift_layer, AdversarialLearner          ->  from toughen.compat import ...
     from mt_dnn.loss import stable_kl, SymKlCriterion, ...                ->  from toughen.compat import ...
+    from modeling.utils import divergence              (adversarialSA)    ->  from toughen.compat import divergence
 
 Values and gradients are the originals'. What is mended is said at each name.
 """
 
+from .adversarial_sa import divergence as divergence
 from .deberta import AdversarialLearner as AdversarialLearner
 from .deberta import PerturbationLayer as PerturbationLayer
 from .deberta import hook_sift_layer as hook_sift_layer

@@ -1,7 +1,7 @@
 """DeBERTa's SiFT: a perturbation layer hooked into a model, and the learner that drives it."""
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 from weakref import WeakKeyDictionary
 
 import torch
@@ -24,21 +24,15 @@ def _rows(logits: Tensor) -> Tensor:
 
 
 def symmetric_kl(logits: Tensor, target: Tensor) -> Tensor:
-    """Two cross-entropies with fixed targets, one value a row; squared error for one column (the original gives 0)."""
-    a, b = _rows(logits), _rows(target)
-    if a.shape[-1] == 1:
-        return (a - b).square().squeeze(-1)
-    p, q = log_probabilities(a), log_probabilities(b)
+    """Two cross-entropies with fixed targets, one value a row."""
+    p, q = log_probabilities(_rows(logits)), log_probabilities(_rows(target))
     return -(q.exp().detach() * p).sum(-1) - (p.exp().detach() * q).sum(-1)
 
 
 def kl(logits: Tensor, target: Tensor) -> Tensor:
-    """Cross-entropy under the fixed target, one value a row; squared error for one column."""
-    a, b = _rows(logits), _rows(target).detach()
-    if a.shape[-1] == 1:
-        return (a - b).square().squeeze(-1)
-    q = log_probabilities(b)
-    return -(q.exp() * log_probabilities(a)).sum(-1)
+    """Cross-entropy under the fixed target, one value a row."""
+    q = log_probabilities(_rows(target).detach())
+    return -(q.exp() * log_probabilities(_rows(logits))).sum(-1)
 
 
 def mse(logits: Tensor, target: Tensor) -> Tensor:
@@ -142,9 +136,7 @@ class AdversarialLearner:
         hooked = [_HOOKED[module][1] for module in model.modules() if module in _HOOKED]
         self.adv_modules = hooked if adv_modules is None else adv_modules
         if not self.adv_modules:
-            raise SiteError(
-                "AdversarialLearner: no perturbation layer in the model. Call hook_sift_layer() first."
-            )
+            raise SiteError("AdversarialLearner: no perturbation layer in the model. Call hook_sift_layer() first.")
         self.model = model
 
     def loss(
@@ -156,18 +148,20 @@ class AdversarialLearner:
         **kwargs: Any,
     ) -> Tensor:
         if args and (isinstance(args[0], str) or callable(args[0])):  # where the original has it
-            loss_fn, args = args[0], args[1:]
+            loss_fn, args = cast("str | LossFn", args[0]), args[1:]
         if isinstance(loss_fn, str):
             if loss_fn not in perturbation_loss_fns:
                 raise StepError(f"SiFT: there is no loss {loss_fn!r}. {nearest(loss_fn, perturbation_loss_fns)}")
-            loss_fn = perturbation_loss_fns[loss_fn]
+            # One column is a regression: its softmax is always 1 and the divergences always 0.
+            loss_fn = mse if target.shape[-1] == 1 else perturbation_loss_fns[loss_fn]
         for layer in self.adv_modules:
             layer.adversarial_(True)
         try:
             with torch.enable_grad():
                 height = loss_fn(logits_fn(self.model, *args, **kwargs), target.detach()).sum()
                 self._climb(height)
-            return symmetric_kl(logits_fn(self.model, *args, **kwargs), target).mean()
+            final = mse if target.shape[-1] == 1 else symmetric_kl
+            return final(logits_fn(self.model, *args, **kwargs), target).mean()
         finally:
             for layer in self.adv_modules:
                 layer.adversarial_(False)

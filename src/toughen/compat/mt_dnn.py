@@ -83,8 +83,11 @@ class HLCriterion(_Criterion):
 
 @dataclass(frozen=True)
 class MseCriterion(_Criterion):
-    """Squared error. The original broadcasts (B,) against (B, 1) to B x B; here both are brought to one shape."""
+    """Squared error as it is there: only the first argument is squeezed, so (B, 1) against (B, 1) becomes B x B.
+
+    For regression that is right use `toughen.smart()`, whose comparison is the head's own.
+    """
 
     def loss(self, input: Tensor, target: Tensor, reduction: Any) -> Tensor:
-        squares = (input.reshape(target.shape) - target).square()
+        squares = (input.squeeze() - target).square()
         return squares.sum() if reduction == "sum" else squares.mean()

@@ -22,12 +22,10 @@ class SpectralHead:
     stays a plain one.
     """
 
-    iterations: int = 10
-
     @torch.no_grad()
     def apply(self, model: nn.Module) -> None:
         weight = head(model).weight
-        weight.div_(spectral_norm(weight.detach(), self.iterations).to(weight.dtype))
+        weight.div_(spectral_norm(weight.detach()).to(weight.dtype))
 
 
 def head(model: nn.Module) -> nn.Linear:
@@ -48,11 +46,14 @@ def head(model: nn.Module) -> nn.Linear:
     return found[-1]
 
 
-def spectral_norm(weight: Tensor, iterations: int) -> Tensor:
-    """The largest singular value by power iteration, from the row of largest norm: the same on every process."""
+def spectral_norm(weight: Tensor, squarings: int = 12) -> Tensor:
+    """The largest singular value, by 2 ** `squarings` power iterations at once on the smaller Gram matrix."""
     matrix = weight.to(torch.promote_types(weight.dtype, torch.float32))
-    v = matrix.index_select(0, matrix.norm(dim=1).argmax(keepdim=True)).squeeze(0)  # no device sync
-    for _ in range(iterations):
-        u = nn.functional.normalize(matrix @ v, dim=0)
-        v = nn.functional.normalize(matrix.mT @ u, dim=0)
-    return (matrix @ v).norm().clamp(min=1e-12)
+    matrix = matrix if matrix.shape[0] <= matrix.shape[1] else matrix.mT
+    power = matrix @ matrix.mT
+    for _ in range(squarings):
+        power = power / power.abs().amax().clamp(min=1e-30)
+        power = power @ power
+    column = power.norm(dim=0).argmax(keepdim=True)
+    vector = nn.functional.normalize(power.index_select(1, column), dim=0)
+    return (vector.mT @ matrix).norm().clamp(min=1e-12)

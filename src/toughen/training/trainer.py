@@ -51,6 +51,13 @@ class _RobustTrainer(Trainer):
         self._pending: Iterator[Tensor] | None = None
         self._probed_at = -PROBE_EVERY
 
+    def train(self, *args: Any, **kwargs: Any) -> Any:
+        self.attached.attach()
+        try:
+            return super().train(*args, **kwargs)
+        finally:
+            self.attached.detach()  # the trained model is a plain one
+
     def compute_loss(
         self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:

@@ -1,0 +1,131 @@
+"""Every method against a loop of plain PyTorch (benchmarks/naive.py)."""
+
+import copy
+
+import pytest
+import torch
+
+import toughen
+from benchmarks import naive
+from benchmarks.naive import Naive, symmetric
+from toughen.search import Given
+
+from ..tiny import TOKENIZER, assert_same_gradients, bert, gradients, text_batch
+
+BATCH = text_batch()
+NOISE = torch.randn(3, 10, 32, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+
+
+def naive_bert():
+    return Naive(bert(), BATCH, NOISE, TOKENIZER.all_special_ids)
+
+
+def relative_noise(scale):
+    """The start of our methods in the naive loops: the same draw, in units of each text's embedding."""
+    return lambda view: scale * NOISE * view.rms
+
+
+def given(scale=None):
+    return {"init": relative_noise(scale) if scale else lambda view: 0.01 * NOISE}
+
+
+OURS = {
+    "plain": (lambda: toughen.plain(), naive.plain),
+    "smart": (lambda: toughen.smart(**given(0.003)), naive.smart),
+    "alum": (lambda: toughen.alum(0, **given(0.003)), naive.alum),
+    "sift": (lambda: toughen.sift(init=lambda view: 0.003 * NOISE), naive.sift),
+    "freelb": (lambda: toughen.freelb(**given()), naive.freelb),
+    "fgm": (lambda: toughen.fgm(), naive.fgm),
+    "fgm matrix": (lambda: toughen.fgm("matrix"), naive.fgm_matrix),
+    "pgd": (lambda: toughen.pgd(**given()), naive.pgd),
+    "vat": (lambda: toughen.vat(init=lambda view: NOISE), naive.vat),
+    "r3f": (lambda: toughen.r3f(**given(0.1)), naive.r3f),
+    "r4f": (lambda: toughen.r4f(**given(0.1)), naive.r4f),
+    "rdrop": (lambda: toughen.rdrop(), naive.rdrop),
+    "creat": (lambda: toughen.creat(**given(0.003)), naive.creat),
+    "neftune": (lambda: _neftune(), naive.neftune),
+    "sam": (lambda: toughen.sam(), naive.sam),
+    "asam": (lambda: toughen.asam(), naive.asam),
+    "awp": (lambda: toughen.awp(), naive.awp),
+    "bregman": (lambda: toughen.bregman(switch=100), naive.bregman),
+}
+
+
+def _neftune():
+    from dataclasses import replace
+
+    size = BATCH["attention_mask"].sum(1).view(-1, 1, 1) * 32
+    method = toughen.neftune()
+    return replace(method, search=replace(method.search, init=Given(lambda view: NOISE * 5 / size.sqrt())))
+
+
+@pytest.mark.filterwarnings("ignore::toughen.errors.RobustnessWarning")
+@pytest.mark.parametrize("name", OURS)
+def test_gradients_are_those_of_the_naive_loop(name):
+    make, loop = OURS[name]
+    net = naive_bert()
+    loop(net)
+    model = bert()
+    with make().attach(model, TOKENIZER) as attached:
+        attached.backward(model, BATCH)
+    assert_same_gradients(gradients(model), gradients(net.model))
+
+
+def test_every_method_is_in_the_table():
+    assert {name.split()[0] for name in OURS} | {"freeat"} >= set(toughen.available())
+
+
+def test_freeat_updates_between_passes():
+    net = naive_bert()
+    theirs = torch.optim.SGD(net.model.parameters(), lr=0.1)
+    naive.freeat(net, lambda: (theirs.step(), theirs.zero_grad()))
+    model = bert()
+    ours = torch.optim.SGD(model.parameters(), lr=0.1)
+    with toughen.freeat(**given()).attach(model, TOKENIZER) as attached:
+        attached.backward(model, BATCH, step=lambda: (ours.step(), ours.zero_grad()))
+    assert_same_gradients(gradients(model), gradients(net.model))
+    assert_same_gradients(dict(model.state_dict()), dict(net.model.state_dict()))
+
+
+def test_the_teacher_follows_the_weights():
+    """Three updates of smart + bregman by hand: the teacher is the mean of past weights, at two decays."""
+    net, model = naive_bert(), bert()
+    theirs, ours = (torch.optim.SGD(m.parameters(), lr=0.1) for m in (net.model, model))
+    teacher = copy.deepcopy(net.model)
+    method = toughen.smart(**given(0.003)) + toughen.bregman(weight=2.0, decay=0.9, later=0.5, switch=1)
+    with method.attach(model, TOKENIZER) as attached:
+        for update in range(3):
+            with torch.no_grad():
+                fixed = teacher(**BATCH).logits
+            net.model.zero_grad()
+            (2.0 * symmetric(net().logits, fixed)).backward()
+            naive.smart(net)
+            theirs.step()
+            decay = 0.9 if update < 1 else 0.5
+            with torch.no_grad():
+                for mean, weight in zip(teacher.parameters(), net.model.parameters(), strict=True):
+                    mean.mul_(decay).add_(weight, alpha=1 - decay)
+            ours.zero_grad()
+            attached.backward(model, BATCH)
+            assert_same_gradients(gradients(model), gradients(net.model))
+            ours.step()
+
+
+def test_a_sum_with_freelb_adds_to_its_last_pass():
+    net, model = naive_bert(), bert()
+    naive.freelb(net)
+    clean = net()
+    (0.7 * symmetric(clean.logits, net(0.1 * NOISE * net.words * net.rms()).logits)).backward()
+    method = toughen.r3f(weight=0.7, **given(0.1)) + toughen.freelb(**given())
+    with method.attach(model, TOKENIZER) as attached:
+        attached.backward(model, BATCH)
+    assert_same_gradients(gradients(model), gradients(net.model))
+
+
+def test_vat_learns_from_a_batch_without_labels():
+    model = bert()
+    unlabelled = {k: v for k, v in BATCH.items() if k != "labels"}
+    with toughen.vat().attach(model, TOKENIZER) as attached:
+        loss = attached.backward(model, unlabelled)
+    assert loss > 0
+    assert model.get_input_embeddings().weight.grad.abs().sum() > 0
