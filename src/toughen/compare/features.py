@@ -5,6 +5,7 @@ from typing import Any, cast
 
 from torch import Tensor, nn
 
+from ..errors import SiteError
 from ..outcome import without_adapters
 from ..parts import Detach
 
@@ -23,8 +24,16 @@ class FeatureWatch:
         self.seen: Tensor | None = None
         self.detach: Detach = base.register_forward_hook(self._see).remove
 
-    def _see(self, _module: nn.Module, _args: Any, output: Any) -> None:
-        self.seen = output.last_hidden_state if hasattr(output, "last_hidden_state") else output[0]
+    def _see(self, module: nn.Module, _args: Any, output: Any) -> None:
+        if hasattr(output, "last_hidden_state"):
+            self.seen = output.last_hidden_state
+        elif isinstance(output, tuple):
+            self.seen = cast("tuple[Tensor, ...]", output)[0]
+        else:
+            raise SiteError(
+                f"CreAT turns hidden states, and {type(module).__name__} gives a {type(output).__name__} without any. "
+                "The model needs a `base_model` whose output has `last_hidden_state`, or is a tuple beginning with it."
+            )
 
     def take(self, batch: Mapping[str, Any]) -> Tensor | None:
         hidden, self.seen = self.seen, None
