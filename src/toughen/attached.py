@@ -1,7 +1,7 @@
 """A method bound to a model: it turns a micro-batch into losses, and gives the model back as it was."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -98,7 +98,7 @@ class Attached:
 
     def losses(
         self, forward: Forward, batch: Mapping[str, Any], *, last: bool = True, quiet: Quiet = nullcontext
-    ) -> Iterator[Tensor]:
+    ) -> Generator[Tensor]:
         """Losses of one micro-batch, in order; back-propagate each one before the next is asked for.
 
         `forward` runs the model once on the batch and returns its output. `quiet` is the context in which passes of
@@ -154,15 +154,16 @@ class Attached:
             )
         losses = self.losses(lambda: model(**batch), batch, last=last, quiet=lambda: unsynced(model))
         total: list[Tensor] = []
-        for turn in turns:
-            with _sync(model, turn.sync):
-                loss = next(losses) / accumulate
-                loss.backward() if backward is None else backward(loss)
-            if turn.kept:
-                total.append(loss.detach())
-            if turn.step and step is not None:
-                step()
-        next(losses, None)  # runs what stands after the last yield
+        with closing(losses):  # an error on the way gives moved weights and dropout back at once
+            for turn in turns:
+                with _sync(model, turn.sync):
+                    loss = next(losses) / accumulate
+                    loss.backward() if backward is None else backward(loss)
+                if turn.kept:
+                    total.append(loss.detach())
+                if turn.step and step is not None:
+                    step()
+            next(losses, None)  # runs what stands after the last yield
         return torch.stack(total).sum() if total else torch.zeros((), device=next(self.model.parameters()).device)
 
     def report(self) -> dict[str, Tensor]:
@@ -194,7 +195,6 @@ class Attached:
     # What a method carries from one update to the next -----------------------------------------------------------
 
     def _open_window(self) -> None:
-        self._open = True
         for bound in self.bound:
             if bound.method.constraint is not None:
                 bound.method.constraint.apply(self.model)
@@ -205,6 +205,7 @@ class Attached:
                 bound.mean = MeanWeights(self.model)
             elif self.updates:
                 bound.mean.update(teacher.decay_at(self.updates - 1, self.total_steps))
+        self._open = True  # only now: what was refused above is refused again by the next step
 
     def _close_window(self) -> None:
         self._window = []

@@ -24,10 +24,10 @@ UNTOUCHED = {"plain", "rdrop", "bregman", "sam", "asam", "awp"}  # nothing is pe
 
 
 @contextmanager
-def attached_to(model: nn.Module, method: Any, **settings: Any) -> Iterator[Attached]:
+def attached_to(model: nn.Module, method: Any, seed: int = 3) -> Iterator[Attached]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        attached = method.attach(model, seed=3, total_steps=10, **settings)
+        attached = method.attach(model, seed=seed, total_steps=10)
     try:
         yield attached
     finally:

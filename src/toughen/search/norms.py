@@ -127,7 +127,7 @@ class Ball:
     over: Over = "example"
 
     def __post_init__(self) -> None:
-        if self.radius <= 0:
+        if not self.radius > 0:
             raise MethodError(f"Ball(radius={self.radius}): a radius must be above 0. Use Free() for no ball at all.")
 
     def __call__(self, x: Tensor, view: View, units: Units) -> Tensor:

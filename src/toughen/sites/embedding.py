@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from ..parts import Detach, Inject
 from .locate import by_path, embedding_norm, input_embedding, watch_reader
-from .mask import Skip, text_view
+from .mask import Skip, check_skip, text_view
 
 RECOMMENDED_SKIP: Skip = ("padding", "special")
 
@@ -18,6 +18,9 @@ class WordEmbedding:
     """The output of the model's input embedding (the patch embedding of vision models)."""
 
     skip: Skip = RECOMMENDED_SKIP
+
+    def __post_init__(self) -> None:
+        check_skip(self.skip)
 
     def attach(self, model: nn.Module, inject: Inject) -> Detach:
         module = input_embedding(model)
@@ -51,6 +54,9 @@ class NormalizedEmbedding:
     replace: bool = False
     path: str | None = None
     eps: float = 1e-7
+
+    def __post_init__(self) -> None:
+        check_skip(self.skip)
 
     def attach(self, model: nn.Module, inject: Inject) -> Detach:
         norm = embedding_norm(model) if self.path is None else by_path(model, self.path)
