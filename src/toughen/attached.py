@@ -199,7 +199,6 @@ class Attached:
     # What a method carries from one update to the next -----------------------------------------------------------
 
     def _open_window(self) -> None:
-        self._open = True
         settle(self.model)  # an evaluation may have come before
         for bound in self.bound:
             if bound.method.constraint is not None:
@@ -211,6 +210,7 @@ class Attached:
                 bound.mean = MeanWeights(self.model)
             elif self.updates:
                 bound.mean.update(teacher.decay_at(self.updates - 1, self.total_steps))
+        self._open = True  # only now: what was refused above is refused again by the next step
 
     def _close_window(self) -> None:
         self._window = []

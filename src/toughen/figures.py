@@ -31,7 +31,8 @@ def _figures(batch: Batch) -> dict[str, Tensor]:
         view, start = perturbation.views[place], perturbation.starts[place]
         size = delta.detach().flatten(1).norm(dim=1)
         found["delta_norm" + end] = size.mean()
-        found["delta_relative" + end] = (size / view.masked(view.value.to(delta.dtype)).flatten(1).norm(dim=1)).mean()
+        whole = view.masked(view.value.to(delta.dtype)).flatten(1).norm(dim=1)
+        found["delta_relative" + end] = (size / whole.clamp(min=1e-30)).mean()  # a text may have nothing to perturb
         found["delta_from_gradient" + end] = from_gradient(delta.detach(), start)
     if perturbation.skipped is not None:
         found["skipped"] = perturbation.skipped
