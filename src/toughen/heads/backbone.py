@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 from torch import nn
 
@@ -50,11 +50,6 @@ def is_vision(config: Any) -> bool:
 
 def body_of(model: Any, class_token: str) -> Any:
     """The part of a model the head sits on: no task head, the encoder of an encoder-decoder, no unused pooler."""
-    if hasattr(model, "peft_config"):
-        raise ValueError(
-            "the model already carries adapters. Put the head on first, then the adapters: "
-            "get_peft_model(second_order(...), config)."
-        )
     body = model.base_model
     # The config of an encoder cut out of such a model no longer says so, its modules still do.
     if body.config.is_encoder_decoder or all(
@@ -64,5 +59,5 @@ def body_of(model: Any, class_token: str) -> Any:
     pooler = getattr(body, "pooler", None)
     if class_token != "pooled" and isinstance(pooler, nn.Module) and next(pooler.parameters(), None) is not None:
         # Parameters that get no gradient stop distributed training; Identity, since some models call it unasked.
-        cast(Any, body).pooler = nn.Identity()
+        body.pooler = nn.Identity()
     return body

@@ -21,7 +21,9 @@ class SecondOrderConfig(PretrainedConfig):
 
     model_type = "second_order"
     # Only the keys matter: transformers walks them to hand attention implementations and dtypes down.
-    sub_configs: ClassVar[dict[str, Any]] = {"backbone_config": PretrainedConfig}
+    sub_configs: ClassVar[dict[str, Any]] = {  # pyright: ignore[reportIncompatibleMethodOverride]
+        "backbone_config": PretrainedConfig
+    }
     has_no_defaults_at_init: ClassVar[bool] = True
 
     def __init__(

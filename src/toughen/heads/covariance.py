@@ -94,7 +94,8 @@ class CrossCovariance(nn.Module):
     ) -> None:
         super().__init__()
         self.q, self.k, self.heads = q, k, heads
-        self.norm_kind, self.relu, self.center = norm, activation == "relu", center
+        self.relu = activation == "relu"
+        self.center: Center = center
         width = heads * (q + (k or 0))
         self.projection = nn.Linear(dim, width, bias=bias)
         self.batch_norm = MaskedBatchNorm(width) if norm == "batch" else None

@@ -40,7 +40,9 @@ class _ExactSVPN(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None]:
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, *grads: Tensor
+    ) -> tuple[Tensor, None, None, None]:
         (grad,) = grads
         u, s, vt = cast("tuple[Tensor, Tensor, Tensor]", ctx.saved_tensors)
         alpha, singular_values, eps = ctx.settings

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -58,29 +58,28 @@ class SecondOrderHead(nn.Module):
         """
         if not self.settings.masked:
             mask = None
-        if class_vector is None:
-            class_vector, tokens, mask = self._without_class(tokens, mask, class_index)
-        class_vector = self.class_dropout(class_vector)
+        vector = class_vector
+        if vector is None:
+            vector, tokens, mask = self._without_class(tokens, mask, class_index)
+        vector = cast(Tensor, self.class_dropout(vector))
         if self.pool is None or self.word_fc is None:
             assert self.class_fc is not None
-            return self.class_fc(class_vector)
+            return self.class_fc(vector)
         pooled = self.dropout(self.pool(tokens, mask)).to(tokens.dtype)
         if self.settings.fusion == "concat":
-            return self.word_fc(torch.cat([class_vector, pooled], dim=1))
+            return self.word_fc(torch.cat([vector, pooled], dim=1))
         word_logits = self.word_fc(pooled)
         if self.class_fc is None:
             return word_logits
-        class_logits = self.class_fc(class_vector)
+        class_logits = self.class_fc(vector)
         return (class_logits, word_logits) if self.settings.fusion == "sum_loss" else word_logits + class_logits
 
     def _without_class(
         self, tokens: Tensor, mask: Tensor | None, index: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         """(class vector, tokens, mask of the words): the class token is a word only for `aggre_all`."""
-        if index is None:
-            vector = tokens[:, 0]
-        else:
-            vector = tokens[torch.arange(tokens.shape[0], device=tokens.device), index]
+        rows = torch.arange(tokens.shape[0], device=tokens.device)
+        vector = tokens[:, 0] if index is None else tokens[rows, index]
         if self.settings.fusion == "aggre_all":
             return vector, tokens, mask
         if mask is None and index is None:

@@ -96,8 +96,10 @@ class SecondOrderPreTrainedModel(PreTrainedModel):
         if labels is None:
             return None
         each = logits if isinstance(logits, tuple) else (logits,)
-        losses = [self.loss_function(labels, one, self.config) for one in cast("tuple[Tensor, ...]", each)]
-        return cast(Tensor, sum(losses[1:], losses[0]))
+        # By `problem_type`: cross entropy, one binary one per label, or squared error.
+        loss_of = cast(Any, self.loss_function)
+        losses = [loss_of(labels, one, self.config) for one in cast("tuple[Tensor, ...]", each)]
+        return losses[0] if len(losses) == 1 else torch.stack(losses).sum()
 
 
 def _single(logits: Any) -> Tensor:

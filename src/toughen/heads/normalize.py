@@ -133,7 +133,8 @@ class SVPN(nn.Module):
         super().__init__()
         check_power_method(alpha, singular_values, 2 if exact else iterations, side)
         self.alpha, self.singular_values, self.iterations = alpha, singular_values, iterations
-        self.side, self.eps, self.exact, self.kind = side, eps, exact, start
+        self.side: Side = side
+        self.eps, self.exact, self.kind = eps, exact, start
         if exact or start == "ones":
             self.start = None
         elif start == "learned":

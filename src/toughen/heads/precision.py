@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import Tensor
 
 
 def at_least_float32(x: Tensor) -> Tensor:
-    """float16 and bfloat16 as float32, everything else untouched: a covariance of 8-bit mantissas is mostly rounding."""
+    """float16 and bfloat16 as float32, all else untouched: a covariance of 8-bit mantissas is mostly rounding."""
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
-@contextmanager
-def no_autocast(x: Tensor) -> Iterator[None]:
+def no_autocast(x: Tensor) -> AbstractContextManager[object]:
     """Keep autocast from casting the matrix products inside back to half precision."""
-    if not torch.is_autocast_enabled(x.device.type):
-        yield
-        return
-    with torch.autocast(x.device.type, enabled=False):
-        yield
+    if torch.is_autocast_enabled(x.device.type):
+        return torch.autocast(x.device.type, enabled=False)
+    return nullcontext()
 
 
 def floor_of(x: Tensor) -> float:

@@ -1,8 +1,8 @@
 """Make the Auto classes of transformers know the second-order models, without importing them beforehand.
 
-Importing `AutoConfig` takes 0.4 s and the model classes two seconds. So the config is registered the moment transformers
-itself loads its Auto classes, and the models the moment the first `SecondOrderConfig` is made - which every way to
-load or build a model goes through.
+Importing `AutoConfig` takes 0.4 s and the model classes two seconds. So the config is registered the moment
+transformers itself loads its Auto classes, and the models the moment the first `SecondOrderConfig` is made, which
+every way to load or build a model goes through.
 """
 
 from __future__ import annotations

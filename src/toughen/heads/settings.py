@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from .covariance import Activation, Center, Norm
 from .normalize import Side, Start, check_power_method
@@ -120,4 +120,4 @@ def head_settings(preset: str | Iterable[str] | None = None, **changes: Any) -> 
     known = {field.name for field in fields(HeadSettings)}
     if unknown := sorted(set(values) - known):
         raise TypeError(f"unknown head setting {', '.join(unknown)}. Known: {', '.join(sorted(known))}, wr_dim.")
-    return replace(HeadSettings(), **cast("dict[str, Any]", values))
+    return replace(HeadSettings(), **values)
