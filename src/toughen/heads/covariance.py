@@ -17,7 +17,7 @@ Activation = Literal["relu", "none"]
 def token_weights(tokens: Tensor, mask: Tensor | None) -> Tensor:
     """What each token counts in a mean, (B, N): 1/n for the n tokens `mask` keeps, 0 for the others."""
     if mask is None:
-        return tokens.new_full(tokens.shape[:2], 1 / tokens.shape[1])
+        return tokens.new_full(tokens.shape[:2], 1 / max(1, tokens.shape[1]))
     if mask.shape != tokens.shape[:2]:
         raise ValueError(f"mask has shape {tuple(mask.shape)}, but the tokens are {tuple(tokens.shape[:2])} (B, N).")
     kept = mask.to(tokens.dtype)
