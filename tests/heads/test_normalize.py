@@ -45,7 +45,7 @@ def test_exact_gradients(values, alpha, count, wide):
 
 
 def test_exact_gradient_where_singular_values_are_equal():
-    # Ties inside the powered set and inside the rest are smooth points of the map; svd's own gradient is infinite there.
+    # Ties inside the powered set and inside the rest are smooth points; the gradient of svd itself is infinite there.
     inside = matrix((2.0, 2.0, 1.0, 0.5))[None].requires_grad_()
     assert gradcheck(lambda x: svpn_exact(x, singular_values=3), (inside,))
     outside = matrix((3.0, 1.0, 1.0, 1.0))[None].requires_grad_()

@@ -39,17 +39,19 @@ def cross_covariance(a: Tensor, b: Tensor, mask: Tensor | None = None, *, center
     with no_autocast(a):
         a, b = at_least_float32(a), at_least_float32(b)
         weights = token_weights(a, mask)
-        return _product(_centered(a, weights, center), _centered(b, weights, center), weights)
+        return product(centered(a, weights, center), centered(b, weights, center), weights)
 
 
-def _centered(x: Tensor, weights: Tensor, center: Center) -> Tensor:
+def centered(x: Tensor, weights: Tensor, center: Center) -> Tensor:
+    """Tokens (B, N, C) less their mean under `weights` (B, N)."""
     if center == "none":
         return x
     mean = weighted_mean(x, weights)
     return x - (mean.mean(-1, keepdim=True) if center == "scalar" else mean)
 
 
-def _product(a: Tensor, b: Tensor, weights: Tensor) -> Tensor:
+def product(a: Tensor, b: Tensor, weights: Tensor) -> Tensor:
+    """The weighted sum of outer products of two views of the tokens."""
     return torch.bmm(a.mT, b * weights[..., None])
 
 
@@ -102,25 +104,30 @@ class CrossCovariance(nn.Module):
         self.q_norm = nn.LayerNorm(q) if norm == "layer" else None
         self.k_norm = nn.LayerNorm(k) if norm == "layer" and k else None
 
-    def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
+    def project(self, tokens: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """(both projections of all heads before activation and LayerNorm, the weights of the tokens)."""
         x = self.projection(tokens)
         with no_autocast(x):
             x = at_least_float32(x)
             if self.batch_norm is not None:
                 x = self.batch_norm(x, mask)
+            return x, token_weights(x, mask)
+
+    def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
+        x, weights = self.project(tokens, mask)
+        with no_autocast(x):
             if self.q_norm is None and self.relu:
                 x = x.relu()
-            weights = token_weights(x, mask)
             # Channel means need no heads apart, so the whole projection is centred at once.
             at_once = self.center == "channel" and self.q_norm is None
             if at_once:
-                x = _centered(x, weights, "channel")
+                x = centered(x, weights, "channel")
             a, b = self._split(x)
             if self.heads > 1:
                 weights = weights.repeat_interleave(self.heads, 0)
             if not at_once:
-                a, b = _centered(a, weights, self.center), _centered(b, weights, self.center)
-            return _product(a, b, weights).unflatten(0, (-1, self.heads))
+                a, b = centered(a, weights, self.center), centered(b, weights, self.center)
+            return product(a, b, weights).unflatten(0, (-1, self.heads))
 
     def _split(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """The q-side and the k-side as (B * heads, N, q) and (B * heads, N, k)."""

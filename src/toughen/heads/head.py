@@ -61,7 +61,8 @@ class SecondOrderHead(nn.Module):
         vector = class_vector
         if vector is None:
             vector, tokens, mask = self._without_class(tokens, mask, class_index)
-        vector = cast(Tensor, self.class_dropout(vector))
+        if self.settings.class_dropout:
+            vector = cast(Tensor, self.class_dropout(vector))
         if self.pool is None or self.word_fc is None:
             assert self.class_fc is not None
             return self.class_fc(vector)
@@ -78,16 +79,18 @@ class SecondOrderHead(nn.Module):
         self, tokens: Tensor, mask: Tensor | None, index: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         """(class vector, tokens, mask of the words): the class token is a word only for `aggre_all`."""
-        rows = torch.arange(tokens.shape[0], device=tokens.device)
-        vector = tokens[:, 0] if index is None else tokens[rows, index]
+        vector = tokens[:, 0] if index is None else _at(tokens, index)
         if self.settings.fusion == "aggre_all":
             return vector, tokens, mask
         if mask is None and index is None:
             return vector, tokens[:, 1:], None
         # With a mask the class token is masked, not cut out: a slice would copy every hidden state.
-        words = tokens.new_ones(tokens.shape[:2]) if mask is None else mask.to(tokens.dtype)
-        at = index[:, None] if index is not None else torch.zeros_like(words[:, :1], dtype=torch.long)
-        return vector, tokens, words.scatter(1, at, 0.0)
+        words = tokens.new_ones(tokens.shape[:2]) if mask is None else mask.to(tokens.dtype, copy=True)
+        if index is None:
+            words[:, 0] = 0
+        else:
+            words.scatter_(1, index[:, None], 0.0)
+        return vector, tokens, words
 
     @classmethod
     def from_original(cls, state_dict: Mapping[str, Tensor], **changes: Any) -> SecondOrderHead:
@@ -99,3 +102,8 @@ class SecondOrderHead(nn.Module):
         kept = head.state_dict().keys()
         head.load_state_dict({name: value for name, value in weights.items() if name in kept})
         return head
+
+
+def _at(tokens: Tensor, index: Tensor) -> Tensor:
+    """The token at `index` (B,) of each row."""
+    return tokens[torch.arange(tokens.shape[0], device=tokens.device), index]

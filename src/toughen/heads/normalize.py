@@ -56,7 +56,10 @@ def svpn(
 
 
 def _svpn(x: Tensor, start: Tensor, alpha: float, singular_values: int, iterations: int, eps: float) -> Tensor:
-    rest, images, directions, powers = x, list[Tensor](), list[Tensor](), list[Tensor]()
+    rest = x
+    images: list[Tensor] = []
+    directions: list[Tensor] = []
+    powers: list[Tensor] = []
     for index in range(singular_values):
         image, direction = _leading(rest, start, iterations)  # image = s u (B, q, 1), direction = v^T (B, 1, k)
         size = torch.linalg.vector_norm(image, dim=1, keepdim=True)

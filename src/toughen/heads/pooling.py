@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
+import torch
 from torch import Tensor, nn
 
 from .covariance import CrossCovariance, token_weights, weighted_mean
+from .fused import pooled_at_once
 from .normalize import SVPN
 from .precision import at_least_float32, no_autocast
 from .settings import HeadSettings, head_settings
@@ -34,8 +36,19 @@ class MultiHeadPooling(nn.Module):
         )
         self.normalize = _svpn(chosen, chosen.k)
         self.width = chosen.heads * chosen.q * chosen.k
+        self.settings = chosen
+        usual = {"heads": 1, "center": "channel", "normalization": "svpn", "exact": False, "side": "rows"}
+        usual |= {"singular_values": 1, "iterations": 1, "start": "learned"}
+        self.usual = chosen.norm != "layer" and all(getattr(chosen, name) == value for name, value in usual.items())
 
     def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
+        # A compiler fuses the plain path by itself.
+        if self.usual and not torch.compiler.is_compiling():
+            x, weights = self.covariance.project(tokens, mask)
+            start, chosen = cast(Tensor, self.normalize.start), self.settings
+            with no_autocast(x):
+                relu = chosen.activation == "relu"
+                return pooled_at_once(x, weights, start, chosen.q, relu, chosen.alpha, chosen.eps).flatten(1)
         return self.normalize(self.covariance(tokens, mask)).flatten(1)
 
 
