@@ -113,6 +113,15 @@ def test_loads_a_backbone_by_name_with_its_dtype(bert, batch, tmp_path):
     assert model(**batch).logits.dtype == torch.bfloat16
 
 
+def test_resized_embeddings_are_saved(bert, batch, tmp_path):
+    model = second_order(bert, 2, **SMALL).eval()
+    model.resize_token_embeddings(70)
+    model.save_pretrained(tmp_path)
+    loaded = AutoModelForSequenceClassification.from_pretrained(tmp_path)
+    assert loaded.get_input_embeddings().num_embeddings == 70
+    assert torch.equal(loaded(**batch).logits, model(**batch).logits)
+
+
 @pytest.mark.parametrize("shards", ["50GB", "20KB"])
 def test_a_fresh_process_reloads_bit_identically(bert, batch, tmp_path, shards):
     model = second_order(bert, id2label={0: "no", 1: "yes"}, singular_values=2, iterations=3, **SMALL).eval()

@@ -59,6 +59,12 @@ class SecondOrderConfig(PretrainedConfig):
         super().__init__(**kwargs)
         register_models()
 
+    def get_text_config(self, *args: Any, **kwargs: Any) -> Any:
+        """The backbone's: where the vocabulary is, for instance when embeddings are resized."""
+        if self.backbone_config is None:
+            return super().get_text_config(*args, **kwargs)
+        return self.backbone_config.get_text_config(*args, **kwargs)
+
     @property
     def hidden_size(self) -> int:
         """The width of the backbone's tokens."""

@@ -87,7 +87,7 @@ class SecondOrderHead(nn.Module):
         # With a mask the class token is masked, not cut out: a slice would copy every hidden state.
         words = tokens.new_ones(tokens.shape[:2]) if mask is None else mask.to(tokens.dtype, copy=True)
         if index is None:
-            words[:, 0] = 0
+            words[:, :1].zero_()
         else:
             words.scatter_(1, index[:, None], 0.0)
         return vector, tokens, words
@@ -106,4 +106,5 @@ class SecondOrderHead(nn.Module):
 
 def _at(tokens: Tensor, index: Tensor) -> Tensor:
     """The token at `index` (B,) of each row."""
-    return tokens[torch.arange(tokens.shape[0], device=tokens.device), index]
+    # gather, not indexing: the backward of indexing sorts.
+    return tokens.gather(1, index[:, None, None].expand(-1, 1, tokens.shape[2])).squeeze(1)

@@ -77,6 +77,7 @@ class _ThenRegister(Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         self.inner.exec_module(module)
+        sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, _Watch)]
         _register_config(module)
 
     def __getattr__(self, name: str) -> object:
