@@ -14,9 +14,9 @@ from .read.arrow import features, stored
 from .read.conll import scheme
 from .read.folder import find_splits
 from .read.hub import hub_split
-from .read.lines import Format, check_file, suffix
+from .read.lines import Format, check_file
 from .read.rows import OnBad, Recipe
-from .read.tables import CONLL, describe
+from .read.tables import describe, is_conll
 from .registry import task as task_named
 from .spec import SPLITS, DataError, Head, Task
 
@@ -68,6 +68,8 @@ def load(
     files = {"train": train_file, "validation": validation_file, "test": test_file}
     files = {split: Path(file) for split, file in files.items() if file is not None}
     form = Format(delimiter, encoding, quoting, label_separator, tag_column, max_line)
+    if head == "tokens" or (task is not None and task_named(task).head == "tokens"):
+        form = replace(form, conll=True)
     how = _How(cache_dir, streaming)
     if files:
         if dir is not None:
@@ -130,7 +132,7 @@ def _read(task: Task, recipes: Mapping[str, Recipe], notes: Sequence[str], how: 
     said = list(notes)
     for split, recipe in recipes.items():
         said.append(f"{split}: {describe(recipe.path, recipe.form)}")
-        if suffix(recipe.path) in CONLL and (tags := scheme(recipe.path, recipe.form)) != "IOB2":
+        if is_conll(recipe.path, recipe.form) and (tags := scheme(recipe.path, recipe.form)) != "IOB2":
             said.append(f"{split}: {tags} tags were read as IOB2")
         if how.streaming:
             datasets = extra("datasets")

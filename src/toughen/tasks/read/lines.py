@@ -24,6 +24,8 @@ class Format:
     label_separator: str | None = None
     tag_column: int = -1
     max_line: int = 1_000_000
+    conll: bool = False
+    """Read text and TSV files as CoNLL: a word and its tag on a line."""
 
 
 class Raw(NamedTuple):

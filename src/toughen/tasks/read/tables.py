@@ -27,7 +27,9 @@ def read_rows(
     """The rows of a file by its ending. `strict=False` lets a row have more fields than the header."""
     check_file(path)
     ending = suffix(path)
-    if ending in TABLES:
+    if is_conll(path, form):
+        yield from read_conll(path, form)
+    elif ending in TABLES:
         yield from _read_table(path, form, headerless, strict)
     elif ending in (".jsonl", ".ndjson"):
         yield from _read_json_lines(path, form, unpack)
@@ -35,12 +37,15 @@ def read_rows(
         yield from _read_json(path, form, unpack)
     elif ending in (".parquet", ".pq"):
         yield from _read_parquet(path)
-    elif ending in CONLL:
-        yield from read_conll(path, form)
     else:
         raise DataError(
             f"{path}: the ending {ending or '(none)'!r} is not known; use {', '.join(ENDINGS[:6])}, .conll."
         )
+
+
+def is_conll(path: Path, form: Format) -> bool:
+    """Whether a file holds a word a line."""
+    return suffix(path) in CONLL or (form.conll and suffix(path) in (".txt", ".tsv", ""))
 
 
 def describe(path: Path, form: Format) -> str:
@@ -49,7 +54,7 @@ def describe(path: Path, form: Format) -> str:
     if ending in (".parquet", ".pq"):
         return f"{path.name}: Parquet"
     encoding = find_encoding(path, form).upper().replace("-SIG", " with a mark")
-    if ending not in TABLES:
+    if ending not in TABLES or is_conll(path, form):
         return f"{path.name}: {encoding}"
     delimiter = find_delimiter(path, form, next(lines(path, form), ""))
     quoted = "quoted" if _quoted(delimiter, form) else "quotes are plain characters"
@@ -65,7 +70,7 @@ def _read_table(path: Path, form: Format, headerless: tuple[str, ...], strict: b
     first = next(source)
     delimiter = find_delimiter(path, form, first)
     if _quoted(delimiter, form):
-        records = _quoted_records(path, first, source, delimiter)
+        records = _quoted_records(path, form, first, source, delimiter)
     else:
         records = _plain_records(first, source, delimiter)
     _, header = next(records)
@@ -98,11 +103,15 @@ def _plain_records(first: str, source: Iterator[str], delimiter: str) -> Iterato
             yield number, bare.split(delimiter)
 
 
-def _quoted_records(path: Path, first: str, source: Iterator[str], delimiter: str) -> Iterator[tuple[int, list[str]]]:
+def _quoted_records(
+    path: Path, form: Format, first: str, source: Iterator[str], delimiter: str
+) -> Iterator[tuple[int, list[str]]]:
     def again() -> Iterator[str]:
         yield first
         yield from source
 
+    # The limit is the module's own and too low for a long text; raising it can only let more files through.
+    csv.field_size_limit(max(csv.field_size_limit(), form.max_line))
     reader = csv.reader(again(), delimiter=delimiter, strict=True)
     while True:
         try:
