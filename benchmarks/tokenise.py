@@ -19,7 +19,23 @@ import threading
 import time
 from pathlib import Path
 
-WORDS = "the a film plot of and is not good bad slow bright dull story acting ending quite very rather too".split()
+WORDS = (
+    "the",
+    "a",
+    "film",
+    "plot",
+    "of",
+    "and",
+    "is",
+    "not",
+    "good",
+    "bad",
+    "slow",
+    "bright",
+    "dull",
+    "story",
+    "ending",
+)
 
 
 def write_rows(path: Path, rows: int) -> None:

@@ -8,10 +8,11 @@ from toughen import tasks
 from toughen.tasks.scores import SCORES
 from toughen.tasks.tokens import ENTITY_METRICS
 
-EXPECTED = """
+_NAMES = """
 cola sst2 mrpc stsb qqp mnli mnli-mm qnli rte wnli ax snli anli-r1 anli-r2 anli-r3 paws-qqp hans advglue-sst2
 advglue-qqp advglue-mnli advglue-mnli-mm advglue-qnli advglue-rte ag_news imdb swag hellaswag dream conll2003 wnut17 ptb
-""".split()
+"""
+EXPECTED = _NAMES.split()
 
 
 def test_every_set_is_there():

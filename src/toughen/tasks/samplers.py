@@ -147,7 +147,10 @@ class LengthBucketed(_Batches):
         for number in range(len(self.edges)):
             rows = [*carried, *order[bucket == number].tolist()]
             whole = len(rows) // size * size
-            groups += [_cut(rows[start : start + size], self.batch_size) for start in range(0, whole, size)]
+            # Dealt out like cards, so that rows that moved up do not make a batch of their own.
+            for start in range(0, whole, size):
+                hand = rows[start : start + size]
+                groups.append([hand[process :: self.world] for process in range(self.world)])
             carried = rows[whole:]
         rest = _cut(carried, self.batch_size)
         if self.drop_last and rest and len(rest[-1]) < self.batch_size:

@@ -36,12 +36,11 @@ def prepare(
     A set already tokenised in the same way is found again in `cache_dir` (by default the cache of `datasets`).
     The labels of a split whose labels are withheld are left out.
     """
-    if data.task.head == "tokens":
-        _check_words(tokenizer)
+    spaced = data.task.head == "tokens" and _loses_spaces(tokenizer)
     length = max_length or _longest(tokenizer)
 
     def change(_: str, split: Any) -> Any:
-        work = Tokenise(data.task, tokenizer, length, truncation, _is_labelled(split, data.task))
+        work = Tokenise(data.task, tokenizer, length, truncation, _is_labelled(split, data.task), spaced)
         if not hasattr(split, "__len__"):
             return _stream(split, work, batch_size)
         return _tokenise(split, work, batch_size, num_proc, cache_dir)
@@ -59,6 +58,8 @@ class Tokenise:
     max_length: int
     truncation: bool | str = True
     labelled: bool = True
+    spaced: bool = False
+    """Write the space before every word but the first, for tokenizers that would lose it."""
 
     def __call__(self, table: Any) -> Any:
         """Tokenise an Arrow table of text."""
@@ -76,7 +77,10 @@ class Tokenise:
         settings: dict[str, Any] = {"truncation": self.truncation, "max_length": self.max_length}
         settings["return_attention_mask"] = False
         if self.task.head == "tokens":
-            return self.tokenizer(rows["tokens"], is_split_into_words=True, **settings)
+            words = rows["tokens"]
+            if self.spaced:
+                words = [[f" {word}" if place else word for place, word in enumerate(row)] for row in words]
+            return self.tokenizer(words, is_split_into_words=True, **settings)
         if self.task.head == "choices":
             first, second = flat_choices(rows)
             return self.tokenizer(first, second, **settings)
@@ -208,11 +212,10 @@ def _longest(tokenizer: Any) -> int:
     return longest
 
 
-def _check_words(tokenizer: Any) -> None:
+def _loses_spaces(tokenizer: Any) -> bool:
+    """Whether words given one by one would lose the space before them: byte-level BPE writes it into the piece."""
     if not tokenizer.is_fast:
         raise DataError(f"{type(tokenizer).__name__} cannot tell which word a piece is of; use a fast tokenizer.")
-    if getattr(tokenizer, "add_prefix_space", None) is False:
-        raise DataError(
-            f"{type(tokenizer).__name__} needs add_prefix_space=True for words: "
-            "AutoTokenizer.from_pretrained(..., add_prefix_space=True)."
-        )
+    cutter = json.loads(tokenizer.backend_tokenizer.to_str())["pre_tokenizer"] or {}
+    parts = [cutter, *cutter.get("pretokenizers", ())]
+    return any(part.get("type") == "ByteLevel" and not part.get("add_prefix_space") for part in parts)
