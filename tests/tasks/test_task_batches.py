@@ -196,7 +196,7 @@ def test_grouping_saves_padding_and_buckets_hold_their_edges():
     for start in range(0, len(together.plan()) - 4, 4):
         step = together.plan()[start : start + 4]
         assert len({int(np.searchsorted(edges, sizes[rows].max())) for rows in step}) == 1, "processes pad alike"
-    with pytest.raises(ValueError, match="64 tokens.*add one"):
+    with pytest.raises(ValueError, match=r"64 tokens.*add one"):
         tasks.LengthBucketed(sizes, 8, (16, 32))
 
 

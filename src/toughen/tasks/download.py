@@ -100,7 +100,7 @@ def verify(folder: "str | os.PathLike[str]") -> list[str]:
 def file_name(task: Task, split: str, layout: Layout) -> str:
     """Where a split goes, so that `load(..., dir=)` finds it."""
     if layout == "jsonl":
-        return f"{task.folder or task.name}/{_stem(task, split)}.jsonl.gz"
+        return f"{(task.folder or task.name).lower()}/{_stem(task, split)}.jsonl.gz"
     if task.name == "ax":
         return "diagnostic/diagnostic.tsv"
     stem = {"train": "train", "validation": "dev", "test": "test"}[split]
