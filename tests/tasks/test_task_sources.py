@@ -275,3 +275,11 @@ def test_without_a_network_the_way_out_is_named():
         tasks.load("sst2")
     with pytest.raises(tasks.DataError, match=r"PAWS-QQP is not on the Hub.*dir="):
         tasks.load("paws-qqp")
+
+
+def test_further_columns_are_kept_where_they_are(tmp_path):
+    rows = [{"premise": "p", "hypothesis": "h", "label": 1, "heuristic": "overlap", "other": 3}]
+    write_jsonl(tmp_path / "validation.jsonl", rows)
+    for streaming in (False, True):
+        found = tasks.load("hans", dir=tmp_path, cache_dir=tmp_path / "cache", streaming=streaming).validation
+        assert list(found) == [{"premise": "p", "hypothesis": "h", "label": 1, "heuristic": "overlap"}]

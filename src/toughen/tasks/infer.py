@@ -152,7 +152,7 @@ def _label_names(path: Path, seen: _Seen, head: Head, label: str) -> tuple[str, 
     if len(names) < 2:
         only = f"only {names[0]!r}" if names else "no label at all"
         raise DataError(
-            f"{path}: the column {label!r} has {only}; learning needs two classes: add rows or labels=[...]."
+            f"{path}: the column {label!r} has {only}; learning needs two classes: add rows or give labels=[...]."
         )
     if head == "tokens" and "O" in names:
         names = ["O", *(name for name in names if name != "O")]

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from . import vary
-from ._extra import extra
 from .data import Data
 from .infer import infer_task
-from .read.arrow import features, stored
+from .read.arrow import stored, streamed
 from .read.conll import scheme
 from .read.folder import find_splits
 from .read.hub import hub_split
@@ -135,8 +134,7 @@ def _read(task: Task, recipes: Mapping[str, Recipe], notes: Sequence[str], how: 
         if is_conll(recipe.path, recipe.form) and (tags := scheme(recipe.path, recipe.form)) != "IOB2":
             said.append(f"{split}: {tags} tags were read as IOB2")
         if how.streaming:
-            datasets = extra("datasets")
-            found[split] = datasets.IterableDataset.from_generator(recipe.rows, features=features(task))
+            found[split] = streamed(recipe)
             continue
         found[split], skipped = stored(recipe, how.cache_dir)
         said += [f"{split}: {count:,} rows left out ({kind})" for kind, count in sorted(skipped.items())]

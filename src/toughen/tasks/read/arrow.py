@@ -4,10 +4,10 @@ import hashlib
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +22,8 @@ _VERSION = 1
 _BATCH = 1000
 
 
-def features(task: Task) -> "Features":
-    """The columns of a task with their types."""
+def features(task: Task, sample: Collection[str] = ()) -> "Features":
+    """The columns of a task with their types, and of those worth keeping the ones in the sample."""
     datasets = extra("datasets")
     text = datasets.Value("string")
     names = list(task.labels)
@@ -36,6 +36,7 @@ def features(task: Task) -> "Features":
         columns["label"] = datasets.List(datasets.ClassLabel(names=names))
     else:
         columns["label"] = datasets.ClassLabel(names=names)
+    columns.update({name: text for name in task.keep if name in sample})
     return datasets.Features(columns)
 
 
@@ -52,9 +53,17 @@ def stored(recipe: Recipe, cache_dir: "str | os.PathLike[str] | None") -> "tuple
     notes = file.with_suffix(".json")
     if not (file.exists() and notes.exists()):
         skipped = Counter[str]()
-        write_arrow(recipe.rows(skipped), _schema(recipe), file)
+        rows = recipe.rows(skipped)
+        first = next(rows, None)
+        write_arrow(chain((first,), rows) if first else (), features(recipe.task, first or ()), file)
         write_atomically(notes, json.dumps(skipped).encode())
     return extra("datasets").Dataset.from_file(str(file)), Counter(json.loads(notes.read_text()))
+
+
+def streamed(recipe: Recipe) -> Any:
+    """The file's rows as they are read, for sets that should not be copied to disk."""
+    columns = features(recipe.task, next(recipe.rows(), ()))
+    return extra("datasets").IterableDataset.from_generator(recipe.rows, features=columns)
 
 
 def write_arrow(rows: Iterable[Mapping[str, Any]], columns: "Features", file: Path) -> None:
@@ -87,13 +96,6 @@ def write_atomically(file: Path, content: bytes) -> None:
     finally:
         with suppress(FileNotFoundError):
             half.unlink()
-
-
-def _schema(recipe: Recipe) -> "Features":
-    columns = features(recipe.task)
-    for name in recipe.task.keep:
-        columns[name] = extra("datasets").Value("string")
-    return columns
 
 
 def _key(recipe: Recipe) -> str:

@@ -42,8 +42,7 @@ def as_task(raw: Any, task: Task, split: str) -> Any:
     kept = [name for name in task.keep if name in raw.column_names]
     if all(raw.features.get(column) == feature for column, feature in wanted.items()):
         return _labelled(raw.select_columns([*wanted, *kept]), task, split)
-    for name in kept:
-        wanted[name] = extra("datasets").Value("string")
+    wanted = features(task, kept)
     mapped = raw.map(
         _Row(task, _class_names(raw.features, task)),
         with_indices=True,
