@@ -4,9 +4,10 @@ import os
 from pathlib import Path
 
 import pytest
-from task_samples import TEXTS, rows_of, write_jsonl
 
 from toughen import tasks
+
+from .task_samples import TEXTS, rows_of, write_jsonl
 
 
 @pytest.fixture(scope="session")

@@ -7,10 +7,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from task_samples import HEADS, TEXTS, rows_of, write_jsonl
 from torch.utils.data import DataLoader
 
 from toughen import tasks
+
+from .task_samples import HEADS, TEXTS, rows_of, write_jsonl
 
 
 @pytest.fixture

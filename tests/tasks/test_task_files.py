@@ -4,9 +4,10 @@ import gzip
 import json
 
 import pytest
-from task_samples import LABELS, TEXTS, rows_of, write_jsonl
 
 from toughen import tasks
+
+from .task_samples import LABELS, TEXTS, rows_of, write_jsonl
 
 
 def load(path, **options):

@@ -4,9 +4,10 @@ import csv
 import json
 
 import pytest
-from task_samples import write_jsonl
 
 from toughen import tasks
+
+from .task_samples import write_jsonl
 
 
 @pytest.fixture(scope="module")

@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
-from task_samples import rows_of, write_jsonl
 
 from toughen import tasks
+
+from .task_samples import rows_of, write_jsonl
 
 
 @pytest.fixture
