@@ -9,7 +9,7 @@ machine does not distort. Memory is the peak of anonymous resident
 memory (pages of a memory-mapped file belong to the page cache and can be dropped at any time) while loading and
 preparing; the aim is that it does not grow with the number of rows. The peak with mapped pages is printed too.
 
-Last result (2 shared cores under a load of 7 to 9, BERT's WordPiece, rows of 7 to 25 words, one repeat):
+Last result (2 shared cores, busy with other work, BERT's WordPiece, rows of 7 to 25 words, one repeat):
 100,000 rows: ratio 1.42, by processor 0.87, 251 MB; 1,000,000 rows: ratio 1.18, by processor 0.99, 257 MB.
 """
 
