@@ -5,6 +5,7 @@ from typing import Any, cast
 
 from torch import Tensor, nn
 
+from ..outcome import without_adapters
 from ..parts import Detach
 
 
@@ -12,6 +13,7 @@ class FeatureWatch:
     """Keeps the features of the last pass: the first real token's hidden state, or for decoders the last one's."""
 
     def __init__(self, model: nn.Module) -> None:
+        model = without_adapters(model)
         base = cast(nn.Module, getattr(model, "base_model", model))
         config = getattr(model, "config", None)
         self.decoder = _is_decoder(config)

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import SiteError
+from ..outcome import without_adapters
 
 
 class Constraint(Protocol):
@@ -29,6 +30,7 @@ class SpectralHead:
 
 def head(model: nn.Module) -> nn.Linear:
     """The linear layer that gives the logits: the last one that is not inside the backbone."""
+    model = without_adapters(model)
     backbone = getattr(model, "base_model", None)
     inside = set(backbone.modules()) if isinstance(backbone, nn.Module) and backbone is not model else set[nn.Module]()
     found = [m for m in model.modules() if isinstance(m, nn.Linear) and m not in inside]
