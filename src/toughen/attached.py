@@ -175,6 +175,11 @@ class Attached:
         finally:
             settle(self.model)
 
+    def abandon(self) -> None:
+        """Forget an accumulation window that was begun and not finished, as after an interruption."""
+        self._window = []
+        self._open = False
+
     def detach(self) -> None:
         """Give the model back: no hook, no flag, no wrapped function stays."""
         for undo in reversed(self._undo):
