@@ -17,27 +17,8 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::FutureWarning"),
 ]
 
-WORDS = [
-    "the",
-    "a",
-    "cat",
-    "dog",
-    "sat",
-    "ran",
-    "on",
-    "under",
-    "big",
-    "small",
-    "mat",
-    "hill",
-    "and",
-    "then",
-    "was",
-    "very",
-    "happy",
-    "sad",
-    "today",
-]
+TEXT = "the a cat dog sat ran on under big small mat hill and then was very happy sad today"
+WORDS = TEXT.split()
 
 
 def tokenizer() -> Any:
