@@ -1,7 +1,7 @@
 """A method bound to a model: it turns a micro-batch into losses, and gives the model back as it was."""
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, nullcontext
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from .figures import figures, probe
 from .outcome import Outcome, Task, task_of
 from .parts import Detach, Turn
 from .perturbation import CheckpointedLayers, Injector
-from .rng import DropoutSwitch, Noise
+from .rng import DropoutSwitch, Noise, own_seed
 from .sites import Hidden
 from .sites.locate import unwrap
 from .sync import settle, unsynced
@@ -54,7 +54,7 @@ class Attached:
         self.task: Task = task or task_of(self.model)
         self.total_steps = total_steps
         self.updates = 0
-        self.noise = Noise(_seed(seed))
+        self.noise = Noise(own_seed(seed))
         ids = special_ids(self.model, tokenizer)
         self.bound = [Bound(m, Injector(m.search, self.noise, ids)) for m in methods]
         self.passed: list[Batch] = []  # the last micro-batch, one for each method
@@ -156,7 +156,7 @@ class Attached:
         total: list[Tensor] = []
         with closing(losses):  # also after an error: weights moved by SAM go back at once
             for turn in turns:
-                with _sync(model, turn.sync):
+                with nullcontext() if turn.sync else unsynced(model):
                     loss = next(losses) / accumulate
                     loss.backward() if backward is None else backward(loss)
                 if turn.kept:
@@ -180,6 +180,11 @@ class Attached:
             return probe(self.passed)
         finally:
             settle(self.model)
+
+    def abandon(self) -> None:
+        """Forget an accumulation window that was begun and not finished, as after an interruption."""
+        self._window = []
+        self._open = False
 
     def detach(self) -> None:
         """Give the model back: no hook, no flag, no wrapped function stays."""
@@ -250,14 +255,3 @@ def _added(batch: Batch) -> Tensor:
     combine = batch.method.combine
     assert isinstance(combine, Add)  # Sum checks it
     return combine.added(batch)
-
-
-def _sync(model: nn.Module, on: bool) -> AbstractContextManager[Any]:
-    return nullcontext() if on else unsynced(model)
-
-
-def _seed(seed: int | None) -> int:
-    """The run's seed, so that `torch.manual_seed` makes a run repeat; each process draws noise of its own."""
-    base = torch.initial_seed() if seed is None else seed
-    distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
-    return (base + (torch.distributed.get_rank() if distributed else 0)) % 2**63
