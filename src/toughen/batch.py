@@ -1,6 +1,6 @@
 """One micro-batch on its way through a method: the passes, the search, the comparison."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
@@ -17,9 +17,9 @@ from .parts import Combine, Compare, Detach, Dropout, Search, Site, View
 from .perturbation import Injector, Perturbation
 from .rng import DropoutSwitch, Replay
 from .search.constraint import Constraint
-from .search.weights import length
 from .sites import DropoutMask, Nowhere, Weights
 from .sync import settle
+from .tensors import add, fill, length, zero
 
 Forward: TypeAlias = Callable[[], Any]
 Quiet: TypeAlias = Callable[[], AbstractContextManager[Any]]
@@ -209,19 +209,15 @@ class Batch:
         before = [weight.detach().clone() for weight in weights]
         moves = self.method.search.climb([], grads, views)
         self.seen["weight_move"] = length(moves)
-        for weight, move in zip(weights, moves, strict=True):
-            weight.add_(move.to(weight.dtype))
+        add(weights, moves)
         torch.clear_autocast_cache()  # it would go on serving half-precision copies of the weights before the move
         if not keep_gradient:
-            for parameter in self.step.model.parameters():
-                if parameter.grad is not None:
-                    parameter.grad.zero_()
+            zero([parameter.grad for parameter in self.step.model.parameters() if parameter.grad is not None])
         return lambda: _fill(self.step.model, weights, before)
 
 
 @torch.no_grad()
-def _fill(model: nn.Module, weights: Iterable[nn.Parameter], values: Iterable[Tensor]) -> None:
+def _fill(model: nn.Module, weights: Sequence[nn.Parameter], values: Sequence[Tensor]) -> None:
     settle(model)
-    for weight, value in zip(weights, values, strict=True):
-        weight.copy_(value)
+    fill(weights, values)
     torch.clear_autocast_cache()

@@ -42,8 +42,17 @@ class View:
         square = self.masked(self.value.to(self.dtype)).flatten(1).square().sum(1).view(self.count.shape)
         return (square / self.count).sqrt()
 
+    @cached_property
+    def lengths(self) -> dict[tuple[float, str], Tensor]:
+        """Lengths in units of this view, worked out once a batch (`search.norms.Relative`)."""
+        return {}
+
+    @cached_property
+    def _factor(self) -> Tensor | None:
+        return None if self.mask is None else self.mask.to(self.dtype)
+
     def masked(self, x: Tensor) -> Tensor:
-        return x if self.mask is None else x * self.mask.to(x.dtype)
+        return x if self._factor is None else x * self._factor
 
 
 class Inject(Protocol):

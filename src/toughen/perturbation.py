@@ -13,7 +13,7 @@ from .rng import Noise
 
 def finite_rows(grad: Tensor) -> Tensor:
     """Which examples have a gradient without NaN and infinity, ready to broadcast. No device sync."""
-    return torch.isfinite(grad.flatten(1).abs().amax(1)).view(-1, *[1] * (grad.dim() - 1))
+    return torch.isfinite(grad.flatten(1).sum(1)).view(-1, *[1] * (grad.dim() - 1))
 
 
 @dataclass
@@ -23,7 +23,7 @@ class Perturbation:
     at: dict[int, Tensor] = field(default_factory=dict[int, Tensor])
     views: dict[int, View] = field(default_factory=dict[int, View])
     starts: dict[int, Tensor] = field(default_factory=dict[int, Tensor])
-    skipped: Tensor | None = None  # how often an example kept its delta because the gradient was not finite
+    climbed: list[Tensor] = field(default_factory=list[Tensor])  # of each climb: which examples' gradient was finite
 
     @property
     def deltas(self) -> list[Tensor]:
@@ -33,12 +33,15 @@ class Perturbation:
         views = [self.views[place] for place in self.at]
         old = [delta.detach() for delta in self.deltas]
         good = [finite_rows(grad) for grad in grads]
-        clean = [torch.where(ok, grad, torch.zeros_like(grad)) for ok, grad in zip(good, grads, strict=True)]
-        new = search.climb(old, clean, views)
+        new = search.climb(old, grads, views)
         for place, ok, before, after in zip(list(self.at), good, old, new, strict=True):
             self.at[place] = torch.where(ok, after, before).detach().requires_grad_()
-        skipped = torch.stack([(~ok).sum() for ok in good]).sum()
-        self.skipped = skipped if self.skipped is None else self.skipped + skipped
+        self.climbed += good
+
+    @property
+    def skipped(self) -> Tensor | None:
+        """How often an example kept its delta because the gradient was not finite."""
+        return torch.stack([(~good).sum() for good in self.climbed]).sum() if self.climbed else None
 
     def finish(self, search: Search) -> None:
         """What the last pass sees: no gradient is wanted for it any more."""
