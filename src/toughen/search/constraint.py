@@ -42,7 +42,7 @@ def head(model: nn.Module) -> nn.Linear:
 
 
 def spectral_norm(weight: Tensor, squarings: int = 12) -> Tensor:
-    """The largest singular value: 2 ** `squarings` power iterations at once on the smaller Gram matrix. No device sync."""
+    """The largest singular value: 2 ** `squarings` power iterations at once on the smaller Gram matrix, no sync."""
     matrix = weight.to(torch.promote_types(weight.dtype, torch.float32))
     matrix = matrix if matrix.shape[0] <= matrix.shape[1] else matrix.mT
     power = matrix @ matrix.mT
