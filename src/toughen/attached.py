@@ -48,11 +48,6 @@ class Attached:
         total_steps: int | None = None,
     ) -> None:
         self.model = unwrap(model)
-        if getattr(self.model, _MARK, False):
-            raise MethodError(
-                f"{type(self.model).__name__} already has a method attached. Detach it first, or attach both at once "
-                "as a sum: (a + b).attach(model)."
-            )
         for method in methods:
             warn_about(self.model, method)
             warn_if_special_unknown(self.model, method, tokenizer)
@@ -66,10 +61,21 @@ class Attached:
         self._window: list[Batch] = []
         self._open = False  # whether an accumulation window has begun
         self._switch = DropoutSwitch(self.model)
-        self._attach(methods)
-
-    def _attach(self, methods: Sequence[Recipe]) -> None:
         self._undo: list[Detach] = []
+        self._watch: FeatureWatch | None = None
+        self._checkpoints: CheckpointedLayers | None = None
+        self.attach()
+
+    def attach(self) -> None:
+        """Put the hooks in; again after a `detach`, with the method's state as it was."""
+        if self._undo:
+            return
+        if getattr(self.model, _MARK, False):
+            raise MethodError(
+                f"{type(self.model).__name__} already has a method attached. Detach it first, or attach both at once "
+                "as a sum: (a + b).attach(model)."
+            )
+        methods = [bound.method for bound in self.bound]
         try:
             for bound in self.bound:
                 self._undo.append(bound.method.site.attach(self.model, bound.injector))
@@ -198,7 +204,6 @@ class Attached:
     # What a method carries from one update to the next -----------------------------------------------------------
 
     def _open_window(self) -> None:
-        self._open = True
         settle(self.model)  # an evaluation may have come before
         for bound in self.bound:
             if bound.method.constraint is not None:
@@ -210,6 +215,7 @@ class Attached:
                 bound.mean = MeanWeights(self.model)
             elif self.updates:
                 bound.mean.update(teacher.decay_at(self.updates - 1, self.total_steps))
+        self._open = True  # only now: what was refused above is refused again by the next step
 
     def _close_window(self) -> None:
         self._window = []

@@ -83,6 +83,11 @@ class Step:
             return outcome
         return Outcome(outcome.loss, outcome.predictions, self.watch.take(self.inputs))
 
+    def rewind(self) -> None:
+        """Back to the dropout mask of the first pass."""
+        if self._replay is not None:
+            self._replay.restore()
+
     def probe(self) -> Outcome:
         """One pass, read; dropout is as the model has it."""
         return read(self.forward(), self.inputs, self.task, getattr(self.model, "config", None))
@@ -194,7 +199,11 @@ class Batch:
         settle(self.step.model)
         weights = site.parameters(self.step.model)
         if not weights:
-            raise StepError(f"{site!r} matches no weight with a gradient: the first loss was not back-propagated.")
+            raise StepError(
+                f"{site!r} matches no weight of {type(self.step.model).__name__} that has a gradient. Either no name "
+                "contains such a word or the weights are frozen (see model.named_parameters()), or the first loss was "
+                "not back-propagated."
+            )
         grads = [weight.grad for weight in weights if weight.grad is not None]
         views = [View(weight.detach(), place=i) for i, weight in enumerate(weights)]
         before = [weight.detach().clone() for weight in weights]

@@ -7,8 +7,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..parts import Detach, Inject
-from .locate import by_path, embedding_norm, input_embedding
-from .mask import Skip, text_view
+from .locate import by_path, embedding_norm, input_embedding, watch_reader
+from .mask import Skip, check_skip, text_view
 
 RECOMMENDED_SKIP: Skip = ("padding", "special")
 
@@ -19,13 +19,25 @@ class WordEmbedding:
 
     skip: Skip = RECOMMENDED_SKIP
 
+    def __post_init__(self) -> None:
+        check_skip(self.skip)
+
     def attach(self, model: nn.Module, inject: Inject) -> Detach:
+        module = input_embedding(model)
+        reading, stop_watching = watch_reader(model, module)
+
         def hook(_module: nn.Module, _args: Any, value: Tensor) -> Tensor | None:
-            if not inject.active:
+            if not inject.active or not reading():
                 return None
             return value + inject(0, lambda: text_view(inject, value, self.skip, 0)).to(value.dtype)
 
-        return input_embedding(model).register_forward_hook(hook).remove
+        handle = module.register_forward_hook(hook)
+
+        def detach() -> None:
+            handle.remove()
+            stop_watching()
+
+        return detach
 
 
 @dataclass(frozen=True)
@@ -42,6 +54,9 @@ class NormalizedEmbedding:
     replace: bool = False
     path: str | None = None
     eps: float = 1e-7
+
+    def __post_init__(self) -> None:
+        check_skip(self.skip)
 
     def attach(self, model: nn.Module, inject: Inject) -> Detach:
         norm = embedding_norm(model) if self.path is None else by_path(model, self.path)

@@ -74,6 +74,13 @@ class _RobustTrainer(Trainer):
             scaled = counted or self.compute_loss_func is not None
         return self.current_gradient_accumulation_steps if scaled else 1
 
+    def train(self, *args: Any, **kwargs: Any) -> Any:
+        self.attached.attach()
+        try:
+            return super().train(*args, **kwargs)
+        finally:
+            self.attached.detach()  # the trained model is a plain one
+
     def compute_loss(
         self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
