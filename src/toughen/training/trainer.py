@@ -62,10 +62,6 @@ class _RobustTrainer(Trainer):
             self._attach(model)
         return model
 
-    def train(self, *args: Any, **kwargs: Any) -> Any:
-        self.attached.abandon()  # a window that an earlier run left open when it was interrupted
-        return super().train(*args, **kwargs)
-
     def _spread(self, num_items_in_batch: Any) -> int:
         """By how many micro-batches a loss is already divided: then Trainer leaves that division out."""
         scaled: bool | None = getattr(self, "loss_is_scaled_for_ga", None)  # transformers 5.19 and later
@@ -76,6 +72,7 @@ class _RobustTrainer(Trainer):
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
         self.attached.attach()
+        self.attached.abandon()  # a window that an earlier run left open when it was interrupted
         try:
             return super().train(*args, **kwargs)
         finally:
