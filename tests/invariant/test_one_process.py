@@ -127,12 +127,11 @@ def test_autocast_around_the_step_sees_every_change_of_weights(name: str) -> Non
             with torch.autocast("cpu", torch.bfloat16):
                 return self.model(**inputs)
 
-    expected = updates(METHODS[name](), model=tiny(dtype=torch.float32), wrap=Inside)
+    # The inner block ends with every pass, and the cache with it.
+    expected = updates(METHODS[name](), model=tiny(dtype=torch.float32), wrap=Inside, number=1)
     with torch.autocast("cpu", torch.bfloat16):
         found = updates(METHODS[name](), model=tiny(dtype=torch.float32), number=1)
-        first = updates(METHODS[name](), model=tiny(dtype=torch.float32), wrap=Inside, number=1)
-    assert_same(found, first, tolerance=1e-5)
-    assert expected.keys() == found.keys()
+    assert_same(found, expected, tolerance=1e-5)
 
 
 def test_an_error_in_a_step_puts_moved_weights_back() -> None:

@@ -8,7 +8,13 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import BertForSequenceClassification, Seq2SeqTrainer, Seq2SeqTrainingArguments, Trainer
+from transformers import (
+    BertForSequenceClassification,
+    Seq2SeqTrainer,
+    Seq2SeqTrainingArguments,
+    Trainer,
+    TrainerCallback,
+)
 
 import toughen
 from toughen.errors import MethodError, StepError
@@ -80,6 +86,27 @@ def test_loss_and_gradient_are_the_true_means(name: str, steps: int, tmp_path: P
     assert trainer.state.log_history[0]["loss"] == pytest.approx(float(loss), abs=1e-5)
     for key, parameter in model.named_parameters():
         torch.testing.assert_close(gradients.seen[0][key], parameter.grad, rtol=1e-4, atol=1e-6, msg=key)
+
+
+@pytest.mark.parametrize("name", ["smart", "bregman", "freelb"])
+def test_regularisers_of_language_models_are_means_too(name: str, tmp_path: Path) -> None:
+    """The task's loss is divided by the labels of the update, the regulariser by its micro-batches."""
+    rows = [{**row, "attention_mask": torch.ones(10).long(), "labels": row["input_ids"]} for row in language(8)]
+    found = []
+    for steps, size in ((1, 8), (2, 4)):
+        gradients = Gradients()
+        arguments = settings(
+            tmp_path,
+            gradient_accumulation_steps=steps,
+            per_device_train_batch_size=size,
+            max_steps=2,
+            max_grad_norm=0.0,
+        )
+        model = llama()  # without dropout
+        toughen.robust(Trainer)(model, arguments, train_dataset=rows, method=made(name), callbacks=[gradients]).train()
+        found.append(gradients.seen[1])
+    for key in found[0]:
+        torch.testing.assert_close(found[0][key], found[1][key], rtol=1e-3, atol=1e-5, msg=key)
 
 
 def test_heads_that_ignore_the_number_of_labels_are_not_multiplied(tmp_path: Path) -> None:
@@ -201,20 +228,25 @@ def test_a_model_made_anew_gets_the_method(tmp_path: Path) -> None:
 
 
 def test_an_interrupted_window_is_forgotten(tmp_path: Path) -> None:
-    class Stop(Gradients):
+    class Stop(TrainerCallback):
         def on_substep_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             raise KeyboardInterrupt
 
-    trainer = toughen.robust(Trainer)(
-        bert(), settings(tmp_path, gradient_accumulation_steps=2), train_dataset=texts(32), method=toughen.sam()
-    )
-    stop = Stop()
-    trainer.add_callback(stop)
-    with pytest.raises(KeyboardInterrupt):
+    found = []
+    for interrupted in (False, True):
+        stop, gradients = Stop(), Gradients()
+        arguments = settings(tmp_path, gradient_accumulation_steps=2, max_steps=1)
+        trainer = toughen.robust(Trainer)(
+            bert(0.0), arguments, train_dataset=texts(32), method=toughen.sam(), callbacks=[gradients]
+        )
+        if interrupted:
+            trainer.add_callback(stop)
+            with pytest.raises(KeyboardInterrupt):
+                trainer.train()
+            trainer.remove_callback(stop)
         trainer.train()
-    trainer.remove_callback(stop)
-    trainer.train()
-    assert float(trainer.attached.report()["forwards"]) == 2  # with the stale micro-batch in the window it fails
+        found.append(gradients.seen[0])
+    assert_equal(*found)
 
 
 def test_what_is_not_a_method_is_refused(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
-import torch
 from torch import Tensor
 
 from ..errors import MethodError
@@ -47,7 +46,7 @@ def _kept(inject: Inject, what: str | int, rows: int, length: int) -> Tensor | N
             return flags.eq(0)
         if ids is None or inject.special_ids is None:
             return None
-        return ~torch.isin(ids, inject.special_ids)
+        return ids.unsqueeze(-1).ne(inject.special_ids).all(-1)  # isin sorts long lists (T5's), with a device sync
     return None if ids is None else ids.ne(int(what))
 
 

@@ -73,6 +73,7 @@ class _RobustTrainer(Trainer):
     def train(self, *args: Any, **kwargs: Any) -> Any:
         self.attached.abandon()  # a window that an earlier run left open when it was interrupted
         self.attached.attach()
+        self.attached.abandon()  # a window that an earlier run left open when it was interrupted
         try:
             return super().train(*args, **kwargs)
         finally:
