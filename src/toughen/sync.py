@@ -4,7 +4,7 @@ from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, cast
 
-from torch import nn
+from torch import Tensor, nn
 
 
 def unsynced(model: nn.Module) -> AbstractContextManager[Any]:
@@ -28,3 +28,8 @@ def _unsharded_gradients(model: Any) -> Generator[None]:
         model._toughen_unsynced = depth
         if depth == 0:
             model.set_requires_gradient_sync(True)
+
+
+def local(weight: Tensor) -> Tensor:
+    """A process's own shard of a sharded weight (FSDP2), the weight itself otherwise."""
+    return cast(Any, weight).to_local() if hasattr(weight, "to_local") else weight
