@@ -1,0 +1,39 @@
+"""Random numbers for pairs of positions, as a function of the pair.
+
+A stream cannot be used here: a longer text, or padding behind it, would shift it, and the backward pass needs the same
+numbers again. These are computed from a drawn key and the pair's place, on every device the same.
+"""
+
+import torch
+from torch import Tensor
+
+
+def logistic(key: Tensor, shape: torch.Size, dtype: torch.dtype) -> Tensor:
+    """Standard logistic noise of shape (batch, masks, queries, keys): the difference of two Gumbel variables.
+
+    Each row is a * column + b with random words a, b for the row and a random word for the column, which makes its
+    elements pairwise independent; the permutation x(2x+1) then bends the lattice such a row lies on (Rivest et al.
+    1998, RC6). All is modulo 2^32. Two passes over the large tensor are all it costs.
+    """
+    batch, masks, queries, keys = shape
+    numbers = torch.arange(max(batch * masks, queries, keys), device=key.device, dtype=torch.int32)
+    text = _mixed(numbers[: batch * masks] + key[0]).view(batch, masks, 1, 1)
+    factor = _mixed(numbers[:queries].view(-1, 1) + text)
+    offset = _mixed(factor + key[1])
+    column = _mixed(numbers[:keys] - key[1]) | 1
+    words = torch.addcmul(offset, factor, column)
+    words = torch.addcmul(words, words, words, value=2)
+    uniform = words.to(torch.float32).mul_(2.0**-32).add_(0.5)
+    return torch.logit_(uniform, eps=2.0**-24).to(dtype)
+
+
+def _mixed(x: Tensor) -> Tensor:
+    """Every bit of the result depends on every bit of the input (the finaliser of MurmurHash3)."""
+    for shift, factor in ((16, -0x7A143595), (13, -0x3D4D51CB)):
+        x = (x ^ _shifted(x, shift)) * factor
+    return x ^ _shifted(x, 16)
+
+
+def _shifted(x: Tensor, by: int) -> Tensor:
+    """A shift to the right that fills with zeros."""
+    return (x >> by) & ((1 << (32 - by)) - 1)
