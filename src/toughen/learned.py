@@ -24,8 +24,6 @@ class Adversary:
     """
 
     def __init__(self, model: nn.Module, module: nn.Module) -> None:
-        if hasattr(model, NAME):
-            raise MethodError("A sum can hold one method with a learnt adversary, and this has two.")
         like = next((p for p in model.parameters() if p.requires_grad and p.is_floating_point()), None)
         if like is None:
             raise MethodError(f"{type(model).__name__} has no trainable weight: there is nothing to train against.")

@@ -76,6 +76,8 @@ class Sum:
                 f"{type(own[0].combine).__name__} goes over a whole update again and cannot be summed with other "
                 "methods. Use Add, Average, Replace or Accumulate."
             )
+        if sum(isinstance(m.search, LearnedSearch) for m in self.methods) > 1:
+            raise MethodError("A sum can hold one method with a learnt adversary, and this has several.")
         if len({m.dropout == "off" for m in self.methods}) > 1:
             raise MethodError("In a sum dropout is off for all methods or for none: they share the clean pass.")
         # The method with its own passes leads; the others join its last one.

@@ -51,8 +51,8 @@ class Hide(torch.autograd.Function):
         if pairs is not None:
             visible &= pairs
         if rule.spare_rows:
-            itself = visible.diagonal(dim1=-2, dim2=-1)
-            itself |= ~visible.any(-1)
+            empty, itself = ~visible.any(-1), visible.diagonal(dim1=-2, dim2=-1)
+            itself |= empty if pairs is None else empty & pairs.diagonal(dim1=-2, dim2=-1)
         counted = visible if queries is None else visible & queries[:, None, :, None]
         kept = counted.sum((1, 2, 3), dtype=torch.float32).to(torch.promote_types(query.dtype, torch.float32))
         kept = kept / _counts(query, pairs, queries, rule)
