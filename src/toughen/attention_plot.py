@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from .attached import Attached
 from .errors import MethodError, require
 from .rng import without_dropout
-from .sites.attention import OVER
+from .sites.attention_interface import OVER
 
 
 class Attention(NamedTuple):
@@ -65,7 +65,8 @@ def draw_attention(
     visible = visible.any(0) if head is None or len(visible) == 1 else visible[head]
     tokens = tokenizer.convert_ids_to_tokens(batch["input_ids"][0].tolist())
     which = "mean of heads" if head is None else f"head {head}"
-    return _save(Path(path), clean, bent, ~visible.cpu(), tokens, f"layer {number}, {which}")
+    hidden = ~visible.cpu() & (clean > 0)  # not what the model itself never looks at
+    return _save(Path(path), clean, bent, hidden, tokens, f"layer {number}, {which}")
 
 
 def _one(weights: Tensor, head: int | None) -> Tensor:

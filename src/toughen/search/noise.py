@@ -22,7 +22,7 @@ def logistic(key: Tensor, shape: torch.Size, dtype: torch.dtype) -> Tensor:
     offset = _mixed(factor + key[1])
     column = _mixed(numbers[:keys] - key[1]) | 1
     words = torch.addcmul(offset, factor, column)
-    words = torch.addcmul(words, words, words, value=2)
+    torch.addcmul(words, words, words, value=2, out=words)
     uniform = words.to(torch.float32).mul_(2.0**-32).add_(0.5)
     return torch.logit_(uniform, eps=2.0**-24).to(dtype)
 

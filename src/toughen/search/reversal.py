@@ -39,9 +39,8 @@ class MaskAdversary(nn.Module):
         self.key = Projection(width, masks * rank, std, random)
 
     def forward(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
-        kind = hidden.device.type
-        half = torch.is_autocast_enabled(kind)
-        hidden = hidden.to(torch.get_autocast_dtype(kind) if half else self.query.weight.dtype)  # one copy for both
+        if not torch.is_autocast_enabled(hidden.device.type):
+            hidden = hidden.to(self.query.weight.dtype)
         return self._split(self.query(hidden)), self._split(self.key(hidden))
 
     def _split(self, x: Tensor) -> Tensor:

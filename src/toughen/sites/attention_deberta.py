@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import SiteError
-from ..parts import Detach, Inject, PairView
-from .mask import token_mask
+from ..parts import Detach, Inject
+from .mask import pair_view
 
 _BIASES = ("disentangled_attention_bias", "disentangled_att_bias")  # v2 and v3, v1
 
@@ -49,9 +49,7 @@ def _wrap(number: int, block: nn.Module, inject: Inject) -> list[Detach]:
     @torch.compiler.disable()  # pyright: ignore[reportUntypedFunctionDecorator]
     def ask(query: Tensor) -> Tensor:
         hidden, pairs = seen.pop("hidden"), seen.pop("mask").bool()
-        real = token_mask(inject, hidden, ("padding",))
-        queries = None if real is None else real.view(hidden.shape[:2])
-        view = PairView(hidden.detach(), place=number, pairs=pairs, queries=queries, compute=query.dtype)
+        view = pair_view(inject, hidden, pairs, number, query.dtype)
         return inject(number, lambda: view)
 
     def biased(query: Tensor, *args: Any, **kwargs: Any) -> Tensor:
