@@ -127,10 +127,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.small:
         options.rows, options.length = min(options.rows, 4), min(options.length, 32)
-    if options.device.startswith("cuda"):
-        name = torch.cuda.get_device_name()
-    else:
-        name = "CPU"
+    name = torch.cuda.get_device_name() if options.device.startswith("cuda") else "CPU"
     differ = kernels_differ(options.device)
     print(f"the adversary's gradient over sdpa and over eager differs by {differ:.1e}", flush=True)
     results: dict[str, object] = {
