@@ -1,11 +1,14 @@
 """Tiny random models and batches for the tests."""
 
-from types import SimpleNamespace
 from typing import Any
 
 import torch
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
+from tokenizers.processors import TemplateProcessing
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModelForSequenceClassification
+from transformers import AutoConfig, AutoModelForSequenceClassification, PreTrainedTokenizerFast
 
 SMALL: dict[str, Any] = {
     "hidden_size": 32,
@@ -17,7 +20,20 @@ SMALL: dict[str, Any] = {
     "initializer_range": 0.2,  # predictions that move: at 0.02 every divergence is rounding
 }
 NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-TOKENIZER = SimpleNamespace(all_special_ids=[0, 1, 2])  # pad, class, separator
+
+
+def tokenizer() -> PreTrainedTokenizerFast:
+    """Words w5 to w99, and pad 0, class 1, separator 2, unknown 3, mask 4."""
+    special = ["[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]"]
+    words = {word: i for i, word in enumerate([*special, *[f"w{i}" for i in range(5, 100)]])}
+    inner = Tokenizer(WordLevel(words, unk_token="[UNK]"))
+    inner.pre_tokenizer = Whitespace()
+    inner.post_processor = TemplateProcessing("[CLS] $A [SEP]", special_tokens=[("[CLS]", 1), ("[SEP]", 2)])
+    names = ("pad_token", "cls_token", "sep_token", "unk_token", "mask_token")
+    return PreTrainedTokenizerFast(tokenizer_object=inner, **dict(zip(names, special, strict=True)))
+
+
+TOKENIZER = tokenizer()
 
 
 def bert(dtype: torch.dtype = torch.float64, **changes: Any) -> nn.Module:

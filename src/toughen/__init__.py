@@ -9,10 +9,13 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from . import heads as heads  # makes saved second-order models known to the Auto classes
 from ._version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from . import tasks as tasks
     from .attached import Attached as Attached
+    from .heads.build import second_order as second_order
     from .method import Method as Method
     from .method import Sum as Sum
     from .methods.bregman import bregman as bregman
@@ -49,10 +52,13 @@ _HOMES = {
     "named": "registry",
     "accelerated_backward": "training.accelerate",
     "robust": "training.trainer",
+    "second_order": "heads.build",
 }
 
 
 def __getattr__(name: str) -> Any:
+    if name == "tasks":
+        return import_module(".tasks", __name__)
     if name in _HOMES:
         return getattr(import_module(f".{_HOMES[name]}", __name__), name)
     if not name.startswith("_"):

@@ -1,7 +1,7 @@
 """A method bound to a model: it turns a micro-batch into losses, and gives the model back as it was."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing, nullcontext
 from typing import Any
 
 import torch
@@ -14,15 +14,15 @@ from .combine import Add
 from .compare.features import FeatureWatch
 from .errors import MethodError
 from .figures import figures, probe
-from .learned import Adversary, ask, install, refuse_wrapped
+from .learned import build, only, refuse_wrapped
 from .outcome import Task, task_of
 from .parts import Detach, Turn
 from .perturbation import CheckpointedLayers, Injector
-from .rng import DropoutSwitch, Noise
+from .rng import DropoutSwitch, Noise, own_seed
 from .schedule import Clock
 from .sites import AttentionLogits, Hidden
 from .sites.locate import unwrap
-from .sync import unsynced
+from .sync import settle, unsynced
 
 _MARK = "_toughen_attached"
 
@@ -40,18 +40,15 @@ class Attached:
         total_steps: int | None = None,
     ) -> None:
         self.model = unwrap(model)
-        if getattr(self.model, _MARK, False):
-            raise MethodError(
-                f"{type(self.model).__name__} already has a method attached. Detach it first, or attach both at once "
-                "as a sum: (a + b).attach(model)."
-            )
         for method in methods:
+            refuse_wrapped(model, method.search)
             warn_about(self.model, method)
             warn_if_special_unknown(self.model, method, tokenizer)
         self.task: Task = task or task_of(self.model)
         self.total_steps = total_steps
         self.updates = 0
-        self.noise = Noise(_seed(seed))
+        self.noise = Noise(own_seed(seed))
+        self._seed = torch.initial_seed() if seed is None else seed  # of what must be the same on every process
         self._clock = Clock()
         ids = special_ids(self.model, tokenizer)
         self.bound = [Bound(m, Injector(m.search, self.noise, ids, self._clock)) for m in methods]
@@ -59,17 +56,27 @@ class Attached:
         self._window: list[Batch] = []
         self._open = False  # whether an accumulation window has begun
         self._switch = DropoutSwitch(self.model)
-        self._attach(methods, model, torch.initial_seed() if seed is None else seed)
-
-    def _attach(self, methods: Sequence[Recipe], given: nn.Module, seed: int) -> None:
         self._undo: list[Detach] = []
+        self._watch: FeatureWatch | None = None
+        self._checkpoints: CheckpointedLayers | None = None
+        self.attach()
+
+    def attach(self) -> None:
+        """Put the hooks in; again after a `detach`, with the method's state as it was."""
+        if self._undo:
+            return
+        if getattr(self.model, _MARK, False):
+            raise MethodError(
+                f"{type(self.model).__name__} already has a method attached. Detach it first, or attach both at once "
+                "as a sum: (a + b).attach(model)."
+            )
+        methods = [bound.method for bound in self.bound]
         try:
             for bound in self.bound:
                 self._undo.append(bound.method.site.attach(self.model, bound.injector))
-                bound.adversary = install(self.model, bound.injector, bound.method.site, seed)
+                bound.adversary = bound.adversary or build(self.model, bound.injector, bound.method.site, self._seed)
                 if bound.adversary is not None:
-                    self._undo.append(bound.adversary.remove)
-                    refuse_wrapped(given, self.model)
+                    self._undo.append(bound.adversary.install())
             features = any(wants(m.climb_on, "needs_features") or wants(m.compare, "needs_features") for m in methods)
             self._watch = FeatureWatch(self.model) if features else None
             if self._watch is not None:
@@ -89,7 +96,7 @@ class Attached:
 
     def losses(
         self, forward: Forward, batch: Mapping[str, Any], *, last: bool = True, quiet: Quiet = nullcontext
-    ) -> Iterator[Tensor]:
+    ) -> Generator[Tensor]:
         """Losses of one micro-batch, in order; back-propagate each one before the next is asked for.
 
         `forward` runs the model once on the batch and returns its output. `quiet` is the context in which passes of
@@ -146,15 +153,17 @@ class Attached:
             )
         losses = self.losses(lambda: model(**batch), batch, last=last, quiet=lambda: unsynced(model))
         total: list[Tensor] = []
-        for turn in turns:
-            with _sync(model, turn.sync):
-                loss = next(losses) / accumulate
-                loss.backward() if backward is None else backward(loss)
-            if turn.kept:
-                total.append(loss.detach())
-            if turn.step and step is not None:
-                step()
-        next(losses, None)  # runs what stands after the last yield
+        with closing(losses):  # also after an error: weights moved by SAM go back at once
+            for turn in turns:
+                with nullcontext() if turn.sync else unsynced(model):
+                    loss = next(losses) / accumulate
+                    loss.backward() if backward is None else backward(loss)
+                if turn.kept:
+                    total.append(loss.detach())
+                if turn.step and step is not None:
+                    step()
+                    torch.clear_autocast_cache()  # its half-precision copies are of the weights before the step
+            next(losses, None)  # runs what stands after the last yield
         return torch.stack(total).sum() if total else torch.zeros((), device=next(self.model.parameters()).device)
 
     def report(self) -> dict[str, Tensor]:
@@ -166,12 +175,20 @@ class Attached:
 
         Costs three forward passes on the last micro-batch, so it is made on request only.
         """
-        return probe(self.passed)
+        try:
+            return probe(self.passed)
+        finally:
+            settle(self.model)
+
+    def abandon(self) -> None:
+        """Forget an accumulation window that was begun and not finished, as after an interruption."""
+        self._window = []
+        self._open = False
 
     @property
     def adversary(self) -> nn.Module:
         """The weights of a learnt search (ASA), one module a layer, under the layer's number."""
-        return self._learned()[1].module
+        return only(bound.adversary for bound in self.bound).module
 
     def masks(self, batch: Mapping[str, Any], *, sample: bool = False) -> dict[int, Tensor]:
         """Which attention pairs a learnt adversary leaves visible, by layer: (batch, queries, keys), with a dimension
@@ -181,13 +198,7 @@ class Attached:
 
     def perturbed(self, batch: Mapping[str, Any], *, sample: bool = False) -> tuple[Any, dict[int, Tensor]]:
         """The model's output under a learnt adversary, without gradients, and the `masks` it was made with."""
-        return ask(self._learned()[0].injector, batch, lambda: self.model(**batch), sample)
-
-    def _learned(self) -> tuple[Bound, Adversary]:
-        found = [(bound, bound.adversary) for bound in self.bound if bound.adversary is not None]
-        if not found:
-            raise MethodError("No attached method has a learnt adversary. toughen.asa() has one.")
-        return found[0]
+        return only(bound.adversary for bound in self.bound).ask(batch, sample)
 
     def detach(self) -> None:
         """Give the model back: no hook, no flag, no wrapped function stays."""
@@ -207,9 +218,10 @@ class Attached:
     # What a method carries from one update to the next -----------------------------------------------------------
 
     def _open_window(self) -> None:
-        self._open = True
+        settle(self.model)  # an evaluation may have come before
         for bound in self.bound:
             bound.open_window(self.model, self._clock)
+        self._open = True  # only now: what was refused above is refused again by the next step
 
     def _close_window(self) -> None:
         self._window = []
@@ -221,28 +233,17 @@ class Attached:
         state = {"updates": torch.tensor(self.updates)}
         state |= {f"noise/{device}": value for device, value in self.noise.state_dict().items()}
         for i, bound in enumerate(self.bound):
-            state |= {f"{i}/{name}": value for name, value in bound.state_dict().items()}
+            state |= bound.state_dict(i)
         return state
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         self.updates = int(state["updates"])
         self.noise.load_state_dict(under("noise/", state))
         for i, bound in enumerate(self.bound):
-            bound.load_state_dict(self.model, under(f"{i}/", state))
+            bound.load_state_dict(i, self.model, state)
 
 
 def _added(batch: Batch) -> Tensor:
     combine = batch.method.combine
     assert isinstance(combine, Add)  # Sum checks it
     return combine.added(batch)
-
-
-def _sync(model: nn.Module, on: bool) -> AbstractContextManager[Any]:
-    return nullcontext() if on else unsynced(model)
-
-
-def _seed(seed: int | None) -> int:
-    """The run's seed, so that `torch.manual_seed` makes a run repeat; each process draws noise of its own."""
-    base = torch.initial_seed() if seed is None else seed
-    distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
-    return (base + (torch.distributed.get_rank() if distributed else 0)) % 2**63

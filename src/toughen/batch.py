@@ -20,6 +20,7 @@ from .schedule import Clock
 from .search.constraint import Constraint
 from .search.weights import length
 from .sites import DropoutMask, Nowhere, Weights
+from .sync import settle
 
 Forward: TypeAlias = Callable[[], Any]
 Quiet: TypeAlias = Callable[[], AbstractContextManager[Any]]
@@ -82,6 +83,11 @@ class Step:
         if self.watch is None:
             return outcome
         return Outcome(outcome.loss, outcome.predictions, self.watch.take(self.inputs))
+
+    def rewind(self) -> None:
+        """Back to the dropout mask of the first pass."""
+        if self._replay is not None:
+            self._replay.restore()
 
     def probe(self) -> Outcome:
         """One pass, read; dropout is as the model has it."""
@@ -200,9 +206,14 @@ class Batch:
         site = self.method.site
         if not isinstance(site, Weights):
             raise MethodError(f"Only site=Weights() moves weights; this method perturbs at {site!r}.")
+        settle(self.step.model)
         weights = site.parameters(self.step.model)
         if not weights:
-            raise StepError(f"{site!r} matches no weight with a gradient: the first loss was not back-propagated.")
+            raise StepError(
+                f"{site!r} matches no weight of {type(self.step.model).__name__} that has a gradient. Either no name "
+                "contains such a word or the weights are frozen (see model.named_parameters()), or the first loss was "
+                "not back-propagated."
+            )
         grads = [weight.grad for weight in weights if weight.grad is not None]
         views = [View(weight.detach(), place=i) for i, weight in enumerate(weights)]
         before = [weight.detach().clone() for weight in weights]
@@ -210,14 +221,17 @@ class Batch:
         self.seen["weight_move"] = length(moves)
         for weight, move in zip(weights, moves, strict=True):
             weight.add_(move.to(weight.dtype))
+        torch.clear_autocast_cache()  # it would go on serving half-precision copies of the weights before the move
         if not keep_gradient:
             for parameter in self.step.model.parameters():
                 if parameter.grad is not None:
                     parameter.grad.zero_()
-        return lambda: _fill(weights, before)
+        return lambda: _fill(self.step.model, weights, before)
 
 
 @torch.no_grad()
-def _fill(weights: Iterable[nn.Parameter], values: Iterable[Tensor]) -> None:
+def _fill(model: nn.Module, weights: Iterable[nn.Parameter], values: Iterable[Tensor]) -> None:
+    settle(model)
     for weight, value in zip(weights, values, strict=True):
         weight.copy_(value)
+    torch.clear_autocast_cache()

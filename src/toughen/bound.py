@@ -42,22 +42,22 @@ class Bound:
         with self.mean.in_place():
             return step.probe()
 
-    def state_dict(self) -> dict[str, Tensor]:
+    def state_dict(self, number: int) -> dict[str, Tensor]:
         parts = {"mean": self.mean, "adversary": self.adversary}
         return {
-            f"{part}/{name}": value
+            f"{part}/{number}/{name}": value
             for part, owner in parts.items()
             if owner is not None
             for name, value in owner.state_dict().items()
         }
 
-    def load_state_dict(self, model: nn.Module, state: Mapping[str, Tensor]) -> None:
-        mean = under("mean/", state)
+    def load_state_dict(self, number: int, model: nn.Module, state: Mapping[str, Tensor]) -> None:
+        mean = under(f"mean/{number}/", state)
         if mean:
             self.mean = MeanWeights(model)
             self.mean.load_state_dict(mean)
         if self.adversary is not None:
-            self.adversary.load_state_dict(under("adversary/", state))
+            self.adversary.load_state_dict(under(f"adversary/{number}/", state))
 
 
 def under(prefix: str, state: Mapping[str, Tensor]) -> dict[str, Tensor]:

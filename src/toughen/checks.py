@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from .batch import Recipe
 from .errors import RobustnessWarning
 from .rng import has_batch_norm, has_dropout
-from .search import Absolute, Ascent, Noise, Normal, Uniform
+from .search import Absolute, Ascent, Noise, Normal, Raw, Uniform
 from .sites import DropoutMask, Hidden, NormalizedEmbedding, Nowhere, WordEmbedding
 from .sites.locate import input_embedding
 
@@ -50,7 +50,7 @@ def absolute_size(method: Recipe) -> float | None:
     if not isinstance(search, (Ascent, Noise)) or not isinstance(search.units, Absolute):
         return None
     start = search.init.scale if isinstance(search.init, (Normal, Uniform)) else 0.0
-    if isinstance(search, Noise):
+    if isinstance(search, Noise) or isinstance(search.shape, Raw):  # a raw gradient's size is known to nobody
         return start or None
     radius = getattr(search.project, "radius", None)
     step = search.step_size if radius is None else min(search.step_size, radius)
@@ -58,7 +58,7 @@ def absolute_size(method: Recipe) -> float | None:
 
 
 def _warn(message: str) -> None:
-    warnings.warn(message, RobustnessWarning, stacklevel=4)
+    warnings.warn(message, RobustnessWarning, stacklevel=5)
 
 
 def special_ids(model: nn.Module, tokenizer: Any) -> Tensor | None:

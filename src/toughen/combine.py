@@ -25,7 +25,7 @@ class Add:
     optional_labels: bool = False
 
     def __post_init__(self) -> None:
-        if lowest(self.weight) < 0:
+        if not lowest(self.weight) >= 0:
             raise MethodError(f"Add(weight={self.weight}): a regulariser's weight cannot be negative.")
 
     def turns(self, last: bool, window: int) -> tuple[Turn, ...]:

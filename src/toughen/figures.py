@@ -34,7 +34,8 @@ def _figures(batch: Batch) -> dict[str, Tensor]:
         view, start = perturbation.views[place], perturbation.starts[place]
         size = delta.detach().flatten(1).norm(dim=1)
         found["delta_norm" + end] = size.mean()
-        found["delta_relative" + end] = (size / view.masked(view.value.to(delta.dtype)).flatten(1).norm(dim=1)).mean()
+        whole = view.masked(view.value.to(delta.dtype)).flatten(1).norm(dim=1)
+        found["delta_relative" + end] = (size / whole.clamp(min=1e-30)).mean()  # a text may have nothing to perturb
         found["delta_from_gradient" + end] = from_gradient(delta.detach(), start)
     if perturbation.skipped is not None:
         found["skipped"] = perturbation.skipped
@@ -51,16 +52,16 @@ def probe(batches: Sequence[Batch]) -> dict[str, Tensor]:
     """Divergences of the last micro-batch from a clean pass: under another dropout mask, and under the perturbation."""
     if not batches:
         return {}
-    step = batches[0].step
+    step, compare = batches[0].step, Divergence()
     before = Replay(step.device)
-    compare = Divergence()
     try:
+        step.rewind()  # the mask the perturbation was found under
         clean, other = step.probe(), step.probe()
         found = {"divergence_dropout": compare(other, clean, [])}
         for number, batch in enumerate(batches):
             if batch.perturbation.at:
                 prefix = f"{number}/" if len(batches) > 1 else ""
-                before.restore()  # the clean pass's mask
+                step.rewind()
                 found[prefix + "divergence_perturbation"] = compare(batch.under_perturbation(step.probe), clean, [])
         return found
     finally:

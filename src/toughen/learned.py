@@ -1,14 +1,14 @@
 """The weights of a learnt search on a model: in the optimizer and under its wrappers, and in nothing that is saved."""
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from .errors import MethodError, RobustnessWarning
-from .parts import LearnedSearch
+from .parts import Detach, LearnedSearch, Search
 from .perturbation import Injector, Perturbation
 from .sync import local
 
@@ -23,23 +23,29 @@ class Adversary:
     with `attached.state_dict()`.
     """
 
-    def __init__(self, model: nn.Module, module: nn.Module) -> None:
+    def __init__(self, model: nn.Module, injector: Injector, module: nn.Module) -> None:
         like = next((p for p in model.parameters() if p.requires_grad and p.is_floating_point()), None)
         if like is None:
             raise MethodError(f"{type(model).__name__} has no trainable weight: there is nothing to train against.")
-        self.model, self.module = model, module.to(like.device, like.dtype)
+        self.model, self.injector, self.module = model, injector, module.to(like.device, like.dtype)
+        injector.module = self.module
         self._first = next(module.parameters())
         self._before: Tensor | None = self._first.detach().clone()
-        model.add_module(NAME, self.module)
-        self._hooks = [
-            model.register_state_dict_post_hook(_leave_out),
-            model.register_load_state_dict_post_hook(_not_missing),
+
+    def install(self) -> Detach:
+        """Put the weights on the model; again after a detach, as they were."""
+        self.model.add_module(NAME, self.module)
+        hooks = [
+            self.model.register_state_dict_post_hook(_leave_out),
+            self.model.register_load_state_dict_post_hook(_not_missing),
         ]
 
-    def remove(self) -> None:
-        for hook in self._hooks:
-            hook.remove()
-        delattr(self.model, NAME)
+        def remove() -> None:
+            for hook in hooks:
+                hook.remove()
+            delattr(self.model, NAME)
+
+        return remove
 
     def warn_if_still(self, updates: int) -> None:
         """An optimizer made before `attach` does not know the adversary. One look at its weights, once."""
@@ -53,6 +59,19 @@ class Adversary:
                 stacklevel=4,
             )
         self._before = None
+
+    def ask(self, batch: Mapping[str, Any], sample: bool) -> tuple[Any, dict[int, Tensor]]:
+        """One perturbed pass without gradients: the output, and each place's mask, True where a pair is visible."""
+        injector, answers = self.injector, dict[int, Tensor]()
+        injector.serve(batch)
+        injector.current, injector.sampled = Perturbation(), sample
+        injector.listen = lambda place, bias: answers.update({place: bias == 0})
+        try:
+            with torch.no_grad():
+                output = self.model(**batch)
+        finally:
+            injector.current, injector.sampled, injector.listen = None, True, None
+        return output, {place: mask.squeeze(1) if mask.shape[1] == 1 else mask for place, mask in answers.items()}
 
     def state_dict(self) -> dict[str, Tensor]:
         return {name: local(value).contiguous() for name, value in self.module.state_dict().items()}
@@ -70,37 +89,27 @@ class Adversary:
         self._before = None
 
 
-def install(model: nn.Module, injector: Injector, site: Any, seed: int) -> Adversary | None:
-    """Build what a search of this kind needs and put it on the model; None for every other search."""
+def build(model: nn.Module, injector: Injector, site: Any, seed: int) -> Adversary | None:
+    """What a learnt search needs, from a seed that all processes share; None for every other search."""
     if not isinstance(injector.search, LearnedSearch):
         return None
     random = torch.Generator().manual_seed(seed)
-    adversary = Adversary(model, injector.search.build(site.places(model), random))
-    injector.module = adversary.module
-    return adversary
+    return Adversary(model, injector, injector.search.build(site.places(model), random))
 
 
-def ask(
-    injector: Injector, batch: Mapping[str, Any], forward: Callable[[], Any], sample: bool
-) -> tuple[Any, dict[int, Tensor]]:
-    """One perturbed pass without gradients: the model's output and each place's mask, True where a pair is visible."""
-    answers: dict[int, Tensor] = {}
-    injector.serve(batch)
-    injector.current, injector.sampled = Perturbation(), sample
-    injector.listen = lambda place, bias: answers.update({place: bias == 0})
-    try:
-        with torch.no_grad():
-            output = forward()
-    finally:
-        injector.current, injector.sampled, injector.listen = None, True, None
-    return output, {place: mask.squeeze(1) if mask.shape[1] == 1 else mask for place, mask in answers.items()}
+def only(adversaries: Iterable[Adversary | None]) -> Adversary:
+    """The one learnt adversary of a sum of methods."""
+    for adversary in adversaries:
+        if adversary is not None:
+            return adversary
+    raise MethodError("No attached method has a learnt adversary. toughen.asa() has one.")
 
 
-def refuse_wrapped(given: nn.Module, model: nn.Module) -> None:
+def refuse_wrapped(model: nn.Module, search: Search) -> None:
     """A wrapper knows only the weights that were there when it was made."""
-    if isinstance(given, nn.parallel.DistributedDataParallel):
+    if isinstance(search, LearnedSearch) and isinstance(model, nn.parallel.DistributedDataParallel):
         raise MethodError(
-            f"The adversary's weights must be there when {type(model).__name__} is wrapped, or their gradients are not "
+            "The adversary's weights must be there when the model is wrapped, or their gradients are not "
             "exchanged. Attach first, then wrap in DistributedDataParallel."
         )
 

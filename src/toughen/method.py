@@ -158,7 +158,10 @@ def _attention(method: Method) -> str | None:
 
 def _dead_start(method: Method) -> str | None:
     search, goal = method.search, method.climb_on or method.compare
-    if isinstance(search, Ascent) and search.steps and isinstance(search.init, Zeros) and isinstance(goal, Divergence):
+    if not isinstance(search, Ascent) or not search.steps or not isinstance(goal, Divergence):
+        return None
+    still = isinstance(search.init, Zeros) or getattr(search.init, "scale", None) == 0
+    if still and method.dropout != "fresh":  # another dropout mask is a start of its own
         return (
             "A divergence from the clean prediction is flat where there is no perturbation, so a search that starts "
             "from zero never moves. Start from noise: init_scale above 0."

@@ -49,10 +49,14 @@ _BY_CLASS_NAME: tuple[tuple[str, Task], ...] = (
 )
 
 
+def without_adapters(model: nn.Module) -> nn.Module:
+    """The transformers model under PEFT's wrapper, whose `base_model` is not the backbone but the whole model."""
+    return cast(Any, model).get_base_model() if hasattr(model, "get_base_model") else model
+
+
 def task_of(model: nn.Module) -> Task:
     """What the model's head does, from its class name; "auto" for sentence and image heads."""
-    base = cast(Any, model).get_base_model() if hasattr(model, "get_base_model") else model
-    name = type(base).__name__
+    name = type(without_adapters(model)).__name__
     found: list[Task] = [task for ending, task in _BY_CLASS_NAME if ending in name]
     return found[0] if found else "auto"
 

@@ -25,7 +25,7 @@ class Perturbation:
     views: dict[int, View] = field(default_factory=dict[int, View])
     starts: dict[int, Tensor] = field(default_factory=dict[int, Tensor])
     keys: dict[int, Tensor] = field(default_factory=dict[int, Tensor])  # what a learnt search draws from
-    skipped: Tensor | None = None  # how many examples kept their delta because its gradient was not finite
+    skipped: Tensor | None = None  # how often an example kept its delta because the gradient was not finite
 
     @property
     def deltas(self) -> list[Tensor]:
@@ -39,7 +39,8 @@ class Perturbation:
         new = search.climb(old, clean, views)
         for place, ok, before, after in zip(list(self.at), good, old, new, strict=True):
             self.at[place] = torch.where(ok, after, before).detach().requires_grad_()
-        self.skipped = torch.stack([(~ok).sum() for ok in good]).sum()
+        skipped = torch.stack([(~ok).sum() for ok in good]).sum()
+        self.skipped = skipped if self.skipped is None else self.skipped + skipped
 
     def finish(self, search: Search) -> None:
         """What the last pass sees: no gradient is wanted for it any more."""

@@ -51,6 +51,13 @@ class Noise:
             self.on(torch.device(name)).set_state(value.cpu())
 
 
+def own_seed(seed: int | None) -> int:
+    """The run's seed, so that `torch.manual_seed` makes a run repeat; each process draws noise of its own."""
+    base = torch.initial_seed() if seed is None else seed
+    distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
+    return (base + (torch.distributed.get_rank() if distributed else 0)) % 2**63
+
+
 class Replay:
     """The random state of the default generators at one moment, to be put back as often as needed."""
 

@@ -1,4 +1,4 @@
-"""Passes whose gradients are not exchanged between processes yet."""
+"""What wrapped models need to know: which passes exchange no gradients, and when a run of passes is over."""
 
 from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -33,3 +33,15 @@ def _unsharded_gradients(model: Any) -> Generator[None]:
 def local(weight: Tensor) -> Tensor:
     """A process's own shard of a sharded weight (FSDP2), the weight itself otherwise."""
     return cast(Any, weight).to_local() if hasattr(weight, "to_local") else weight
+
+
+def settle(model: nn.Module) -> None:
+    """Put the weights of an FSDP2 model back into shards after passes that no backward followed.
+
+    The outermost weights stay gathered from a forward pass until its backward. Without one, the next passes would go
+    on with the gathered copies, whatever the optimizer or a method did to the shards, and `parameters()` would show
+    copies without gradients.
+    """
+    for module in model.modules():
+        if hasattr(module, "set_requires_gradient_sync"):
+            cast(Any, module).reshard()

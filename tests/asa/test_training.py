@@ -259,3 +259,15 @@ def test_attach_comes_before_wrapping():
         assert not hasattr(wrapped.module, "toughen_adversary")
     finally:
         torch.distributed.destroy_process_group()
+
+
+def test_attached_again_with_the_same_weights():
+    model = bert()
+    attached, _ = step(model)
+    with torch.no_grad():
+        attached.adversary["0"].query.bias.fill_(3.0)
+    attached.detach()
+    assert not hasattr(model, "toughen_adversary")
+    attached.attach()
+    assert float(model.toughen_adversary["0"].query.bias.mean()) == 3.0
+    attached.backward(model, BATCH)

@@ -5,25 +5,47 @@ from typing import Any, cast
 
 from torch import Tensor, nn
 
+from ..errors import SiteError
+from ..outcome import without_adapters
 from ..parts import Detach
 
 
 class FeatureWatch:
-    """Keeps the features of the last pass: the first real token's hidden state, or for decoders the last one's."""
+    """Keeps the features of the last pass: the first real token's hidden state, or for decoders the last one's.
+
+    For an encoder-decoder it is the decoder's first, which has read the whole text.
+    """
 
     def __init__(self, model: nn.Module) -> None:
-        base = cast(nn.Module, getattr(model, "base_model", model))
+        base = _backbone(without_adapters(model))
         config = getattr(model, "config", None)
         self.decoder = _is_decoder(config)
+        self.masked = not getattr(config, "is_encoder_decoder", False)  # the batch's mask is the encoder's
         self.seen: Tensor | None = None
         self.detach: Detach = base.register_forward_hook(self._see).remove
 
-    def _see(self, _module: nn.Module, _args: Any, output: Any) -> None:
-        self.seen = output.last_hidden_state if hasattr(output, "last_hidden_state") else output[0]
+    def _see(self, module: nn.Module, _args: Any, output: Any) -> None:
+        if hasattr(output, "last_hidden_state"):
+            self.seen = output.last_hidden_state
+        elif isinstance(output, tuple):
+            self.seen = cast("tuple[Tensor, ...]", output)[0]
+        else:
+            raise SiteError(
+                f"CreAT turns hidden states, and {type(module).__name__} gives a {type(output).__name__} without any. "
+                "The model needs a `base_model` whose output has `last_hidden_state`, or is a tuple beginning with it."
+            )
 
     def take(self, batch: Mapping[str, Any]) -> Tensor | None:
         hidden, self.seen = self.seen, None
-        return None if hidden is None else class_token(hidden, batch.get("attention_mask"), self.decoder)
+        mask = batch.get("attention_mask") if self.masked else None
+        return None if hidden is None else class_token(hidden, mask, self.decoder)
+
+
+def _backbone(model: nn.Module) -> nn.Module:
+    """The part that gives hidden states; T5 with a language model's head has its decoder and no backbone around it."""
+    base = cast(nn.Module, getattr(model, "base_model", model))
+    bare = base is model and getattr(getattr(model, "config", None), "is_encoder_decoder", False)
+    return cast(Any, model).get_decoder() if bare else base
 
 
 def _is_decoder(config: Any) -> bool:

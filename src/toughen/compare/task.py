@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..errors import StepError
+from ..errors import MethodError, StepError
 from ..outcome import Outcome
 from .divergence import Divergence
 
@@ -42,6 +42,10 @@ class TaskAndDivergence:
 
     divergence: Divergence
     weight: float
+
+    def __post_init__(self) -> None:
+        if not self.weight >= 0:
+            raise MethodError(f"TaskAndDivergence(weight={self.weight}): a regulariser's weight cannot be negative.")
 
     @property
     def needs_clean(self) -> bool:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from ..errors import MethodError
 from ..rng import without_dropout
-from ..sync import local
+from ..sync import local, settle
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,7 @@ class MeanWeights:
             try:
                 yield
             finally:
+                settle(self.model)
                 self._fill(weights, own)
 
     @staticmethod

@@ -39,7 +39,7 @@ def creat(
     dropout: Dropout | None = None,
     init: Start | None = None,
 ) -> Method:
-    """Contextualised representation adversarial training (Wu et al., EMNLP 2023).
+    """Adversarial training on contextualised representations (Wu et al., ICLR 2023).
 
     The search raises the task loss and turns the class token's features away from the clean ones; training is on the
     mean of the clean and the perturbed loss.

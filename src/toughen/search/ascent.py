@@ -26,7 +26,7 @@ class Ascent:
     def __post_init__(self) -> None:
         if self.steps < 0:
             raise MethodError(f"Ascent(steps={self.steps}): the number of steps cannot be negative.")
-        if self.step_size <= 0:
+        if not self.step_size > 0:
             raise MethodError(f"Ascent(step_size={self.step_size}): a step must be above 0; for noise alone use Noise.")
 
     def start(self, view: View) -> Tensor:
@@ -60,7 +60,7 @@ class PowerIteration:
     init: Init = Normal(1.0)
 
     def __post_init__(self) -> None:
-        if self.radius <= 0 or self.probe <= 0 or self.steps < 1:
+        if not (self.radius > 0 and self.probe > 0) or self.steps < 1:
             raise MethodError(
                 f"PowerIteration(radius={self.radius}, probe={self.probe}, steps={self.steps}): "
                 "radius and probe must be above 0, and at least one step is needed."

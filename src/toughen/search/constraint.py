@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import SiteError
+from ..outcome import without_adapters
 
 
 class Constraint(Protocol):
@@ -29,6 +30,7 @@ class SpectralHead:
 
 def head(model: nn.Module) -> nn.Linear:
     """The linear layer that gives the logits: the last one that is not inside the backbone."""
+    model = without_adapters(model)
     backbone = getattr(model, "base_model", None)
     inside = set(backbone.modules()) if isinstance(backbone, nn.Module) and backbone is not model else set[nn.Module]()
     found = [m for m in model.modules() if isinstance(m, nn.Linear) and m not in inside]
@@ -36,11 +38,16 @@ def head(model: nn.Module) -> nn.Linear:
         raise SiteError(
             f"{type(model).__name__} has no linear head outside its backbone, and r4f constrains that head."
         )
+    if any(m.weight is found[-1].weight for m in model.modules() if isinstance(m, nn.Embedding)):
+        raise SiteError(
+            f"The head of {type(model).__name__} shares its weights with the input embedding: r4f would scale both. "
+            "Use toughen.r3f(), which leaves the head alone, or untie them: config.tie_word_embeddings=False."
+        )
     return found[-1]
 
 
 def spectral_norm(weight: Tensor, squarings: int = 12) -> Tensor:
-    """The largest singular value: 2 ** `squarings` power iterations at once on the smaller Gram matrix. No device sync."""
+    """The largest singular value, by 2 ** `squarings` power iterations at once on the smaller Gram matrix."""
     matrix = weight.to(torch.promote_types(weight.dtype, torch.float32))
     matrix = matrix if matrix.shape[0] <= matrix.shape[1] else matrix.mT
     power = matrix @ matrix.mT

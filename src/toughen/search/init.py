@@ -26,7 +26,7 @@ def _draw(view: View, kind: Callable[..., Tensor]) -> Tensor:
 
 
 def _positive(name: str, scale: float) -> None:
-    if scale < 0:
+    if not scale >= 0:
         raise MethodError(f"{name}({scale}): the size of the starting noise cannot be negative; 0 starts from zero.")
 
 

@@ -16,10 +16,17 @@ INF = math.inf
 
 
 def norm(x: Tensor, p: float, over: Over) -> Tensor:
-    """The p-norm of each token (last dimension) or each example (all but the first), ready to broadcast."""
-    if over == "token":
-        return x.norm(p=p, dim=-1, keepdim=True)
-    return x.flatten(1).norm(p=p, dim=1).view(-1, *[1] * (x.dim() - 1))
+    """The p-norm of each token (last dimension) or each example (all but the first), ready to broadcast.
+
+    Measured in units of the largest element: the squares of a confident example's gradient (1e-23) are zero in
+    float32, and a gradient divided by a norm of zero would be a perturbation a million times too large.
+    """
+    flat = x if over == "token" else x.flatten(1)
+    largest = flat.abs().amax(-1, keepdim=True)
+    length = largest
+    if p != INF:
+        length = largest * (flat / largest.clamp(min=torch.finfo(x.dtype).tiny)).norm(p=p, dim=-1, keepdim=True)
+    return length if over == "token" else length.view(-1, *[1] * (x.dim() - 1))
 
 
 class Units(Protocol):
@@ -120,7 +127,7 @@ class Ball:
     over: Over = "example"
 
     def __post_init__(self) -> None:
-        if self.radius <= 0:
+        if not self.radius > 0:
             raise MethodError(f"Ball(radius={self.radius}): a radius must be above 0. Use Free() for no ball at all.")
 
     def __call__(self, x: Tensor, view: View, units: Units) -> Tensor:

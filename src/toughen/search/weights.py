@@ -35,7 +35,7 @@ class SharpnessAscent:
     steps: int = 1
 
     def __post_init__(self) -> None:
-        if self.radius <= 0:
+        if not self.radius > 0:
             raise MethodError(f"SharpnessAscent(radius={self.radius}): the radius must be above 0.")
 
     def start(self, view: View) -> Tensor:
@@ -62,7 +62,7 @@ class RelativeWeightAscent:
     steps: int = 1
 
     def __post_init__(self) -> None:
-        if self.step_size <= 0 or self.radius <= 0:
+        if not (self.step_size > 0 and self.radius > 0):
             raise MethodError(
                 f"RelativeWeightAscent(step_size={self.step_size}, radius={self.radius}): both must be above 0."
             )

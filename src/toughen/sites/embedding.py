@@ -7,8 +7,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..parts import Detach, Inject
-from .locate import by_path, embedding_norm, input_embedding
-from .mask import Skip, text_view
+from .locate import by_path, embedding_norm, input_embedding, watch_reader
+from .mask import Skip, check_skip, text_view
 
 RECOMMENDED_SKIP: Skip = ("padding", "special")
 
@@ -19,13 +19,25 @@ class WordEmbedding:
 
     skip: Skip = RECOMMENDED_SKIP
 
+    def __post_init__(self) -> None:
+        check_skip(self.skip)
+
     def attach(self, model: nn.Module, inject: Inject) -> Detach:
+        module = input_embedding(model)
+        reading, stop_watching = watch_reader(model, module)
+
         def hook(_module: nn.Module, _args: Any, value: Tensor) -> Tensor | None:
-            if not inject.active:
+            if not inject.active or not reading():
                 return None
             return value + inject(0, lambda: text_view(inject, value, self.skip, 0)).to(value.dtype)
 
-        return input_embedding(model).register_forward_hook(hook).remove
+        handle = module.register_forward_hook(hook)
+
+        def detach() -> None:
+            handle.remove()
+            stop_watching()
+
+        return detach
 
 
 @dataclass(frozen=True)
@@ -43,6 +55,9 @@ class NormalizedEmbedding:
     path: str | None = None
     eps: float = 1e-7
 
+    def __post_init__(self) -> None:
+        check_skip(self.skip)
+
     def attach(self, model: nn.Module, inject: Inject) -> Detach:
         norm = embedding_norm(model) if self.path is None else by_path(model, self.path)
 
@@ -55,7 +70,9 @@ class NormalizedEmbedding:
                 return (unit, *rest)
             delta = inject(0, lambda: text_view(inject, unit, self.skip, 0))
             if self.replace:
-                return ((unit.detach() + delta).to(value.dtype), *rest)
+                # A gradient of 0 in place of none: DDP's find_unused_parameters looks at the last pass alone, and
+                # would not wait for the tables' gradient from the clean one.
+                return ((unit.detach() + 0 * unit + delta).to(value.dtype), *rest)
             scale = (value.detach().var(-1, unbiased=False, keepdim=True) + self.eps).sqrt()
             return (value + (scale * delta).to(value.dtype), *rest)
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from ..parts import Detach, Inject
 from .embedding import RECOMMENDED_SKIP
 from .locate import by_path, layer_path
-from .mask import Skip, text_view
+from .mask import Skip, check_skip, text_view
 
 
 @dataclass(frozen=True)
@@ -17,6 +17,9 @@ class Hidden:
 
     at: str | int
     skip: Skip = RECOMMENDED_SKIP
+
+    def __post_init__(self) -> None:
+        check_skip(self.skip)
 
     def attach(self, model: nn.Module, inject: Inject) -> Detach:
         path = self.at if isinstance(self.at, str) else layer_path(model, self.at)

@@ -1,10 +1,12 @@
 """Finding places in a model: under wrappers, by role, or by dotted path."""
 
+from collections.abc import Callable
 from typing import Any, cast
 
 from torch import nn
 
 from ..errors import SiteError, nearest
+from ..parts import Detach
 
 _EMBEDDING_NORMS = ("embeddings.LayerNorm", "embeddings.norm", "embeddings.layer_norm", "layernorm_embedding")
 
@@ -43,6 +45,32 @@ def input_embedding(model: nn.Module) -> nn.Module:
     return cast(nn.Module, module)
 
 
+def watch_reader(model: nn.Module, embedding: nn.Module) -> tuple[Callable[[], bool], Detach]:
+    """Whether the encoder is running now, for an embedding that the decoder calls too; and the way to stop watching.
+
+    `resize_token_embeddings` gives the encoder and the decoder of BART and T5 the very same module.
+    """
+    reader = encoder_of(model)
+    decoder = cast(Any, model).get_decoder() if reader is not model and hasattr(model, "get_decoder") else None
+    if not isinstance(decoder, nn.Module) or decoder is model or embedding not in set(decoder.modules()):
+        return (lambda: True), (lambda: None)
+    inside = [False]
+
+    def enter(*_: Any) -> None:
+        inside[0] = True
+
+    def leave(*_: Any) -> None:
+        inside[0] = False
+
+    handles = reader.register_forward_pre_hook(enter), reader.register_forward_hook(leave, always_call=True)
+
+    def stop() -> None:
+        for handle in handles:
+            handle.remove()
+
+    return (lambda: inside[0]), stop
+
+
 def embedding_norm(model: nn.Module) -> nn.Module:
     """The normalisation at the end of the embedding block (SiFT perturbs its input)."""
     reader = encoder_of(model)
@@ -70,11 +98,21 @@ def by_path(model: nn.Module, path: str) -> nn.Module:
 
 
 def layers(model: nn.Module) -> nn.ModuleList:
-    """The stack of transformer layers: the longest ModuleList of the part that reads the input."""
+    """The stack of transformer layers in the part that reads the input: as long as the config says, else the longest.
+
+    T5's blocks are lists themselves. ALBERT runs one module as every layer, so no single layer of it can be perturbed.
+    """
     stacks = [m for m in encoder_of(model).modules() if isinstance(m, nn.ModuleList)]
     if not stacks:
         raise SiteError(f"{type(model).__name__} has no list of layers. Name the module: Hidden('path.to.the.layer').")
-    return max(stacks, key=len)
+    number = getattr(getattr(model, "config", None), "num_hidden_layers", None)
+    stack = next((m for m in stacks if len(m) == number), max(stacks, key=len))
+    if isinstance(number, int) and len(stack) < number:
+        raise SiteError(
+            f"{type(model).__name__} runs {len(stack)} module(s) as its {number} layers, so a single layer cannot be "
+            "perturbed. Use the output of the embedding block: Hidden('embeddings')."
+        )
+    return stack
 
 
 def layer_path(model: nn.Module, layer: int) -> str:

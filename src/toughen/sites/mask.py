@@ -6,10 +6,20 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
+from ..errors import MethodError
 from ..parts import Inject, PairView, View
 
 Skip: TypeAlias = tuple[str | int, ...]
 """Positions left alone: "padding", "special" (class, separator, ... tokens), or the positions of a token id."""
+
+
+def check_skip(skip: Skip) -> None:
+    """Refuse words that name no kind of position, where the site is made and not in the middle of a pass."""
+    if not isinstance(skip, tuple):  # pyright: ignore[reportUnnecessaryIsInstance]  # a lone string is easily written
+        raise MethodError(f"skip={skip!r} must be a tuple, e.g. skip=('padding',); () perturbs every position.")
+    for what in skip:
+        if not isinstance(what, int) and what not in ("padding", "special"):
+            raise MethodError(f"skip={skip!r}: {what!r} is not known. Choose 'padding', 'special' or a token's id.")
 
 
 def text_view(inject: Inject, value: Tensor, skip: Skip, place: int) -> View:

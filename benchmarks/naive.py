@@ -1,0 +1,260 @@
+"""Every method as a loop of plain PyTorch that a reader can check against the paper.
+
+The tests hold the engine to these gradients; the benchmark holds it to their time. They know nothing of `toughen`, work
+on a BERT classifier, and take their starting noise from outside.
+"""
+
+import copy
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class Naive:
+    """A BERT classifier and one batch; its embedding can be moved."""
+
+    def __init__(self, model: nn.Module, batch: dict[str, Tensor], noise: Tensor, special: list[int]) -> None:
+        self.model, self.batch, self.noise = model, batch, noise
+        self.padding = batch["attention_mask"].unsqueeze(-1).to(noise)
+        self.words = self.padding * ~torch.isin(batch["input_ids"], noise.new_tensor(special).long()).unsqueeze(-1)
+
+    def embed(self) -> Tensor:
+        return self.model.get_input_embeddings()(self.batch["input_ids"])
+
+    def __call__(self, delta: Any = 0.0) -> Any:
+        rest = {key: value for key, value in self.batch.items() if key != "input_ids"}
+        return self.model(inputs_embeds=self.embed() + delta, **rest)
+
+    def unit(self) -> Tensor:
+        """The l2 norm of each text's embedding over the words that may move: what a radius of 1 means."""
+        return l2(self.embed().detach() * self.words)
+
+    def size(self) -> Tensor:
+        return self.words.expand_as(self.noise).sum((1, 2), keepdim=True)
+
+    def rms(self) -> Tensor:
+        return self.unit() / self.size().sqrt()
+
+
+def l2(x: Tensor) -> Tensor:
+    return x.flatten(1).norm(dim=1).view(-1, 1, 1)
+
+
+def shrink(x: Tensor, limit: Tensor) -> Tensor:
+    return x * (limit / l2(x)).clamp(max=1)
+
+
+def kl(target: Tensor, source: Tensor) -> Tensor:
+    p, q = F.log_softmax(target, -1), F.log_softmax(source, -1)
+    return (p.exp() * (p - q)).sum(-1).mean()
+
+
+def symmetric(a: Tensor, b: Tensor) -> Tensor:
+    return kl(a, b) + kl(b, a)
+
+
+def gradient(height: Tensor, delta: Tensor) -> Tensor:
+    return torch.autograd.grad(height, delta)[0]
+
+
+def plain(net: Naive) -> None:
+    net().loss.backward()
+
+
+def smart(net: Naive, weight: float = 1.0) -> None:
+    clean = net()
+    delta = (
+        0.003 * net.noise * net.words * net.unit() / net.words.expand_as(net.noise).sum((1, 2), keepdim=True).sqrt()
+    ).requires_grad_()
+    g = gradient(symmetric(clean.logits.detach(), net(delta).logits), delta) * net.words
+    delta = shrink((delta + 0.03 * net.unit() * g / l2(g)).detach(), 0.03 * net.unit())
+    (clean.loss + weight * symmetric(clean.logits, net(delta).logits)).backward()
+
+
+def alum(net: Naive) -> None:
+    layer = net.model.bert.encoder.layer[0]
+    seen = []
+
+    def run(delta):
+        hook = layer.register_forward_hook(lambda m, a, out: seen.append(out) or out + delta)
+        try:
+            return net()
+        finally:
+            hook.remove()
+
+    clean = net()
+    run(0.0)
+    value = seen[0].detach()
+    unit = l2(value * net.words)
+    rms = unit / net.size().sqrt()
+    delta = (0.003 * net.noise * net.words * rms).requires_grad_()
+    g = gradient(symmetric(clean.logits.detach(), run(delta).logits), delta) * net.words
+    delta = shrink((delta + 0.03 * unit * g / l2(g)).detach(), 0.03 * unit)
+    (clean.loss + symmetric(clean.logits, run(delta).logits)).backward()
+
+
+def sift(net: Naive) -> None:
+    norm = net.model.bert.embeddings.LayerNorm
+
+    def run(delta):
+        def move(_module, args):
+            return (args[0] + args[0].detach().std(-1, unbiased=False, keepdim=True) * delta,)
+
+        hook = norm.register_forward_pre_hook(move)
+        try:
+            return net()
+        finally:
+            hook.remove()
+
+    clean = net()
+    size = net.size()  # a normalised vector's elements have mean square 1
+    delta = (0.003 * net.noise * net.words).requires_grad_()
+    g = gradient(symmetric(clean.logits.detach(), run(delta).logits), delta) * net.words
+    delta = shrink((delta + 0.03 * size.sqrt() * g / l2(g)).detach(), 0.03 * size.sqrt())
+    (clean.loss + symmetric(clean.logits, run(delta).logits)).backward()
+
+
+def freelb(net: Naive, passes: int = 3) -> None:
+    delta = 0.01 * net.noise * net.words
+    for left in reversed(range(passes)):
+        delta = delta.detach().requires_grad_()
+        (net(delta).loss / passes).backward()
+        if left:
+            g = delta.grad * net.words
+            delta = shrink(delta.detach() + 0.02 * net.unit() * g / l2(g), 0.05 * net.unit())
+
+
+def fgm(net: Naive) -> None:
+    delta = torch.zeros_like(net.noise).requires_grad_()
+    net(delta).loss.backward()
+    g = delta.grad * net.words
+    net(0.03 * net.unit() * g / l2(g)).loss.backward()
+
+
+def fgm_matrix(net: Naive) -> None:
+    table = net.model.get_input_embeddings().weight
+    net().loss.backward()
+    before = table.detach().clone()
+    with torch.no_grad():
+        table += table.grad / table.grad.norm()
+    net().loss.backward()
+    with torch.no_grad():
+        table.copy_(before)
+
+
+def pgd(net: Naive) -> None:
+    delta = 0.01 * net.noise * net.words
+    for _ in range(3):
+        delta = delta.detach().requires_grad_()
+        g = gradient(net(delta).loss, delta) * net.words
+        delta = shrink(delta.detach() + 0.02 * net.unit() * g / l2(g), 0.05 * net.unit())
+    net(delta.detach()).loss.backward()
+
+
+def vat(net: Naive) -> None:
+    clean = net()
+    probe = (net.noise * net.words / l2(net.noise * net.words) * 0.003 * net.unit()).requires_grad_()
+    g = gradient(kl(clean.logits.detach(), net(probe).logits), probe) * net.words
+    delta = 0.03 * net.unit() * g / l2(g)
+    (clean.loss + kl(clean.logits.detach(), net(delta).logits)).backward()
+
+
+def r3f(net: Naive) -> None:
+    clean = net()
+    (clean.loss + symmetric(clean.logits, net(0.1 * net.noise * net.words * net.rms()).logits)).backward()
+
+
+def r4f(net: Naive) -> None:
+    with torch.no_grad():
+        weight = net.model.classifier.weight
+        weight /= torch.linalg.matrix_norm(weight, ord=2)
+    r3f(net)
+
+
+def rdrop(net: Naive) -> None:
+    first, second = net(), net()
+    (0.5 * (first.loss + second.loss) + 0.5 * symmetric(first.logits, second.logits)).backward()
+
+
+def creat(net: Naive) -> None:
+    def run(delta):
+        out = net.model.bert(inputs_embeds=net.embed() + delta, attention_mask=net.batch["attention_mask"])
+        loss = F.cross_entropy(net.model.classifier(out.pooler_output), net.batch["labels"])
+        return loss, out.last_hidden_state[:, 0]
+
+    clean, features = run(0.0)
+    delta = (0.003 * net.noise * net.words * net.rms()).requires_grad_()
+    loss, moved = run(delta)
+    height = loss - F.cosine_similarity(moved, features.detach(), dim=-1).mean()
+    g = gradient(height, delta) * net.words
+    delta = shrink((delta + 0.03 * net.unit() * g / l2(g)).detach(), 0.03 * net.unit())
+    (0.5 * clean + 0.5 * run(delta)[0]).backward()
+
+
+def neftune(net: Naive) -> None:
+    size = net.padding.expand_as(net.noise).sum((1, 2), keepdim=True)
+    net(net.noise * net.padding * 5 / size.sqrt()).loss.backward()
+
+
+def weights_uphill(net: Naive, move: Any) -> None:
+    net().loss.backward()
+    model = net.model
+    moves = move([(p, p.grad) for p in model.parameters() if p.grad is not None])
+    before = copy.deepcopy(model.state_dict())
+    with torch.no_grad():
+        for p, m in moves:
+            p += m
+    model.zero_grad()
+    net().loss.backward()
+    model.load_state_dict(before)
+
+
+def sam(net: Naive) -> None:
+    def move(pairs):
+        total = torch.stack([g.square().sum() for _, g in pairs]).sum().sqrt()
+        return [(p, 0.05 * g / total) for p, g in pairs]
+
+    weights_uphill(net, move)
+
+
+def asam(net: Naive) -> None:
+    def move(pairs):
+        total = torch.stack([(g * (p.abs() + 0.01)).square().sum() for p, g in pairs]).sum().sqrt()
+        return [(p, 0.5 * g * (p.abs() + 0.01) ** 2 / total) for p, g in pairs]
+
+    weights_uphill(net, move)
+
+
+def awp(net: Naive) -> None:
+    names = {id(p): n for n, p in net.model.named_parameters()}
+
+    def move(pairs):
+        chosen = [(p.detach(), g) for p, g in pairs if "weight" in names[id(p)]]
+        moves = [(g * p.norm() / g.norm()).clamp(-0.01 * p.abs(), 0.01 * p.abs()) for p, g in chosen]
+        owners = [p for p, _ in pairs if "weight" in names[id(p)]]
+        return list(zip(owners, moves, strict=True))
+
+    weights_uphill(net, move)
+
+
+def bregman(net: Naive) -> None:
+    # In its first update the teacher is the model itself, so its pass is one more of the same model.
+    with torch.no_grad():
+        fixed = net().logits
+    clean = net()
+    (clean.loss + symmetric(clean.logits, fixed)).backward()
+
+
+def freeat(net: Naive, step: Any) -> None:
+    unit = net.unit()
+    delta = 0.01 * net.noise * net.words
+    for left in reversed(range(3)):
+        delta = delta.detach().requires_grad_()
+        net(delta).loss.backward()
+        if left:
+            g = delta.grad * net.words
+            # The radius is that of the embedding the perturbation was started on: the table moves with each step.
+            delta = shrink(delta.detach() + 0.02 * unit * g / l2(g), 0.05 * unit)
+            step()

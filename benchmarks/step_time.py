@@ -1,0 +1,152 @@
+"""One step of each method: against a plain step, and against a loop of plain PyTorch that does the same.
+
+    python benchmarks/step_time.py                                    # CPU, a small BERT
+    python benchmarks/step_time.py --device cuda --size base --batch 16 --length 64 --dtype bfloat16
+
+All three are timed in turn, in one process, on one model; medians. Ratios are what counts.
+"""
+
+import argparse
+import json
+import statistics
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+import transformers
+from transformers import BertConfig, BertForSequenceClassification
+
+import toughen
+
+if __package__:
+    from . import naive
+else:
+    import naive
+
+SIZES = {"small": (4, 256, 4), "mini": (6, 384, 12), "base": (12, 768, 12), "large": (24, 1024, 16)}
+SPECIAL = [0, 1, 2]
+# What the arithmetic costs in units of a plain step, with a backward pass as two forward passes and an inner one,
+# which computes no gradient of the weights, as one.
+EXPECTED = {
+    "smart": (3 + 2 * 2 + 1) / 3,
+    "alum": (3 + 2 * 2 + 1) / 3,
+    "sift": (3 + 2 * 2 + 1) / 3,
+    "vat": (3 + 2 * 2 + 1) / 3,
+    "creat": (3 + 2 * 2 + 1) / 3,
+    "freelb": 3.0,
+    "pgd": (4 + 2 + 3) / 3,
+    "neftune": 1.0,
+}
+
+
+def make(name: str, noise: torch.Tensor) -> toughen.Method:
+    """The method with the naive loop's starting noise, so that both do the same work."""
+    starts = {
+        "smart": lambda v: 0.003 * noise * v.rms,
+        "alum": lambda v: 0.003 * noise * v.rms,
+        "creat": lambda v: 0.003 * noise * v.rms,
+        "sift": lambda v: 0.003 * noise,
+        "freelb": lambda v: 0.01 * noise,
+        "pgd": lambda v: 0.01 * noise,
+        "vat": lambda v: noise,
+        "r3f": lambda v: 0.1 * noise * v.rms,
+        "r4f": lambda v: 0.1 * noise * v.rms,
+    }
+    settings: dict[str, Any] = {"switch": 10**9} if name == "bregman" else {}
+    return toughen.make(name, **settings, **({"init": starts[name]} if name in starts else {}))
+
+
+def median_ms(steps: dict[str, Callable[[], None]], repeats: int, device: str) -> dict[str, float]:
+    """Time the steps in turn, so that a slow moment of the machine hits them all."""
+    times: dict[str, list[float]] = {key: [] for key in steps}
+    for repeat in range(repeats + 2):
+        for key, step in steps.items():
+            if device == "cuda":
+                torch.cuda.synchronize()
+            begin = time.perf_counter()
+            step()
+            if device == "cuda":
+                torch.cuda.synchronize()
+            if repeat >= 2:  # the first two warm up
+                times[key].append(1000 * (time.perf_counter() - begin))
+    return {key: statistics.median(values) for key, values in times.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--size", default="small", choices=SIZES)
+    parser.add_argument("--batch", type=int, default=16)
+    parser.add_argument("--length", type=int, default=64)
+    parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16"])
+    parser.add_argument("--repeats", type=int, default=15)
+    parser.add_argument("--methods", nargs="*", default=None)
+    parser.add_argument("--out", type=Path, default=None)
+    args = parser.parse_args()
+    warnings.simplefilter("ignore")
+
+    layers, width, heads = SIZES[args.size]
+    config = BertConfig(
+        hidden_size=width, num_hidden_layers=layers, num_attention_heads=heads, intermediate_size=4 * width
+    )
+    torch.manual_seed(0)
+    model = BertForSequenceClassification(config).to(args.device).train()
+    ids = torch.randint(5, 30000, (args.batch, args.length), device=args.device)
+    ids[:, 0], ids[:, -1] = 1, 2
+    labels = torch.randint(0, 2, (args.batch,), device=args.device)
+    batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": labels}
+    noise = torch.randn(args.batch, args.length, width, device=args.device)
+
+    def half() -> Any:
+        return torch.autocast(args.device, torch.bfloat16, enabled=args.dtype == "bfloat16")
+
+    def plain() -> None:
+        with half():
+            loss = model(**batch).loss
+        loss.backward()
+        model.zero_grad()
+
+    rows: list[dict[str, Any]] = []
+    print(f"{'method':10} {'plain ms':>9} {'naive ms':>9} {'ours ms':>9} {'/plain':>7} {'/naive':>7} {'passes':>7}")
+    for name in args.methods or [n for n in toughen.available() if n not in ("plain", "freeat", "rdrop", "asa")]:
+        if not hasattr(naive, name):
+            continue
+        attached = make(name, noise).attach(model, SimpleNamespace(all_special_ids=SPECIAL))
+
+        def ours(attached: Any = attached) -> None:
+            with half():
+                attached.backward(model, batch)
+            model.zero_grad()
+
+        def theirs(name: str = name) -> None:
+            with half():
+                getattr(naive, name)(naive.Naive(model, batch, noise, SPECIAL))
+            model.zero_grad()
+
+        # The naive loop runs on the bare model: the hooks are inactive outside our own passes.
+        ms = median_ms({"plain": plain, "naive": theirs, "ours": ours}, args.repeats, args.device)
+        attached.detach()
+        row = {
+            "method": name,
+            **{f"{key}_ms": round(value, 2) for key, value in ms.items()},
+            "ours_over_plain": round(ms["ours"] / ms["plain"], 3),
+            "ours_over_naive": round(ms["ours"] / ms["naive"], 3),
+        }
+        rows.append(row)
+        print(
+            f"{name:10} {ms['plain']:9.1f} {ms['naive']:9.1f} {ms['ours']:9.1f} {row['ours_over_plain']:7.2f} "
+            f"{row['ours_over_naive']:7.2f} {EXPECTED.get(name, 2.0):7.2f}"
+        )
+    if args.out:
+        device = torch.cuda.get_device_name() if args.device == "cuda" else "cpu"
+        facts = {"device": device, "torch": torch.__version__, "transformers": transformers.__version__}
+        shape = {"size": args.size, "batch": args.batch, "length": args.length, "dtype": args.dtype}
+        args.out.write_text(json.dumps({**facts, **shape, "rows": rows}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

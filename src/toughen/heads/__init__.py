@@ -1,0 +1,65 @@
+"""Second-order classification heads (MGCrP / SoT) and models that carry one on any backbone."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from .register import register as _register
+
+if TYPE_CHECKING:
+    from .build import second_order as second_order
+    from .card import model_card as model_card
+    from .configuration import SecondOrderConfig as SecondOrderConfig
+    from .covariance import CrossCovariance as CrossCovariance
+    from .covariance import cross_covariance as cross_covariance
+    from .exact import svpn_exact as svpn_exact
+    from .head import SecondOrderHead as SecondOrderHead
+    from .modeling import SecondOrderForImageClassification as SecondOrderForImageClassification
+    from .modeling import SecondOrderForMultipleChoice as SecondOrderForMultipleChoice
+    from .modeling import SecondOrderForSequenceClassification as SecondOrderForSequenceClassification
+    from .normalize import SVPN as SVPN
+    from .normalize import svpn as svpn
+    from .pooling import AveragePooling as AveragePooling
+    from .pooling import CovariancePooling as CovariancePooling
+    from .pooling import MultiHeadPooling as MultiHeadPooling
+    from .settings import PRESETS as PRESETS
+    from .settings import HeadSettings as HeadSettings
+    from .settings import head_settings as head_settings
+    from .square_root import matrix_square_root as matrix_square_root
+
+_HOME = {
+    "second_order": "build",
+    "model_card": "card",
+    "SecondOrderConfig": "configuration",
+    "CrossCovariance": "covariance",
+    "cross_covariance": "covariance",
+    "svpn_exact": "exact",
+    "SecondOrderHead": "head",
+    "SecondOrderForImageClassification": "modeling",
+    "SecondOrderForMultipleChoice": "modeling",
+    "SecondOrderForSequenceClassification": "modeling",
+    "SVPN": "normalize",
+    "svpn": "normalize",
+    "AveragePooling": "pooling",
+    "CovariancePooling": "pooling",
+    "MultiHeadPooling": "pooling",
+    "HeadSettings": "settings",
+    "PRESETS": "settings",
+    "head_settings": "settings",
+    "matrix_square_root": "square_root",
+}
+__all__ = sorted(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]
+
+# A saved second-order model must load with the Auto classes after a bare import; this costs a millisecond.
+_register()
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f".{_HOME[name]}", __name__), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,63 @@
+"""What a head must know of the model below it: its width, its class token, which of its parts are used."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+
+# Leading tokens that are no patches, where the config does not say so itself.
+PREFIX_TOKENS = {"deit": 2}
+
+
+def width_of(config: Any) -> int:
+    """The width of the last hidden state."""
+    for name in ("hidden_size", "d_model", "n_embd", "dim"):
+        if isinstance(value := getattr(config, name, None), int):
+            return value
+    if sizes := getattr(config, "hidden_sizes", None):
+        return int(sizes[-1])
+    raise ValueError(f"cannot read the width of {type(config).__name__}; it names none of hidden_size, d_model, dim.")
+
+
+def class_token_of(config: Any) -> str:
+    """`last` for decoders (only the last token has seen all), `pooled` for vision models without a class token."""
+    from transformers.models.auto.modeling_auto import (
+        MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+        MODEL_FOR_MASKED_LM_MAPPING_NAMES,
+    )
+
+    kind = config.model_type
+    if kind == "xlnet":
+        return "last"  # the class token closes the sequence
+    if kind in ("swin", "swinv2", "convnext", "convnextv2", "resnet", "pvt", "donut-swin"):
+        return "pooled"
+    if getattr(config, "is_decoder", False):
+        return "last"
+    causal = kind in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES and kind not in MODEL_FOR_MASKED_LM_MAPPING_NAMES
+    return "last" if causal and not config.is_encoder_decoder else "first"
+
+
+def prefix_tokens_of(config: Any) -> int:
+    """How many leading tokens of a vision model are no patches."""
+    return PREFIX_TOKENS.get(config.model_type, 1) + int(getattr(config, "num_register_tokens", 0) or 0)
+
+
+def is_vision(config: Any) -> bool:
+    """Whether the backbone reads pixels."""
+    return hasattr(config, "num_channels") and not hasattr(config, "vocab_size")
+
+
+def body_of(model: Any, class_token: str) -> Any:
+    """The part of a model the head sits on: no task head, the encoder of an encoder-decoder, no unused pooler."""
+    body = model.base_model
+    # The config of an encoder cut out of such a model no longer says so, its modules still do.
+    if body.config.is_encoder_decoder or all(
+        isinstance(getattr(body, name, None), nn.Module) for name in ("encoder", "decoder")
+    ):
+        body = body.get_encoder()
+    pooler = getattr(body, "pooler", None)
+    if class_token != "pooled" and isinstance(pooler, nn.Module) and next(pooler.parameters(), None) is not None:
+        # Parameters that get no gradient stop distributed training; Identity, since some models call it unasked.
+        body.pooler = nn.Identity()
+    return body

@@ -1,0 +1,104 @@
+"""`second_order`: the head on a backbone, as a model to train."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from typing import Any, Literal
+
+from .backbone import body_of, class_token_of, is_vision, prefix_tokens_of
+from .settings import HeadSettings, head_settings
+
+Task = Literal["sequence-classification", "multiple-choice", "image-classification"]
+
+
+def second_order(
+    model_or_name: Any,
+    num_labels: int | None = None,
+    q: int | None = None,
+    k: int | None = None,
+    dropout: float | None = None,
+    *,
+    preset: str | Iterable[str] | None = None,
+    settings: HeadSettings | None = None,
+    task: Task | None = None,
+    problem_type: str | None = None,
+    id2label: dict[int, str] | None = None,
+    class_token: Literal["first", "last", "pooled"] | None = None,
+    special_token_ids: Sequence[int] | None = None,
+    from_pretrained: dict[str, Any] | None = None,
+    **head: Any,
+) -> Any:
+    """A pretrained model whose classifier is a second-order head, ready for training.
+
+    `model_or_name` is a name or folder for `AutoModel.from_pretrained` (which gets the arguments in
+    `from_pretrained`), or a model: its body is taken over, its task head left behind. Of an encoder-decoder the encoder
+    is used. `num_labels=1` is regression unless `problem_type` says otherwise. The head: `q`, `k`, `dropout` and every
+    other field of `HeadSettings`, on top of `preset` (one name or several, e.g. "rte" or ("original-text", "rte")), or
+    all of it in `settings`.
+    """
+    from . import modeling
+    from .configuration import SecondOrderConfig
+
+    if settings is None:
+        settings = head_settings(preset, q=q, k=k, dropout=dropout, **head)
+    elif preset is not None or head or (q, k, dropout) != (None, None, None):
+        raise ValueError("settings already says everything about the head; drop preset, q, k, dropout and the others.")
+    model = _load(model_or_name, from_pretrained)
+    below, vision = model.config, is_vision(model.config)
+    token = class_token or class_token_of(below)
+    classes = {
+        "sequence-classification": modeling.SecondOrderForSequenceClassification,
+        "multiple-choice": modeling.SecondOrderForMultipleChoice,
+        "image-classification": modeling.SecondOrderForImageClassification,
+    }
+    chosen = task or ("image-classification" if vision else "sequence-classification")
+    if chosen not in classes:
+        raise ValueError(f"task={task!r} is unknown. Use one of {', '.join(classes)}.")
+    if (chosen == "image-classification") != vision:
+        raise ValueError(f"task={task!r} does not fit a {below.model_type} backbone.")
+
+    training = model.training
+    body = body_of(model, token)
+    if hasattr(body.config, "use_cache"):
+        body.config.use_cache = False  # keys and values of past tokens serve generation only
+    config = SecondOrderConfig(
+        backbone_config=body.config,
+        head=asdict(settings),
+        class_token=token,
+        prefix_tokens=prefix_tokens_of(below) if vision else 1,
+        special_token_ids=list(special_token_ids) if special_token_ids is not None else None,
+        problem_type=problem_type,
+        **_labels(below, num_labels, id2label),
+    )
+    built = classes[chosen](config, backbone=body)
+    built.classifier.to(device=body.device, dtype=body.dtype)
+    return built.train(training)
+
+
+def _load(model_or_name: Any, arguments: dict[str, Any] | None) -> Any:
+    from transformers import AutoModel, PreTrainedModel
+
+    if isinstance(model_or_name, str) or hasattr(model_or_name, "__fspath__"):
+        return AutoModel.from_pretrained(model_or_name, **(arguments or {}))
+    if hasattr(model_or_name, "peft_config"):
+        raise ValueError(
+            "the model already carries adapters. Put the head on first, then the adapters: "
+            "get_peft_model(second_order(...), config)."
+        )
+    if not isinstance(model_or_name, PreTrainedModel):
+        raise TypeError(f"model_or_name is a {type(model_or_name).__name__}; give a model, a name or a folder.")
+    if arguments:
+        raise ValueError("from_pretrained is for loading by name, but a model was given.")
+    return model_or_name
+
+
+def _labels(below: Any, num_labels: int | None, id2label: dict[int, str] | None) -> dict[str, Any]:
+    if id2label is None and num_labels is not None:
+        return {"num_labels": num_labels}
+    if id2label is None:
+        # The labels of the task head left behind.
+        return {"id2label": dict(below.id2label), "label2id": dict(below.label2id)}
+    if num_labels not in (None, len(id2label)):
+        raise ValueError(f"num_labels={num_labels}, but id2label names {len(id2label)}.")
+    return {"id2label": id2label, "label2id": {name: index for index, name in id2label.items()}}

@@ -1,0 +1,64 @@
+"""The model card of a second-order model: what it is and how to load it."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+TASKS = {
+    "SecondOrderForSequenceClassification": ("AutoModelForSequenceClassification", "text-classification"),
+    "SecondOrderForMultipleChoice": ("AutoModelForMultipleChoice", "multiple-choice"),
+    "SecondOrderForImageClassification": ("AutoModelForImageClassification", "image-classification"),
+}
+
+
+def model_card(model: Any) -> str:
+    """The README.md of a model: front matter for the Hub, the head's settings, three lines to load it."""
+    auto, pipeline = TASKS[type(model).__name__]
+    config, head = model.config, model.config.head
+    base = getattr(config.backbone_config, "_name_or_path", "") or ""
+    # A folder of this machine is nobody's base model.
+    published = bool(base) and not os.path.isabs(base) and not Path(base).exists() and base.count("/") <= 1
+    lines = ["---", "library_name: transformers", f"pipeline_tag: {pipeline}"]
+    lines += [f"base_model: {base}"] if published else []
+    lines += ["tags:", "- toughen", "- second-order-head", "---", ""]
+    name = f"`{base}`" if published else f"a {config.backbone_config.model_type} backbone"
+    parameters = sum(value.numel() for value in model.classifier.parameters())
+    lines += [
+        f"# {type(model).__name__}",
+        "",
+        f"{name} with a second-order head ({head['pooling'].replace('_', ' ')} pooling, {parameters:,} parameters), "
+        f"made with toughen.",
+        "",
+        "```python",
+        "import toughen  # registers the model type",
+        f"from transformers import {auto}",
+        "",
+        f'model = {auto}.from_pretrained("path/or/name/of/this/model")',
+        "```",
+        "",
+        "| setting | value |",
+        "|---|---|",
+        *(f"| {key} | {value} |" for key, value in head.items()),
+        f"| class token | {config.class_token} |",
+        f"| labels | {', '.join(str(label) for label in (config.id2label or {}).values())} |",
+        "",
+        "The head follows *SoT: Delving Deeper into Classification Head for Transformer* (Xie et al., 2021).",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def write_card(model: Any, folder: str | os.PathLike[str]) -> None:
+    """Write README.md into `folder` in one piece, unless one is there: it may have been edited."""
+    path = Path(folder) / "README.md"
+    if path.exists() or Path(folder).is_file():
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".README")
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.write(model_card(model))
+    os.chmod(name, 0o644)
+    os.replace(name, path)

@@ -1,0 +1,74 @@
+"""The config of a second-order model: a backbone's config and the settings of the head."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any, ClassVar
+
+from transformers.configuration_utils import PretrainedConfig
+
+from .register import register_models
+
+
+class SecondOrderConfig(PretrainedConfig):
+    """Config of `SecondOrderFor...` models.
+
+    `backbone_config` is the backbone's own config (or its dictionary), `head` the fields of `HeadSettings`.
+    `class_token` says where the class token is: `first` or `last` real token, or `pooled`, the backbone's pooled
+    output. `prefix_tokens` leading tokens (class, distillation, registers) are no words. `special_token_ids` are the
+    tokens that `skip_special` leaves out.
+    """
+
+    model_type = "second_order"
+    # Only the keys matter: transformers walks them to hand attention implementations and dtypes down.
+    sub_configs: ClassVar[dict[str, Any]] = {  # pyright: ignore[reportIncompatibleMethodOverride]
+        "backbone_config": PretrainedConfig
+    }
+    has_no_defaults_at_init: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        backbone_config: PretrainedConfig | dict[str, Any] | None = None,
+        head: dict[str, Any] | None = None,
+        class_token: str = "first",
+        prefix_tokens: int = 1,
+        special_token_ids: list[int] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        if isinstance(backbone_config, dict):
+            from transformers import AutoConfig
+
+            backbone_config = AutoConfig.for_model(**backbone_config)
+        from .settings import HeadSettings
+
+        self.backbone_config = backbone_config
+        # Validated and completed here, so that a file written by hand fails with the name of the wrong field.
+        self.head = asdict(HeadSettings(**(head or {})))
+        if class_token not in ("first", "last", "pooled"):
+            raise ValueError(f"class_token={class_token!r} is unknown. Use 'first', 'last' or 'pooled'.")
+        self.class_token = class_token
+        self.prefix_tokens = prefix_tokens
+        self.special_token_ids = special_token_ids
+        if backbone_config is not None:
+            # The base class hands the attention implementation down, so it must start from what the backbone runs on.
+            kwargs.setdefault("attn_implementation", backbone_config._attn_implementation)
+            for name in ("pad_token_id", "initializer_range"):
+                kwargs.setdefault(name, getattr(backbone_config, name, None))
+            if kwargs["initializer_range"] is None:
+                kwargs["initializer_range"] = 0.02
+        super().__init__(**kwargs)
+        register_models()
+
+    def get_text_config(self, *args: Any, **kwargs: Any) -> Any:
+        """The backbone's: where the vocabulary is, for instance when embeddings are resized."""
+        if self.backbone_config is None:
+            return super().get_text_config(*args, **kwargs)
+        return self.backbone_config.get_text_config(*args, **kwargs)
+
+    @property
+    def hidden_size(self) -> int:
+        """The width of the backbone's tokens."""
+        from .backbone import width_of
+
+        assert self.backbone_config is not None
+        return width_of(self.backbone_config)

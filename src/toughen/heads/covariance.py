@@ -1,0 +1,145 @@
+"""Masked second-order statistics of tokens: means, cross-covariances, and the projections they are taken of."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from .precision import at_least_float32, no_autocast
+
+Center = Literal["channel", "scalar", "none"]
+Norm = Literal["none", "layer", "batch"]
+Activation = Literal["relu", "none"]
+
+
+def token_weights(tokens: Tensor, mask: Tensor | None) -> Tensor:
+    """What each token counts in a mean, (B, N): 1/n for the n tokens `mask` keeps, 0 for the others."""
+    if mask is None:
+        return tokens.new_full(tokens.shape[:2], 1 / max(1, tokens.shape[1]))
+    if mask.shape != tokens.shape[:2]:
+        raise ValueError(f"mask has shape {tuple(mask.shape)}, but the tokens are {tuple(tokens.shape[:2])} (B, N).")
+    kept = mask.to(tokens.dtype)
+    # A row without tokens keeps weight 0 everywhere, so that its covariance is 0 and not 0/0.
+    return kept / kept.sum(1, keepdim=True).clamp_min(1)
+
+
+def weighted_mean(tokens: Tensor, weights: Tensor) -> Tensor:
+    """The mean of tokens (B, N, C) under weights (B, N), as (B, 1, C)."""
+    return torch.bmm(weights[:, None], tokens)
+
+
+def cross_covariance(a: Tensor, b: Tensor, mask: Tensor | None = None, *, center: Center = "channel") -> Tensor:
+    """The cross-covariance (B, q, k) of two views (B, N, q) and (B, N, k) of the same tokens, divided by their number.
+
+    `mask` (B, N) says which tokens exist; the others enter neither mean nor product. `center="scalar"` removes one
+    number per example, the mean over tokens and channels, as the published vision code does.
+    """
+    with no_autocast(a):
+        a, b = at_least_float32(a), at_least_float32(b)
+        weights = token_weights(a, mask)
+        return product(centered(a, weights, center), centered(b, weights, center), weights)
+
+
+def centered(x: Tensor, weights: Tensor, center: Center) -> Tensor:
+    """Tokens (B, N, C) less their mean under `weights` (B, N)."""
+    if center == "none":
+        return x
+    mean = weighted_mean(x, weights)
+    return x - (mean.mean(-1, keepdim=True) if center == "scalar" else mean)
+
+
+def product(a: Tensor, b: Tensor, weights: Tensor) -> Tensor:
+    """The weighted sum of outer products of two views of the tokens."""
+    return torch.bmm(a.mT, b * weights[..., None])
+
+
+class MaskedBatchNorm(nn.BatchNorm1d):
+    """BatchNorm over the tokens a mask keeps; without a mask, over all of them."""
+
+    def forward(self, input: Tensor, mask: Tensor | None = None) -> Tensor:
+        if mask is None or not self.training:
+            return super().forward(input.flatten(0, 1)).view_as(input)
+        kept = mask.to(input.dtype)[..., None]
+        count = kept.sum().clamp_min(1)
+        mean = (input * kept).sum((0, 1)) / count
+        var = ((input - mean).square() * kept).sum((0, 1)) / count
+        if self.running_mean is not None and self.running_var is not None and self.num_batches_tracked is not None:
+            with torch.no_grad():
+                self.num_batches_tracked.add_(1)
+                momentum = 0.1 if self.momentum is None else self.momentum
+                self.running_mean.lerp_(mean.to(self.running_mean.dtype), momentum)
+                unbiased = var * (count / (count - 1).clamp_min(1))
+                self.running_var.lerp_(unbiased.to(self.running_var.dtype), momentum)
+        return (input - mean) * torch.rsqrt(var + self.eps) * self.weight + self.bias
+
+
+class CrossCovariance(nn.Module):
+    """Two projections of the tokens, for each of `heads` heads, and their cross-covariance (B, heads, q, k).
+
+    Both projections of all heads are rows of one weight, first the q-side of every head, then the k-side: one matrix
+    product. `k=None` shares the q-side and gives an ordinary covariance (B, heads, q, q).
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        q: int,
+        k: int | None,
+        *,
+        heads: int = 1,
+        norm: Norm = "none",
+        activation: Activation = "relu",
+        bias: bool = True,
+        center: Center = "channel",
+    ) -> None:
+        super().__init__()
+        self.q, self.k, self.heads = q, k, heads
+        self.relu = activation == "relu"
+        self.center: Center = center
+        width = heads * (q + (k or 0))
+        self.projection = nn.Linear(dim, width, bias=bias)
+        self.batch_norm = MaskedBatchNorm(width) if norm == "batch" else None
+        self.q_norm = nn.LayerNorm(q) if norm == "layer" else None
+        self.k_norm = nn.LayerNorm(k) if norm == "layer" and k else None
+
+    def project(self, tokens: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """(both projections of all heads before activation and LayerNorm, the weights of the tokens)."""
+        x = self.projection(tokens)
+        with no_autocast(x):
+            x = at_least_float32(x)
+            if self.batch_norm is not None:
+                x = self.batch_norm(x, mask)
+            return x, token_weights(x, mask)
+
+    def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
+        x, weights = self.project(tokens, mask)
+        with no_autocast(x):
+            if self.q_norm is None and self.relu:
+                x = x.relu()
+            # Channel means need no heads apart, so the whole projection is centred at once.
+            at_once = self.center == "channel" and self.q_norm is None
+            if at_once:
+                x = centered(x, weights, "channel")
+            a, b = self._split(x)
+            if self.heads > 1:
+                weights = weights.repeat_interleave(self.heads, 0)
+            if not at_once:
+                a, b = centered(a, weights, self.center), centered(b, weights, self.center)
+            return product(a, b, weights).unflatten(0, (-1, self.heads))
+
+    def _split(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The q-side and the k-side as (B * heads, N, q) and (B * heads, N, k)."""
+        a = self._per_head(x[..., : self.heads * self.q], self.q, self.q_norm)
+        if self.k is None:
+            return a, a
+        return a, self._per_head(x[..., self.heads * self.q :], self.k, self.k_norm)
+
+    def _per_head(self, x: Tensor, size: int, norm: nn.LayerNorm | None) -> Tensor:
+        if self.heads > 1:
+            x = x.unflatten(-1, (self.heads, size)).transpose(1, 2).flatten(0, 1)
+        if norm is None:
+            return x
+        x = norm(x)
+        return x.relu() if self.relu else x

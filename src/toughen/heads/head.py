@@ -1,0 +1,110 @@
+"""The second-order classification head: pooled words and the class token, fused into logits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from . import original
+from .pooling import POOLINGS
+from .settings import HeadSettings, head_settings
+
+
+class SecondOrderHead(nn.Module):
+    """Logits from all tokens of the last layer, after SoT (Xie et al. 2021) and its text counterpart MGCrP.
+
+    `dim` is the width of the tokens. Everything else is a field of `HeadSettings`, given singly, by `preset`, or as one
+    record. Parameters: `pool.covariance.projection`, `pool.normalize.start`, `word_fc`, `class_fc`.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        num_labels: int,
+        settings: HeadSettings | None = None,
+        *,
+        preset: str | Iterable[str] | None = None,
+        **changes: Any,
+    ) -> None:
+        super().__init__()
+        chosen = settings or head_settings(preset, **changes)
+        self.settings = chosen
+        self.dropout = nn.Dropout(chosen.dropout)
+        self.class_dropout = nn.Dropout(chosen.class_dropout)
+        # A part without a role in the fusion is not made: unused parameters stop distributed training.
+        self.pool = POOLINGS[chosen.pooling](dim, chosen) if chosen.pooling != "class" else None
+        self.word_fc = self.class_fc = None
+        if self.pool is not None:
+            extra = dim if chosen.fusion == "concat" else 0
+            self.word_fc = nn.Linear(extra + self.pool.width, num_labels)
+        if self.pool is None or chosen.fusion in ("sum_fc", "sum_loss"):
+            self.class_fc = nn.Linear(dim, num_labels)
+
+    def forward(
+        self,
+        tokens: Tensor,
+        mask: Tensor | None = None,
+        *,
+        class_index: Tensor | None = None,
+        class_vector: Tensor | None = None,
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        """Logits (B, labels) of tokens (B, N, dim); for `fusion="sum_loss"` the pair (class logits, word logits).
+
+        `mask` (B, N) is 0 for padding and whatever else must stay out. The class token is position 0, or `class_index`
+        (B,), or none of the tokens but `class_vector` (B, dim).
+        """
+        if not self.settings.masked:
+            mask = None
+        vector = class_vector
+        if vector is None:
+            vector, tokens, mask = self._without_class(tokens, mask, class_index)
+        if self.settings.class_dropout:
+            vector = cast(Tensor, self.class_dropout(vector))
+        if self.pool is None or self.word_fc is None:
+            assert self.class_fc is not None
+            return self.class_fc(vector)
+        pooled = self.dropout(self.pool(tokens, mask)).to(tokens.dtype)
+        if self.settings.fusion == "concat":
+            return self.word_fc(torch.cat([vector, pooled], dim=1))
+        word_logits = self.word_fc(pooled)
+        if self.class_fc is None:
+            return word_logits
+        class_logits = self.class_fc(vector)
+        return (class_logits, word_logits) if self.settings.fusion == "sum_loss" else word_logits + class_logits
+
+    def _without_class(
+        self, tokens: Tensor, mask: Tensor | None, index: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """(class vector, tokens, mask of the words): the class token is a word only for `aggre_all`."""
+        vector = tokens[:, 0] if index is None else _at(tokens, index)
+        if self.settings.fusion == "aggre_all":
+            return vector, tokens, mask
+        if mask is None and index is None:
+            return vector, tokens[:, 1:], None
+        # With a mask the class token is masked, not cut out: a slice would copy every hidden state.
+        words = tokens.new_ones(tokens.shape[:2]) if mask is None else mask.to(tokens.dtype, copy=True)
+        if index is None:
+            words[:, :1].zero_()
+        else:
+            words.scatter_(1, index[:, None], 0.0)
+        return vector, tokens, words
+
+    @classmethod
+    def from_original(cls, state_dict: Mapping[str, Tensor], **changes: Any) -> SecondOrderHead:
+        """The head of a checkpoint written by the authors' text or vision code, its sizes read off the weights."""
+        dim, num_labels, found = original.sizes(state_dict)
+        head = cls(dim, num_labels, head_settings(**{**found, **changes}))
+        weights = original.rename(state_dict)
+        head.to(next(value.dtype for value in weights.values() if value.is_floating_point()))
+        kept = head.state_dict().keys()
+        head.load_state_dict({name: value for name, value in weights.items() if name in kept})
+        return head
+
+
+def _at(tokens: Tensor, index: Tensor) -> Tensor:
+    """The token at `index` (B,) of each row."""
+    # gather, not indexing: the backward of indexing sorts.
+    return tokens.gather(1, index[:, None, None].expand(-1, 1, tokens.shape[2])).squeeze(1)

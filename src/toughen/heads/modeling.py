@@ -1,0 +1,193 @@
+"""Pretrained models with a second-order head: sequence classification, multiple choice, image classification."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from transformers import initialization as init
+from transformers.modeling_outputs import ImageClassifierOutput, MultipleChoiceModelOutput, SequenceClassifierOutput
+from transformers.modeling_utils import PreTrainedModel
+
+from . import words
+from .backbone import body_of
+from .card import write_card
+from .configuration import SecondOrderConfig
+from .head import SecondOrderHead
+from .normalize import SVPN
+from .settings import HeadSettings
+
+
+class SecondOrderPreTrainedModel(PreTrainedModel):
+    """A backbone and a `SecondOrderHead` named `classifier`, so that adapters and optimizers find it by that name."""
+
+    config_class = SecondOrderConfig
+    config: SecondOrderConfig
+    base_model_prefix = "backbone"
+    supports_gradient_checkpointing = True  # as far as the backbone does
+    # The loss is a mean over examples; without this Trainer takes it as already divided by accumulation steps.
+    accepts_loss_kwargs = False
+    _supports_sdpa = True
+    _supports_flash_attn = True
+    _supports_flex_attn = True
+    _supports_attention_backend = True
+
+    def __init__(self, config: SecondOrderConfig, backbone: PreTrainedModel | None = None) -> None:
+        super().__init__(config)
+        if backbone is None:
+            from transformers import AutoModel
+
+            if config.backbone_config is None:
+                raise ValueError("SecondOrderConfig has no backbone_config. Build the model with second_order(...).")
+            backbone = cast(PreTrainedModel, body_of(AutoModel.from_config(config.backbone_config), config.class_token))
+        else:
+            for module in backbone.modules():
+                cast(Any, module)._is_hf_initialized = True  # it comes initialised, perhaps trained
+        # Its layers hold this very config object: sharing it lets a change of attention reach them.
+        self.config.backbone_config = backbone.config
+        self.backbone = backbone
+        self.supports_gradient_checkpointing = backbone.supports_gradient_checkpointing
+        self.classifier = SecondOrderHead(config.hidden_size, self._outputs(), HeadSettings(**config.head))
+        self.post_init()
+
+    def _outputs(self) -> int:
+        return cast(int, self.config.num_labels)
+
+    @torch.no_grad()
+    def _init_weights(self, module: nn.Module) -> None:
+        super()._init_weights(module)
+        if isinstance(module, SVPN) and module.start is not None:
+            init.normal_(module.start, mean=0.0, std=1.0)
+
+    @classmethod
+    def _can_set_attn_implementation(cls) -> bool:
+        return True  # the backbone decides for itself
+
+    def get_input_embeddings(self) -> nn.Module:
+        return self.backbone.get_input_embeddings()
+
+    def set_input_embeddings(self, value: nn.Module) -> None:
+        self.backbone.set_input_embeddings(value)
+
+    def save_pretrained(self, save_directory: str | os.PathLike[str], *args: Any, **kwargs: Any) -> None:
+        """Save as every pretrained model does, with a model card beside it unless the folder has one."""
+        if kwargs.get("is_main_process", True):
+            write_card(self, save_directory)
+        super().save_pretrained(save_directory, *args, **kwargs)
+
+    def _logits(self, inputs: dict[str, Any], special: Tensor | None = None) -> tuple[Any, Any]:
+        """(the backbone's output, logits or a pair of logits)."""
+        given = {name: value for name, value in inputs.items() if value is not None}
+        output = self.backbone(**given, return_dict=True)
+        tokens = output.last_hidden_state
+        if tokens.dim() == 4:  # feature maps (B, C, H, W)
+            tokens = tokens.flatten(2).mT
+        if self.config.class_token == "pooled":
+            return output, self.classifier(tokens, class_vector=output.pooler_output.flatten(1))
+        real = words.real_tokens(self.config, given)
+        index = words.class_index(self.config, tokens, real)
+        mask = words.word_mask(self.config, tokens, real, given, special)
+        return output, self.classifier(tokens, mask, class_index=index)
+
+    def _loss(self, logits: Any, labels: Tensor | None) -> Tensor | None:
+        if labels is None:
+            return None
+        each = logits if isinstance(logits, tuple) else (logits,)
+        # By `problem_type`: cross entropy, one binary one per label, or squared error.
+        loss_of = cast(Any, self.loss_function)
+        losses = [loss_of(labels, one, self.config) for one in cast("tuple[Tensor, ...]", each)]
+        return losses[0] if len(losses) == 1 else torch.stack(losses).sum()
+
+
+def _single(logits: Any) -> Tensor:
+    """One prediction of a head that trains two: their mean."""
+    return (logits[0] + logits[1]) / 2 if isinstance(logits, tuple) else logits
+
+
+class SecondOrderForSequenceClassification(SecondOrderPreTrainedModel):
+    """Classification (one or several labels) and regression of a text or of a pair of texts."""
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        special_tokens_mask: Tensor | None = None,
+        labels: Tensor | None = None,
+        return_dict: bool | None = None,
+        **kwargs: Any,
+    ) -> SequenceClassifierOutput | tuple[Any, ...]:
+        inputs = {**kwargs, **words.text_inputs(input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds)}
+        output, logits = self._logits(inputs, special_tokens_mask)
+        loss = self._loss(logits, labels)
+        result = SequenceClassifierOutput(
+            loss=cast(Any, loss),
+            logits=cast(Any, _single(logits)),
+            hidden_states=output.get("hidden_states"),
+            attentions=output.get("attentions"),
+        )
+        return result.to_tuple() if words.wants_tuple(self.config, return_dict) else result
+
+
+class SecondOrderForMultipleChoice(SecondOrderPreTrainedModel):
+    """One score for each of several texts (B, choices, L); the highest is the answer."""
+
+    def _outputs(self) -> int:
+        return 1
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        special_tokens_mask: Tensor | None = None,
+        labels: Tensor | None = None,
+        return_dict: bool | None = None,
+        **kwargs: Any,
+    ) -> MultipleChoiceModelOutput | tuple[Any, ...]:
+        each = words.text_inputs(input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds)
+        shaped = input_ids if input_ids is not None else inputs_embeds
+        if shaped is None or shaped.dim() < 3:
+            raise ValueError("multiple choice needs input_ids (B, choices, L) or inputs_embeds (B, choices, L, D).")
+        flat = {name: value.flatten(0, 1) for name, value in each.items() if value is not None}
+        special = None if special_tokens_mask is None else special_tokens_mask.flatten(0, 1)
+        output, raw = self._logits({**kwargs, **flat}, special)
+        pair = cast("tuple[Tensor, ...]", raw if isinstance(raw, tuple) else (raw,))
+        scores = [one.view(shaped.shape[:2]) for one in pair]
+        loss = None if labels is None else torch.stack([F.cross_entropy(one, labels) for one in scores]).sum()
+        result = MultipleChoiceModelOutput(
+            loss=cast(Any, loss),
+            logits=cast(Any, _single(tuple(scores)) if len(scores) == 2 else scores[0]),
+            hidden_states=output.get("hidden_states"),
+            attentions=output.get("attentions"),
+        )
+        return result.to_tuple() if words.wants_tuple(self.config, return_dict) else result
+
+
+class SecondOrderForImageClassification(SecondOrderPreTrainedModel):
+    """Classification of images by a vision transformer: its patches are the words."""
+
+    main_input_name = "pixel_values"
+
+    def forward(
+        self,
+        pixel_values: Tensor | None = None,
+        labels: Tensor | None = None,
+        return_dict: bool | None = None,
+        **kwargs: Any,
+    ) -> ImageClassifierOutput | tuple[Any, ...]:
+        output, logits = self._logits({**kwargs, "pixel_values": pixel_values})
+        result = ImageClassifierOutput(
+            loss=cast(Any, self._loss(logits, labels)),
+            logits=cast(Any, _single(logits)),
+            hidden_states=output.get("hidden_states"),
+            attentions=output.get("attentions"),
+        )
+        return result.to_tuple() if words.wants_tuple(self.config, return_dict) else result

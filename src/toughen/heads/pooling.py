@@ -1,0 +1,113 @@
+"""Ways to make one vector of many tokens: MGCrP, covariance with a matrix root, average."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from .covariance import CrossCovariance, token_weights, weighted_mean
+from .fused import pooled_at_once
+from .normalize import SVPN
+from .precision import at_least_float32, no_autocast
+from .settings import HeadSettings, head_settings
+from .square_root import matrix_square_root, upper_triangle
+
+
+class MultiHeadPooling(nn.Module):
+    """MGCrP: per head a cross-covariance of two projections, normalised by svPN, all flattened to (B, heads * q * k).
+
+    Any field of `HeadSettings` can be given; the start vector of svPN is shared by the heads, as in the original.
+    """
+
+    def __init__(self, dim: int, settings: HeadSettings | None = None, **changes: Any) -> None:
+        super().__init__()
+        chosen = settings or head_settings(**changes)
+        self.covariance = CrossCovariance(
+            dim,
+            chosen.q,
+            chosen.k,
+            heads=chosen.heads,
+            norm=chosen.norm,
+            activation=chosen.activation,
+            bias=chosen.bias,
+            center=chosen.center,
+        )
+        self.normalize = _svpn(chosen, chosen.k)
+        self.width = chosen.heads * chosen.q * chosen.k
+        self.settings = chosen
+        usual = {"heads": 1, "center": "channel", "normalization": "svpn", "exact": False, "side": "rows"}
+        usual |= {"singular_values": 1, "iterations": 1, "start": "learned"}
+        self.usual = chosen.norm != "layer" and all(getattr(chosen, name) == value for name, value in usual.items())
+
+    def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
+        # A compiler fuses the plain path by itself.
+        if self.usual and not torch.compiler.is_compiling():
+            x, weights = self.covariance.project(tokens, mask)
+            start, chosen = cast(Tensor, self.normalize.start), self.settings
+            with no_autocast(x):
+                relu = chosen.activation == "relu"
+                return pooled_at_once(x, weights, start, chosen.q, relu, chosen.alpha, chosen.eps).flatten(1)
+        return self.normalize(self.covariance(tokens, mask)).flatten(1)
+
+
+class CovariancePooling(nn.Module):
+    """The covariance of one projection, normalised by its matrix square root (iSQRT) or svPN.
+
+    As the matrix is symmetric, its upper triangle is the output: (B, heads * q * (q + 1) / 2).
+    """
+
+    def __init__(self, dim: int, settings: HeadSettings | None = None, **changes: Any) -> None:
+        super().__init__()
+        chosen = settings or head_settings("isqrt", **changes)
+        self.covariance = CrossCovariance(
+            dim,
+            chosen.q,
+            None,
+            heads=chosen.heads,
+            norm=chosen.norm,
+            activation=chosen.activation,
+            bias=chosen.bias,
+            center=chosen.center,
+        )
+        self.iterations = chosen.iterations
+        self.isqrt = chosen.normalization == "isqrt"
+        self.normalize = nn.Identity() if self.isqrt else _svpn(chosen, chosen.q)
+        self.width = chosen.heads * chosen.q * (chosen.q + 1) // 2
+
+    def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
+        matrix = self.covariance(tokens, mask)
+        root = matrix_square_root(matrix, self.iterations) if self.isqrt else self.normalize(matrix)
+        return upper_triangle(root).flatten(1)
+
+
+class AveragePooling(nn.Module):
+    """The mean of the tokens the mask keeps."""
+
+    def __init__(self, dim: int, settings: HeadSettings | None = None) -> None:
+        super().__init__()
+        self.width = dim
+
+    def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
+        with no_autocast(tokens):
+            full = at_least_float32(tokens)
+            return weighted_mean(full, token_weights(full, mask)).squeeze(1)
+
+
+POOLINGS = {"cross_covariance": MultiHeadPooling, "covariance": CovariancePooling, "average": AveragePooling}
+
+
+def _svpn(chosen: HeadSettings, columns: int) -> nn.Module:
+    if chosen.normalization == "none":
+        return nn.Identity()
+    return SVPN(
+        chosen.q if chosen.side == "rows" else columns,
+        alpha=chosen.alpha,
+        singular_values=chosen.singular_values,
+        iterations=chosen.iterations,
+        start=chosen.start,
+        side=chosen.side,
+        eps=chosen.eps,
+        exact=chosen.exact,
+    )

@@ -1,0 +1,90 @@
+"""Which tokens of a batch are words, and which one is the class token."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .configuration import SecondOrderConfig
+
+
+def text_inputs(
+    input_ids: Tensor | None,
+    attention_mask: Tensor | None,
+    token_type_ids: Tensor | None,
+    position_ids: Tensor | None,
+    inputs_embeds: Tensor | None,
+) -> dict[str, Tensor | None]:
+    """The inputs of a text model by name."""
+    return {
+        "input_ids": input_ids,
+        "attention_mask": attention_mask,
+        "token_type_ids": token_type_ids,
+        "position_ids": position_ids,
+        "inputs_embeds": inputs_embeds,
+    }
+
+
+def wants_tuple(config: SecondOrderConfig, return_dict: bool | None) -> bool:
+    """Whether the caller, or else the config, asks for a plain tuple."""
+    return not (config.return_dict if return_dict is None else return_dict)
+
+
+def real_tokens(config: SecondOrderConfig, inputs: dict[str, Any]) -> Tensor | None:
+    """The tokens that are no padding, (B, L); None when all are."""
+    mask = inputs.get("attention_mask")
+    if mask is not None:
+        if mask.dim() != 2:
+            raise ValueError(
+                f"attention_mask has {mask.dim()} dimensions; the head needs the padding mask (B, L) to tell words "
+                "from padding."
+            )
+        return mask
+    ids, pad = inputs.get("input_ids"), config.pad_token_id
+    if config.class_token == "last" and ids is not None and pad is not None:
+        return ids != pad  # as the decoder classifiers of transformers do
+    return None
+
+
+def class_index(config: SecondOrderConfig, tokens: Tensor, real: Tensor | None) -> Tensor | None:
+    """The position of the class token in each row; None stands for 0."""
+    if config.class_token == "first":
+        # With padding on the left the first real token is not at 0.
+        return None if real is None else real.int().argmax(1)
+    if real is None:
+        return torch.full(tokens.shape[:1], tokens.shape[1] - 1, device=tokens.device)
+    places = torch.arange(real.shape[1], device=real.device)
+    return (real.ne(0) * places).argmax(1)
+
+
+def word_mask(
+    config: SecondOrderConfig, tokens: Tensor, real: Tensor | None, inputs: dict[str, Any], special: Tensor | None
+) -> Tensor | None:
+    """1 for tokens that enter mean and covariance, 0 for the others; None when all do."""
+    mask = real
+    if config.prefix_tokens > 1:
+        mask = tokens.new_ones(tokens.shape[:2]) if mask is None else mask.clone()
+        mask[:, : config.prefix_tokens] = 0
+    if not config.head["skip_special"]:
+        return mask
+    if special is None:
+        special = _special_of(config, inputs)
+    kept = special.eq(0)
+    return kept if mask is None else kept & mask.ne(0)
+
+
+def _special_of(config: SecondOrderConfig, inputs: dict[str, Any]) -> Tensor:
+    ids = inputs.get("input_ids")
+    if ids is None:
+        raise ValueError("skip_special needs input_ids, or special_tokens_mask beside inputs_embeds.")
+    if not config.special_token_ids:
+        raise ValueError(
+            "skip_special needs to know the special tokens: pass special_token_ids=tokenizer.all_special_ids to "
+            "second_order, or special_tokens_mask with each batch."
+        )
+    special = torch.zeros_like(ids, dtype=torch.bool)
+    for token in config.special_token_ids:
+        special = special | (ids == token)
+    return special

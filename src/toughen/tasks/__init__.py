@@ -1,0 +1,72 @@
+"""Tasks and their data: names or own files in; the right columns, head, metric and batches out."""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .bootstrap import Interval as Interval
+    from .bootstrap import difference as difference
+    from .bootstrap import interval as interval
+    from .calibration import calibration_error as calibration_error
+    from .calibration import reliability as reliability
+    from .collate import Collate as Collate
+    from .collate import collator as collator
+    from .data import Data as Data
+    from .download import fetch as fetch
+    from .download import verify as verify
+    from .glue_zip import submission as submission
+    from .hygiene import Hygiene as Hygiene
+    from .loader import load as load
+    from .models import auto_class as auto_class
+    from .models import model_kwargs as model_kwargs
+    from .models import model_task as model_task
+    from .paired import Pair as Pair
+    from .paired import Paired as Paired
+    from .registry import available as available
+    from .registry import register as register
+    from .registry import task as task
+    from .samplers import LengthBucketed as LengthBucketed
+    from .samplers import LengthGrouped as LengthGrouped
+    from .samplers import lengths as lengths
+    from .scoring import Metrics as Metrics
+    from .scoring import answers_of as answers_of
+    from .scoring import compute_metrics as compute_metrics
+    from .scoring import metrics as metrics
+    from .spec import DataError as DataError
+    from .spec import Hub as Hub
+    from .spec import Task as Task
+    from .tokenising import prepare as prepare
+
+# Modules are nouns and none has the name of a function here: an imported module would hide it.
+_HOMES = {
+    "bootstrap": ("Interval", "difference", "interval"),
+    "calibration": ("calibration_error", "reliability"),
+    "collate": ("Collate", "collator"),
+    "data": ("Data",),
+    "download": ("fetch", "verify"),
+    "glue_zip": ("submission",),
+    "hygiene": ("Hygiene",),
+    "loader": ("load",),
+    "models": ("auto_class", "model_kwargs", "model_task"),
+    "paired": ("Pair", "Paired"),
+    "registry": ("available", "register", "task"),
+    "samplers": ("LengthBucketed", "LengthGrouped", "lengths"),
+    "scoring": ("Metrics", "answers_of", "compute_metrics", "metrics"),
+    "spec": ("DataError", "Hub", "Task"),
+    "tokenising": ("prepare",),
+}
+_HOME = {name: module for module, names in _HOMES.items() for name in names}
+__all__ = sorted(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name on first use: `import toughen.tasks` itself costs nothing."""
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f".{_HOME[name]}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME})

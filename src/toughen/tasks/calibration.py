@@ -1,0 +1,39 @@
+"""Whether probabilities mean what they say."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+
+class Bin(NamedTuple):
+    """One bar of a reliability plot."""
+
+    low: float
+    high: float
+    rows: int
+    confidence: float
+    accuracy: float
+
+
+def reliability(probabilities: Any, labels: Any, bins: int = 15) -> list[Bin]:
+    """Confidence and accuracy in bins of equal width over the probability of the answer."""
+    table, told = np.asarray(probabilities, dtype=np.float64), np.asarray(labels)
+    if table.ndim != 2 or not np.allclose(table.sum(axis=1), 1, atol=1e-3):
+        raise ValueError("reliability needs probabilities, rows that sum to 1; apply softmax to logits first.")
+    sure, right = table.max(axis=1), table.argmax(axis=1) == told
+    # The lowest bin holds 0 as well; every other bin holds its upper edge.
+    place = np.clip(np.ceil(sure * bins).astype(int) - 1, 0, bins - 1)
+    rows = np.bincount(place, minlength=bins)
+    some = np.maximum(rows, 1)
+    confidence = np.bincount(place, weights=sure, minlength=bins) / some
+    accuracy = np.bincount(place, weights=right, minlength=bins) / some
+    return [
+        Bin(number / bins, (number + 1) / bins, int(rows[number]), float(confidence[number]), float(accuracy[number]))
+        for number in range(bins)
+    ]
+
+
+def calibration_error(probabilities: Any, labels: Any, bins: int = 15) -> float:
+    """Expected calibration error (Guo et al., ICML 2017): mean gap of confidence and accuracy, weighted by rows."""
+    parts = reliability(probabilities, labels, bins)
+    return sum(part.rows * abs(part.confidence - part.accuracy) for part in parts) / sum(part.rows for part in parts)

@@ -1,0 +1,142 @@
+"""What a person should know about data before training on it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from ._extra import extra
+from .data import Data
+from .spec import Task
+from .tokenising import Tokenise
+
+_SAMPLE = 2000
+
+
+@dataclass(frozen=True)
+class Hygiene:
+    """A readable report: print it."""
+
+    task: str
+    rows: Mapping[str, int]
+    balance: Mapping[str, Mapping[str, int]] = field(default_factory=dict[str, dict[str, int]])
+    """Split -> label -> rows."""
+    empty: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Split -> rows with an empty text."""
+    repeated: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Split -> rows that are there before in the same split."""
+    shared: Mapping[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
+    """Two splits -> rows of the second that are in the first too."""
+    truncated: Mapping[str, float] = field(default_factory=dict[str, float])
+    """Split -> share of rows cut at `max_length`."""
+    max_length: int | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What deserves a second look."""
+        found: list[str] = []
+        for split, count in self.empty.items():
+            found += [f"{split}: {count:,} rows have an empty text"] if count else []
+        for (first, second), count in self.shared.items():
+            found += [f"{count:,} rows of {second} are in {first} too: scores will flatter"] if count else []
+        for split, classes in self.balance.items():
+            missing = [label for label, count in classes.items() if not count]
+            if missing:
+                found.append(f"{split}: no row of {', '.join(missing[:5])}{', ...' if len(missing) > 5 else ''}")
+        for split, share in self.truncated.items():
+            if share > 0.05:
+                found.append(f"{split}: {share:.1%} of the rows are cut at {self.max_length} tokens: raise max_length")
+        return tuple(found)
+
+    def __str__(self) -> str:
+        """The report, a fact a line."""
+        lines = [f"{self.task}: " + ", ".join(f"{split} {count:,} rows" for split, count in self.rows.items())]
+        for split, classes in self.balance.items():
+            total = sum(classes.values()) or 1
+            shares = [f"{label} {count / total:.1%}" for label, count in classes.items()]
+            more = f", and {len(shares) - 8} more" if len(shares) > 8 else ""
+            lines.append(f"  {split} labels: {', '.join(shares[:8])}{more}")
+        repeats = [f"{split} {count:,}" for split, count in self.repeated.items() if count]
+        lines += [f"  rows that repeat within a split: {', '.join(repeats)}"] if repeats else []
+        if self.truncated:
+            cut = ", ".join(f"{split} {share:.1%}" for split, share in self.truncated.items())
+            lines.append(f"  cut at {self.max_length} tokens: {cut}")
+        lines += [f"  {note}" for note in self.notes]
+        lines += [f"  ! {warning}" for warning in self.warnings]
+        return "\n".join(lines)
+
+
+def hygiene(data: Data, tokenizer: Any = None, max_length: int | None = None) -> Hygiene:
+    """Look through all rows once. The share that is cut is measured on at most 2,000 rows a split."""
+    task = data.task
+    splits = {name: split for name, split in data.splits.items() if hasattr(split, "__len__")}
+    hashes = {name: _row_hashes(split, task) for name, split in splits.items()}
+    truncated: dict[str, float] = {}
+    if tokenizer is not None:
+        max_length = max_length or int(tokenizer.model_max_length)
+        truncated = {name: _cut_share(split, task, tokenizer, max_length) for name, split in splits.items()}
+    return Hygiene(
+        task=task.title,
+        rows={name: len(split) for name, split in splits.items()},
+        balance={name: counts for name, split in splits.items() if (counts := _balance(split, task))},
+        empty={name: _empty(split, task) for name, split in splits.items()},
+        repeated={name: len(found) - len(np.unique(found)) for name, found in hashes.items()},
+        shared={
+            (first, second): int(np.isin(hashes[second], hashes[first]).sum())
+            for first, second in combinations(splits, 2)
+        },
+        truncated=truncated,
+        max_length=max_length,
+        notes=data.notes,
+    )
+
+
+def _row_hashes(split: Any, task: Task) -> Any:
+    """A 64-bit number for the text of every row, so that a set of any size fits."""
+    parts = [np.zeros(0, dtype=np.int64)]
+    for batch in split.select_columns(list(task.columns)).with_format("arrow").iter(1000):
+        rows = zip(*(batch.column(name).to_pylist() for name in task.columns), strict=True)
+        parts.append(np.array([hash(_frozen(row)) for row in rows], dtype=np.int64))
+    return np.concatenate(parts)
+
+
+def _frozen(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(tuple(part) if isinstance(part, list) else part for part in row)  # type: ignore[misc]
+
+
+def _empty(split: Any, task: Task) -> int:
+    compute = extra("pyarrow.compute")
+    texts = [name for name in task.columns if name not in ("question", "choices", "tokens") or task.kind == "pair"]
+    count = 0
+    for batch in split.with_format("arrow").iter(1000) if texts else ():
+        blank = [
+            compute.equal(compute.utf8_length(compute.utf8_trim_whitespace(batch.column(name))), 0) for name in texts
+        ]
+        either = blank[0] if len(blank) == 1 else compute.or_(*blank)
+        count += compute.sum(either).as_py() or 0
+    return count
+
+
+def _balance(split: Any, task: Task) -> dict[str, int]:
+    if task.head == "regression" or "label" not in split.column_names:
+        return {}
+    counts = np.zeros(len(task.labels), dtype=np.int64)
+    compute = extra("pyarrow.compute")
+    for batch in split.select_columns(["label"]).with_format("arrow").iter(1000):
+        column = batch.column("label")
+        nested = task.head in ("tokens", "multilabel")
+        numbers = (compute.list_flatten(column) if nested else column).to_numpy()
+        counts += np.bincount(numbers[numbers >= 0], minlength=len(counts))
+    return dict(zip(task.labels, counts.tolist(), strict=True)) if counts.any() else {}
+
+
+def _cut_share(split: Any, task: Task, tokenizer: Any, max_length: int) -> float:
+    rows = split
+    if len(split) > _SAMPLE:
+        rows = split.select(np.sort(np.random.default_rng(0).permutation(len(split))[:_SAMPLE]))
+    work = Tokenise(task, tokenizer, max_length, truncation="do_not_truncate", labelled=False)
+    lengths = [len(ids) for ids in work.encode({name: rows[name][:] for name in task.columns})["input_ids"]]
+    return float(np.mean(np.array(lengths) > max_length))

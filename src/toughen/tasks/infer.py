@@ -1,0 +1,205 @@
+"""A task described by a person's own file: which columns are text, what the labels are, which head fits."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import Any, cast
+
+from .read.lines import Format, Raw, place
+from .read.rows import numbered_columns
+from .read.tables import read_rows
+from .spec import DataError, Head, Task
+from .tokens import ENTITY_METRICS
+
+_LABELS = ("label", "labels", "class", "target", "score", "tags", "ner_tags", "pos_tags", "gold_label", "answer")
+_PAIRS = (
+    ("sentence1", "sentence2"),
+    ("premise", "hypothesis"),
+    ("question1", "question2"),
+    ("question", "sentence"),
+    ("text", "text_pair"),
+    ("text1", "text2"),
+)
+_SINGLE = ("text", "sentence", "review", "content", "tweet", "comment")
+_CHOICES = ("choices", "choice", "endings", "options")
+_CONTEXTS = ("context", "ctx", "sent1", "dialogue", "article", "passage", "startphrase", "text")
+_MOST_LABELS = 1000
+
+
+@dataclass
+class _Seen:
+    """What one pass over the label column found."""
+
+    values: dict[Any, None] = field(default_factory=dict[Any, None])
+    lists: bool = False
+    numbers: bool = True
+    fractions: bool = False
+
+    def add(self, value: Any) -> None:
+        number = _as_number(value)
+        self.numbers = self.numbers and number is not None
+        self.fractions = self.fractions or isinstance(value, float) or (number is not None and not _is_whole(value))
+        if len(self.values) <= _MOST_LABELS:
+            self.values.setdefault(value)
+
+
+def infer_task(
+    path: Path,
+    form: Format,
+    text_column: Sequence[str] = (),
+    label_column: str | None = None,
+    labels: Sequence[str] | None = None,
+    head: Head | None = None,
+    name: str | None = None,
+) -> tuple[Task, dict[str, str]]:
+    """The task a file describes, and its columns by the task's names. Reads the file once, row by row."""
+    source = read_rows(path, form)
+    first = next(source)
+    label = _label_column(path, first.fields, label_column)
+    tokens = next((key for key in ("tokens", "words") if isinstance(first.fields.get(key), list)), None)
+    listed = next((key for key in _CHOICES if isinstance(first.fields.get(key), list)), None)
+    if head == "tokens" or (head is None and tokens):
+        kind, columns = "tokens", (text_column[0] if text_column else tokens or "tokens",)
+        head = "tokens"
+    elif head == "choices" or (head is None and (listed or len(numbered_columns(first.fields)) > 1)):
+        return _choice_task(path, first.fields, text_column, label, listed, name)
+    else:
+        columns = tuple(text_column) or _text_columns(path, first.fields, label)
+        kind = "pair" if len(columns) == 2 else "sentence"
+    seen = _look(path, first, source, label, form, head) if labels is None or head is None else _Seen()
+    head = head or _head(seen, form)
+    own = tuple(map(str, labels)) if labels is not None else _label_names(path, seen, head, label)
+    names = ("tokens",) if kind == "tokens" else columns
+    task = Task(
+        name=name or path.name.partition(".")[0],
+        title=name or path.name,
+        kind=kind,
+        head=head,
+        columns=names,
+        labels=() if head == "regression" else own,
+        metrics=_metrics(head, own),
+        origin=path.name,
+        positional=labels is not None,
+    )
+    return task, {**dict(zip(names, columns, strict=True)), "label": label}
+
+
+def _label_column(path: Path, fields: Mapping[str, Any], asked: str | None) -> str:
+    known = (asked,) if asked else _LABELS
+    found = next((name for name in known if name in fields), None)
+    if found is None:
+        raise DataError(
+            f"{path}, row 1: there is no column {asked or 'label'!r}; it has {', '.join(map(repr, fields))}; "
+            "name the right one with label_column=."
+        )
+    return found
+
+
+def _text_columns(path: Path, fields: Mapping[str, Any], label: str) -> tuple[str, ...]:
+    for pair in _PAIRS:
+        if all(name in fields and name != label for name in pair):
+            return pair
+    for name in _SINGLE:
+        if name in fields and name != label:
+            return (name,)
+    texts = [
+        name for name, value in fields.items() if name != label and isinstance(value, str) and " " in value.strip()
+    ]
+    if len(texts) in (1, 2):
+        return tuple(texts)
+    raise DataError(
+        f"{path}, row 1: it is not clear which column is the text; it has {', '.join(map(repr, fields))}; "
+        "name one or two with text_column=."
+    )
+
+
+def _look(path: Path, first: Raw, rest: Iterator[Raw], label: str, form: Format, head: Head | None) -> _Seen:
+    seen = _Seen()
+    for raw in chain((first,), rest):
+        value = raw.fields.get(label)
+        if isinstance(value, str) and (form.label_separator or head == "multilabel"):
+            value = [part.strip() for part in value.split(form.label_separator or "|") if part.strip()]
+        if isinstance(value, str):
+            value = value.strip()
+        if isinstance(value, list):
+            seen.lists = True
+            for part in cast("list[Any]", value):
+                seen.add(part)
+        elif value is not None and value == value and value not in ("", "nan", "NaN"):
+            seen.add(value)
+        if len(seen.values) > _MOST_LABELS and not (seen.numbers and head != "classes"):
+            raise DataError(
+                f"{place(path, raw)}: the column {label!r} already has more than {_MOST_LABELS} different labels; "
+                "it looks like text: name the right one with label_column=."
+            )
+    return seen
+
+
+def _head(seen: _Seen, form: Format) -> Head:
+    if seen.lists:
+        return "multilabel"
+    return "regression" if seen.numbers and seen.fractions and not form.label_separator else "classes"
+
+
+def _label_names(path: Path, seen: _Seen, head: Head, label: str) -> tuple[str, ...]:
+    if head == "regression":
+        return ()
+    if seen.lists and seen.numbers and set(seen.values) <= {0, 1} and head == "multilabel":
+        raise DataError(f"{path}: the lists of 0 and 1 in {label!r} say nothing of the label names; give labels=[...].")
+    numeric = seen.numbers and not seen.fractions
+    names = sorted({str(int(value)) if numeric else str(value) for value in seen.values}, key=int if numeric else None)
+    if len(names) < 2:
+        only = f"only {names[0]!r}" if names else "no label at all"
+        raise DataError(
+            f"{path}: the column {label!r} has {only}; learning needs two classes: add rows or give labels=[...]."
+        )
+    if head == "tokens" and "O" in names:
+        names = ["O", *(name for name in names if name != "O")]
+    return tuple(names)
+
+
+def _metrics(head: Head, labels: Sequence[str]) -> tuple[str, ...]:
+    if head == "regression":
+        return ("pearson", "spearman", "mse")
+    if head == "multilabel":
+        return ("f1_micro", "f1_macro", "exact")
+    if head == "tokens":
+        return ENTITY_METRICS if any(label.startswith("B-") for label in labels) else ("token_accuracy",)
+    return ("accuracy", "f1") if len(labels) == 2 else ("accuracy", "f1_macro")
+
+
+def _choice_task(
+    path: Path, fields: Mapping[str, Any], text_column: Sequence[str], label: str, listed: str | None, name: str | None
+) -> tuple[Task, dict[str, str]]:
+    context = text_column[0] if text_column else next((key for key in _CONTEXTS if key in fields), None)
+    if context is None:
+        raise DataError(f"{path}, row 1: it is not clear which column is the context; name it with text_column=.")
+    count = len(fields[listed]) if listed else len(numbered_columns(fields))
+    question = (
+        text_column[1] if len(text_column) > 1 else next((key for key in ("question", "sent2") if key in fields), "")
+    )
+    task = Task(
+        name=name or path.name.partition(".")[0],
+        title=name or path.name,
+        kind="choices",
+        head="choices",
+        columns=("context", "question", "choices"),
+        labels=tuple(map(str, range(count))),
+        origin=path.name,
+    )
+    named = {"context": context, "label": label}
+    named.update({"question": question} if question else {})
+    named.update({"choices": listed} if listed else {})
+    return task, named
+
+
+def _as_number(value: Any) -> float | None:
+    try:
+        return None if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        return None
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) or (isinstance(value, str) and value.lstrip("+-").isdigit())

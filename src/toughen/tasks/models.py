@@ -1,0 +1,46 @@
+"""Which model a task needs."""
+
+from typing import Any
+
+from .registry import task as task_named
+from .spec import Task
+
+_PROBLEMS = {
+    "classes": "single_label_classification",
+    "regression": "regression",
+    "multilabel": "multi_label_classification",
+}
+_CLASSES = {
+    "tokens": "AutoModelForTokenClassification",
+    "choices": "AutoModelForMultipleChoice",
+}
+
+
+def model_task(task: str | Task) -> Task:
+    """The task whose model is meant: the tested one for a set that tests another."""
+    found = task_named(task)
+    return task_named(found.tests) if found.tests else found
+
+
+def model_kwargs(task: str | Task) -> dict[str, Any]:
+    """What `from_pretrained` needs so that the head fits the task and names its classes."""
+    found = model_task(task)
+    if found.head == "choices":
+        return {}
+    if found.head == "regression":
+        return {"num_labels": 1, "problem_type": "regression"}
+    settings: dict[str, Any] = {
+        "num_labels": len(found.labels),
+        "id2label": dict(enumerate(found.labels)),
+        "label2id": {label: number for number, label in enumerate(found.labels)},
+    }
+    if found.head in _PROBLEMS:
+        settings["problem_type"] = _PROBLEMS[found.head]
+    return settings
+
+
+def auto_class(task: str | Task) -> Any:
+    """The `transformers` class to load: sequence, token or multiple-choice classification."""
+    import transformers
+
+    return getattr(transformers, _CLASSES.get(model_task(task).head, "AutoModelForSequenceClassification"))

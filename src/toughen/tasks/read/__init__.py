@@ -1,0 +1,1 @@
+"""Readers: files and the Hub as rows, rows as memory-mapped Arrow."""

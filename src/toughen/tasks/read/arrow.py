@@ -1,0 +1,107 @@
+"""Rows as a memory-mapped Arrow file, written once and found again."""
+
+import hashlib
+import json
+import os
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import asdict
+from itertools import chain, islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .._extra import extra
+from ..spec import Task
+from .rows import Recipe
+
+if TYPE_CHECKING:
+    from datasets import Dataset, Features
+
+_VERSION = 1
+_BATCH = 1000
+
+
+def features(task: Task, sample: Collection[str] = ()) -> "Features":
+    """The columns of a task with their types, and of those worth keeping the ones in the sample."""
+    datasets = extra("datasets")
+    text = datasets.Value("string")
+    names = list(task.labels)
+    columns: dict[str, Any] = {
+        column: datasets.List(text) if column in ("tokens", "choices") else text for column in task.columns
+    }
+    if task.head == "regression":
+        columns["label"] = datasets.Value("float64")
+    elif task.head in ("tokens", "multilabel"):
+        columns["label"] = datasets.List(datasets.ClassLabel(names=names))
+    else:
+        columns["label"] = datasets.ClassLabel(names=names)
+    columns.update({name: text for name in task.keep if name in sample})
+    return datasets.Features(columns)
+
+
+def cache_folder(cache_dir: "str | os.PathLike[str] | None") -> Path:
+    """The folder for Arrow files: the user's choice, or beside the files of `datasets`."""
+    if cache_dir is not None:
+        return Path(cache_dir)
+    return Path(extra("datasets").config.HF_DATASETS_CACHE) / "toughen"
+
+
+def stored(recipe: Recipe, cache_dir: "str | os.PathLike[str] | None") -> "tuple[Dataset, Counter[str]]":
+    """The file's rows as memory-mapped Arrow, with the counts of rows that were skipped."""
+    file = cache_folder(cache_dir) / f"{_key(recipe)}.arrow"
+    notes = file.with_suffix(".json")
+    if not (file.exists() and notes.exists()):
+        skipped = Counter[str]()
+        rows = recipe.rows(skipped)
+        first = next(rows, None)
+        write_arrow(chain((first,), rows) if first else (), features(recipe.task, first or ()), file)
+        write_atomically(notes, json.dumps(skipped).encode())
+    return extra("datasets").Dataset.from_file(str(file)), Counter(json.loads(notes.read_text()))
+
+
+def streamed(recipe: Recipe) -> Any:
+    """The file's rows as they are read, for sets that should not be copied to disk."""
+    columns = features(recipe.task, next(recipe.rows(), ()))
+    return extra("datasets").IterableDataset.from_generator(recipe.rows, features=columns)
+
+
+def write_arrow(rows: Iterable[Mapping[str, Any]], columns: "Features", file: Path) -> None:
+    """Write rows in batches to a temporary name, then put the file in place: it is whole or absent."""
+    arrow = extra("pyarrow")
+    schema = columns.arrow_schema
+    file.parent.mkdir(parents=True, exist_ok=True)
+    half = file.with_name(f"{file.name}.{os.getpid()}.part")
+    source = iter(rows)
+    try:
+        with arrow.OSFile(str(half), "wb") as sink, arrow.ipc.new_stream(sink, schema) as writer:
+            while batch := list(islice(source, _BATCH)):
+                arrays = [
+                    arrow.array([row.get(name) for row in batch], type=schema.field(name).type) for name in columns
+                ]
+                writer.write_batch(arrow.record_batch(arrays, schema=schema))
+        os.replace(half, file)
+    finally:
+        with suppress(FileNotFoundError):
+            half.unlink()
+
+
+def write_atomically(file: Path, content: bytes) -> None:
+    """Put a small file in place whole."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    half = file.with_name(f"{file.name}.{os.getpid()}.part")
+    try:
+        half.write_bytes(content)
+        os.replace(half, file)
+    finally:
+        with suppress(FileNotFoundError):
+            half.unlink()
+
+
+def _key(recipe: Recipe) -> str:
+    """A name that changes with the file, the task and the way of reading."""
+    state = recipe.path.stat()
+    described = asdict(recipe)
+    described["task"].pop("unpack")
+    parts = (_VERSION, str(recipe.path.resolve()), state.st_size, state.st_mtime_ns, described)
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:32]

@@ -1,0 +1,62 @@
+"""A folder of files, in the original GLUE layout, the authors' own or JSON lines, as the splits of a task."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from ..registry import plain
+from ..spec import DataError, Task
+from .lines import suffix
+from .tables import ENDINGS
+
+
+def find_splits(folder: Path, task: Task, named: Mapping[str, str] | None = None) -> tuple[dict[str, Path], list[str]]:
+    """Split -> file for a task, and notes on files that only nearly have the expected name."""
+    if not folder.is_dir():
+        raise DataError(
+            f"{folder} is not a folder; give the folder that holds the sets as dir=, or a file as train_file=."
+        )
+    inside = _own_folder(folder, task)
+    found: dict[str, Path] = {}
+    notes: list[str] = []
+    for split, names in {**task.splits, **{split: (name,) for split, name in (named or {}).items()}}.items():
+        file = next((path for name in names if (path := _file(inside, name))), None)
+        if file is None and named and split in named:
+            raise DataError(f"{inside} has no file {named[split]!r}; it has {_listing(inside)}.")
+        if file is None and (near := _nearly(inside, names)):
+            notes.append(f"{split}: {near.name} stands for the missing {names[0]!r}; it may be a part of the set")
+            file = near
+        if file is not None:
+            found[split] = file
+    if not found:
+        wanted = ", ".join(names[0] for names in task.splits.values())
+        raise DataError(f"{inside} has none of the splits {wanted} of {task.name!r}; it has {_listing(inside)}.")
+    return found, notes
+
+
+def _own_folder(folder: Path, task: Task) -> Path:
+    """The task's folder inside a folder of sets, or the folder itself."""
+    wanted = [plain(name) for name in (task.folder, task.title, task.name, *task.also) if name]
+    inside = {plain(path.name): path for path in sorted(folder.iterdir()) if path.is_dir()}
+    return next((inside[name] for name in wanted if name in inside), folder)
+
+
+def _file(folder: Path, name: str) -> Path | None:
+    for path in (folder / name, *(folder / f"{name}{ending}" for ending in ENDINGS)):
+        for candidate in (path, path.with_name(path.name + ".gz")):
+            if candidate.is_file():
+                return candidate
+    return None
+
+
+def _nearly(folder: Path, names: tuple[str, ...]) -> Path | None:
+    """The one readable file whose name begins with the split's name, such as train_subset.jsonl.gz."""
+    for name in names:
+        near = [path for path in sorted(folder.glob(f"{name}*")) if path.is_file() and suffix(path) in ENDINGS]
+        if len(near) == 1:
+            return near[0]
+    return None
+
+
+def _listing(folder: Path) -> str:
+    names = sorted(path.name for path in folder.iterdir())
+    return (", ".join(names[:8]) + (", ..." if len(names) > 8 else "")) or "nothing"

@@ -1,0 +1,106 @@
+"""Sets from the Hugging Face Hub."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .._extra import extra
+from ..spec import DataError, Task
+from .arrow import features
+from .labels import Bad
+from .rows import Recipe, encoder
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+
+def hub_split(task: Task, split: str, streaming: bool = False) -> "tuple[Dataset, list[str]]":
+    """One split of a task, by the Hub's name, with the task's columns; and notes on rows left out."""
+    if task.hub is None:
+        raise DataError(f"{task.title} is not on the Hub ({task.origin}); get the files and give their folder as dir=.")
+    datasets = extra("datasets")
+    where: dict[str, Any] = {"name": task.hub.config}
+    if task.hub.converted:
+        where = {"data_dir": task.hub.config, "revision": "refs/convert/parquet"}
+    try:
+        raw = datasets.load_dataset(task.hub.id, split=task.splits[split][0], streaming=streaming, **where)
+    except (ConnectionError, FileNotFoundError, OSError) as problem:
+        raise DataError(
+            f"{task.hub.id} cannot be reached on the Hub ({type(problem).__name__}); on a machine with network run "
+            f'toughen.tasks.fetch(["{task.name}"], to=FOLDER), then give dir=FOLDER here.'
+        ) from problem
+    table = as_task(raw, task, split)
+    lost = 0 if streaming else len(raw) - len(table)
+    return table, [f"{split}: {lost:,} rows without a label left out"] if lost else []
+
+
+def as_task(raw: Any, task: Task, split: str) -> Any:
+    """A `datasets` table with the columns and class numbers of the task."""
+    if raw.features is None:
+        raw = raw._resolve_features()
+    wanted = features(task)
+    kept = [name for name in task.keep if name in raw.column_names]
+    if all(raw.features.get(column) == feature for column, feature in wanted.items()):
+        return _labelled(raw.select_columns([*wanted, *kept]), task, split)
+    wanted = features(task, kept)
+    mapped = raw.map(
+        _Row(task, _class_names(raw.features, task)),
+        with_indices=True,
+        remove_columns=[name for name in raw.column_names if name not in wanted],
+        features=wanted,
+    )
+    return _labelled(mapped, task, split)
+
+
+class _Row:
+    """Turns one row of the Hub into one of the task; picklable, so that `datasets` can cache its work."""
+
+    def __init__(self, task: Task, names: Mapping[str, list[str]]):
+        self.task, self.names = task, names
+        self.where = Path(task.hub.id if task.hub else task.name)
+
+    def __call__(self, fields: dict[str, Any], index: int) -> dict[str, Any]:
+        named = {key: _words(value, self.names[key]) if key in self.names else value for key, value in fields.items()}
+        try:
+            return self._encode(named)(named)
+        except Bad as bad:
+            raise DataError(f"{self.where}, row {index + 1}: {bad}.") from None
+
+    def _encode(self, sample: Mapping[str, Any]) -> Any:
+        # Made on the first row and left out of the pickle. As "test", because a row without a label stays
+        # -1 here and is left out afterwards.
+        if "made" not in self.__dict__:
+            self.__dict__["made"] = encoder(self.task, Recipe(self.where, self.task, "test", public=True), sample)
+        return self.__dict__["made"]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in self.__dict__.items() if key != "made"}
+
+
+def _words(value: Any, names: list[str]) -> Any:
+    if isinstance(value, list):
+        return [names[number] for number in value]  # pyright: ignore[reportUnknownVariableType]
+    return names[value] if isinstance(value, int) and value >= 0 else None
+
+
+def _class_names(found: Mapping[str, Any], task: Task) -> dict[str, list[str]]:
+    """Columns of class numbers whose names are words of this task: read by name, not by position."""
+    out: dict[str, list[str]] = {}
+    known = {label.lower() for label in task.labels} | set(task.words)
+    for column, feature in found.items():
+        inner = getattr(feature, "feature", feature)
+        names = getattr(inner, "names", None)
+        if names and {name.lower() for name in names} <= known:
+            out[column] = list(names)
+    return out
+
+
+def _labelled(table: Any, task: Task, split: str) -> Any:
+    """Rows whose label is withheld are kept in a test set only."""
+    if split == "test" or task.head in ("regression", "multilabel"):
+        return table
+    return table.filter(_has_label, input_columns=["label"])
+
+
+def _has_label(label: Any) -> bool:
+    return (min(label) if isinstance(label, list) else label) >= 0

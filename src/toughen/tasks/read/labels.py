@@ -1,0 +1,100 @@
+"""Labels as written turned into numbers."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+from ..spec import Task
+from .lines import Format
+
+_NO_LABEL = ("", "nan", "NaN", "NA", "N/A", "null", "None")
+
+
+class Bad(Exception):
+    """A row that cannot be used: what is wrong with it, and how to mend it."""
+
+    def __init__(self, kind: str, remedy: str):
+        """Keep the kind for the report's counts and the whole for the error."""
+        super().__init__(f"{kind}; {remedy}")
+        self.kind = kind
+
+
+def label_reader(task: Task, form: Format) -> Callable[[Any], Any]:
+    """A function from a label as written to a number, a list of numbers, or None when there is no label."""
+    if task.head == "regression":
+        return _number
+    known: dict[Any, int] = {}
+    words = not all(label.lstrip("-").isdigit() for label in task.labels)
+    for number, label in enumerate(task.labels):
+        if task.positional and words:
+            known[number] = known[str(number)] = number
+        if not words:
+            known[int(label)] = known[float(label)] = number
+        known.setdefault(label.lower(), number)
+        known[label] = number
+    known.update({word: known[label] for word, label in task.words.items() if label})
+    empty = {word for word, label in task.words.items() if not label}
+
+    def one(value: Any) -> int | None:
+        try:
+            number = known.get(value)
+        except TypeError:
+            raise Bad("label is a list", f"{value!r} should be one label: give head='multilabel'") from None
+        if number is not None and not isinstance(value, bool):
+            return number
+        if value is None or (isinstance(value, float) and math.isnan(value)) or value in empty:
+            return None
+        if value == -1 or value == "-1":
+            return None
+        if isinstance(value, str):
+            short = value.strip()
+            if short in _NO_LABEL and short not in known:
+                return None
+            number = known.get(short, known.get(short.lower()))
+        elif isinstance(value, bool):
+            number = known.get(str(value), known.get(str(value).lower(), known.get(int(value))))
+        elif isinstance(value, float):
+            number = known.get(str(value))
+        if number is None:
+            shown = ", ".join(task.labels[:8]) + (", ..." if len(task.labels) > 8 else "")
+            raise Bad("label outside the set", f"{value!r} is none of {shown}: mend it or give labels=[...]")
+        return number
+
+    def several(value: Any) -> list[int] | None:
+        if value is None:
+            return None
+        if isinstance(value, str):
+            value = [part.strip() for part in value.split(form.label_separator or "|") if part.strip()]
+        if task.head == "multilabel" and _is_multi_hot(value, task):
+            return [number for number, on in enumerate(cast(Sequence[Any], value)) if on]
+        numbers = [one(part) for part in cast(Sequence[Any], value)]
+        if None in numbers:
+            return None
+        return cast("list[int]", numbers)
+
+    return several if task.head in ("multilabel", "tokens") else one
+
+
+def _is_multi_hot(value: Any, task: Task) -> bool:
+    return len(value) == len(task.labels) and all(part in (0, 1) and not isinstance(part, str) for part in value)
+
+
+def _number(value: Any) -> float | None:
+    if value is None or (isinstance(value, str) and value.strip() in _NO_LABEL):
+        return None
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise Bad("label is not a number", f"{value!r} should be a number: mend it or give head='classes'") from None
+    if math.isnan(number):
+        return None
+    if math.isinf(number):
+        raise Bad("label is infinite", "give a finite number")
+    return number
+
+
+def unlabelled(task: Task, row: Mapping[str, Any]) -> Any:
+    """What the Hub writes where a test set keeps its labels to itself."""
+    if task.head == "tokens":
+        return [-1] * len(row["tokens"])
+    return {"regression": -1.0, "multilabel": []}.get(task.head, -1)

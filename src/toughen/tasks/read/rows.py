@@ -1,0 +1,153 @@
+"""Raw rows as rows of a task: columns by their names, labels as numbers."""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from ..spec import DataError, Task
+from .labels import Bad, label_reader, unlabelled
+from .lines import Format, Raw, place
+from .tables import read_rows
+
+OnBad = Literal["error", "skip"]
+_NUMBERED = re.compile(r"^(choices?|endings?|options?|answers?)[_ ]?([0-9]+|[A-H])$")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to turn one file into rows of a task."""
+
+    path: Path
+    task: Task
+    split: str
+    form: Format = field(default_factory=Format)
+    named: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Column of the task -> column of the file, as the user named them."""
+    on_bad: OnBad = "error"
+    public: bool = False
+    """A published set, whose known flaws (short rows, rows without a label) are left out and counted."""
+
+    def rows(self, skipped: Counter[str] | None = None) -> Iterator[dict[str, Any]]:
+        """The rows of the file; a bad one is an error that names its place, or is skipped and counted."""
+        count = Counter[str]() if skipped is None else skipped
+        encode: Callable[[dict[str, Any]], dict[str, Any]] | None = None
+        task = self.task
+        for raw in read_rows(self.path, self.form, task.unpack, task.headerless, strict=not self.public):
+            if encode is None:
+                encode = encoder(task, self, raw.fields)
+            try:
+                if raw.problem:
+                    raise Bad("ragged row", raw.problem)
+                yield encode(raw.fields)
+            except Bad as bad:
+                forgiven = self.public and bad.kind in ("ragged row", "no label")
+                if self.on_bad == "error" and not forgiven:
+                    raise DataError(f"{place(self.path, raw)}: {_message(bad, raw)}.") from None
+                count[bad.kind] += 1
+
+
+def _message(bad: Bad, raw: Raw) -> str:
+    return raw.problem or str(bad)
+
+
+def encoder(task: Task, recipe: Recipe, sample: Mapping[str, Any]) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """A function from raw fields to a row of the task, once the file's columns are known."""
+    source = {column: find_column(task, column, recipe, sample) for column in task.columns}
+    label_name = find_column(task, "label", recipe, sample, needed=recipe.split != "test")
+    kept = [name for name in task.keep if name in sample]
+    read_label = label_reader(task, recipe.form)
+    numbered = numbered_columns(sample) if task.head == "choices" and source["choices"] is None else []
+    optional = recipe.split == "test"
+
+    def encode(fields: dict[str, Any]) -> dict[str, Any]:
+        row: dict[str, Any] = {}
+        for column, name in source.items():
+            if column == "choices":
+                value = [fields.get(key) for key in numbered] if name is None else fields.get(name)
+                row[column] = _choices(value, len(task.labels))
+            elif column == "tokens":
+                row[column] = _tokens(fields.get(cast(str, name)))
+            else:
+                row[column] = "" if name is None else _text(fields.get(name), name)
+        value = None if label_name is None else fields.get(label_name)
+        if task.head == "choices":
+            value = _choice_label(value, row["choices"])
+        label = read_label(value)
+        if label is None:
+            if not optional:
+                raise Bad("no label", f"the column {label_name!r} is empty there: fill it in or give on_bad='skip'")
+            label = unlabelled(task, row)
+        if task.head == "tokens" and len(label) != len(row["tokens"]):
+            raise Bad(
+                "tags and tokens differ in number", f"{len(row['tokens'])} tokens have {len(label)} tags: mend it"
+            )
+        row["label"] = label
+        for name in kept:
+            row[name] = str(fields.get(name, ""))
+        return row
+
+    return encode
+
+
+def find_column(task: Task, column: str, recipe: Recipe, sample: Mapping[str, Any], needed: bool = True) -> str | None:
+    """The file's name for a column of the task."""
+    asked = recipe.named.get(column)
+    names = (asked,) if asked else (column, *task.synonyms.get(column, ()))
+    found = next((name for name in names if name in sample), None)
+    if found is None and not asked and (column == "question" and task.head == "choices"):
+        return None
+    if found is None and not asked and column == "choices" and numbered_columns(sample):
+        return None
+    if found is None and (needed or (asked and column != "label")):
+        option = "label_column" if column == "label" else "text_column"
+        raise DataError(
+            f"{recipe.path}, row 1: there is no column {asked or column!r}; it has {', '.join(map(repr, sample))}; "
+            f"name the right one with {option}=."
+        )
+    return found
+
+
+def _text(value: Any, name: str) -> str:
+    if isinstance(value, str):
+        return value
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        raise Bad("text is missing", f"the column {name!r} is empty (NaN) there: fill it in or give on_bad='skip'")
+    if isinstance(value, list):
+        return " ".join(map(str, cast("list[Any]", value)))
+    return str(value)
+
+
+def _tokens(value: Any) -> list[str]:
+    if isinstance(value, str):
+        value = value.split()
+    if not isinstance(value, list) or not value:
+        raise Bad("no tokens", "write the words as a list of strings, at least one")
+    return [str(word) for word in cast("list[Any]", value)]
+
+
+def _choices(value: Any, count: int) -> list[str]:
+    if not isinstance(value, list) or any(part is None for part in cast("list[Any]", value)):
+        raise Bad("choices are missing", "write them as a list of strings")
+    choices = [str(part) for part in cast("list[Any]", value)]
+    if len(choices) != count:
+        raise Bad("wrong number of choices", f"there are {len(choices)} where the task has {count}: mend the row")
+    return choices
+
+
+def _choice_label(value: Any, choices: list[str]) -> Any:
+    """The number of the right choice, also when the answer is written out."""
+    if isinstance(value, str) and value.strip() and not value.strip().lstrip("-").isdigit():
+        if value not in choices:
+            raise Bad("answer is none of the choices", f"{value!r} should be one of them or its number")
+        return choices.index(value)
+    return value
+
+
+def numbered_columns(sample: Mapping[str, Any]) -> list[str]:
+    """choice0, choice1, ... or ending0, ... in order, when the choices stand in columns of their own."""
+    found = {name: match for name in sample if (match := _NUMBERED.match(name))}
+    return sorted(found, key=lambda name: (found[name][2].isalpha(), found[name][2].zfill(4)))

@@ -1,0 +1,55 @@
+"""The tasks by name."""
+
+import difflib
+import importlib
+import re
+
+from .spec import Task
+
+_TASKS: dict[str, Task] = {}
+_NAMES: dict[str, str] = {}
+_BUILT_IN = ("glue", "nli", "texts", "choices", "tokens")
+_loaded: list[str] = []
+
+
+def plain(name: str) -> str:
+    """A name without case and punctuation, so that `SST-2` is `sst2`."""
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+def register(task: Task) -> Task:
+    """Add a task to the registry; a name may be taken once."""
+    spellings = {plain(name): name for name in (task.name, task.title, *task.also)}
+    for short, name in spellings.items():
+        if _NAMES.get(short, task.name) != task.name:
+            raise ValueError(f"the task name {name!r} already belongs to {_NAMES[short]!r}; choose another.")
+    _TASKS[task.name] = task
+    _NAMES.update(dict.fromkeys(spellings, task.name))
+    return task
+
+
+def available() -> list[str]:
+    """All task names, in order."""
+    _load()
+    return sorted(_TASKS)
+
+
+def task(name: "str | Task") -> Task:
+    """The task of that name, forgiving about case and punctuation."""
+    if isinstance(name, Task):
+        return name
+    _load()
+    short = plain(name)
+    if short in _NAMES:
+        return _TASKS[_NAMES[short]]
+    near = dict.fromkeys(_NAMES[match] for match in difflib.get_close_matches(short, _NAMES, n=5, cutoff=0.5))
+    hint = f"the nearest: {', '.join(list(near)[:3])}" if near else f"there are: {', '.join(available())}"
+    raise ValueError(f"no task {name!r}; {hint}. For your own files give train_file=... and no task.")
+
+
+def _load() -> None:
+    """Import the built-in entries on first use."""
+    if not _loaded:
+        _loaded.append("yes")
+        for module in _BUILT_IN:
+            importlib.import_module(f".{module}", __package__)

@@ -1,0 +1,85 @@
+"""What a task is: its columns, labels, head, metrics, splits and origin."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Kind = Literal["sentence", "pair", "choices", "tokens"]
+Head = Literal["classes", "regression", "multilabel", "tokens", "choices"]
+
+SPLITS = ("train", "validation", "test")
+# The Hub's name first; the others are names of files in the wild.
+USUAL_SPLITS: Mapping[str, tuple[str, ...]] = {
+    "train": ("train",),
+    "validation": ("validation", "dev", "valid", "val"),
+    "test": ("test",),
+}
+
+
+class DataError(ValueError):
+    """Data that cannot be used as it is; one line that names the file, the row and the remedy."""
+
+
+@dataclass(frozen=True)
+class Hub:
+    """Where a set lives on the Hugging Face Hub."""
+
+    id: str
+    config: str | None = None
+    # Sets that were loading scripts are only readable in the Hub's own conversion to Parquet.
+    converted: bool = False
+
+
+@dataclass(frozen=True)
+class Task:
+    """One data set as a problem to learn: the registry's entry, or the description of a person's own files."""
+
+    name: str
+    title: str
+    kind: Kind
+    head: Head
+    columns: tuple[str, ...]
+    """The text columns, in the order in which the tokenizer gets them."""
+    labels: tuple[str, ...] = ()
+    """Label names in the order of the class numbers; empty for regression."""
+    metrics: tuple[str, ...] = ("accuracy",)
+    """What is reported; the first one selects the best epoch."""
+    splits: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: dict(USUAL_SPLITS), hash=False)
+    """train, validation, test -> the Hub's split, then other file names tried in a folder."""
+    hub: Hub | None = None
+    origin: str = ""
+    """Paper or page the set comes from."""
+    also: tuple[str, ...] = ()
+    """Other names of the task, and of its folder."""
+    folder: str | None = None
+    """Folder on disk when it is not named after the task."""
+    synonyms: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]], hash=False)
+    """Column -> names it has in other editions of the set."""
+    words: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)
+    """Other spellings of a label -> the label."""
+    keep: tuple[str, ...] = ()
+    """Further columns worth keeping when they are there."""
+    headerless: tuple[str, ...] = ()
+    """Column names of an edition without a header line."""
+    positional: bool = True
+    """Whether class numbers are accepted where labels are words."""
+    tests: str | None = None
+    """The task whose model this set tests, for evaluation sets."""
+    fold: tuple[int, ...] = ()
+    """For each class of the tested task, the class of this set (HANS: three classes onto two)."""
+    unpack: Callable[[Any], Iterable[dict[str, Any]]] | None = field(default=None, compare=False)
+    """Splits one record of the authors' own JSON into rows."""
+
+    def __post_init__(self) -> None:
+        """Refuse descriptions that contradict themselves, where they are written."""
+        if not self.metrics:
+            raise ValueError(f"task {self.name!r} has no metric; the first one selects the best epoch.")
+        if self.head in ("classes", "multilabel", "tokens") and len(self.labels) < 2:
+            raise ValueError(f"task {self.name!r} has head {self.head!r} and needs at least two labels.")
+        if self.head == "regression" and self.labels:
+            raise ValueError(f"task {self.name!r} is a regression and has no label names.")
+
+    @property
+    def selects(self) -> str:
+        """The metric that selects the best epoch."""
+        return self.metrics[0]

@@ -1,0 +1,106 @@
+"""Training data made smaller, noisier or more uneven on purpose, by seed."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .spec import DataError, Task
+
+
+def limit(split: Any, rows: int, seed: int = 0) -> Any:
+    """At most that many rows, drawn by seed and kept in their order."""
+    if rows < 1:
+        raise DataError(f"limit={rows} leaves no rows; give 1 or more.")
+    if hasattr(split, "take") and not hasattr(split, "__len__"):
+        return split.take(rows)
+    if len(split) <= rows:
+        return split
+    return split.select(np.sort(np.random.default_rng(seed).permutation(len(split))[:rows]))
+
+
+def few_shot(split: Any, per_class: int, seed: int = 0) -> Any:
+    """That many rows of every class."""
+    labels = class_numbers(split)
+    drawn: list[Any] = []
+    for number in np.unique(labels):
+        rows = np.flatnonzero(labels == number)
+        if len(rows) < per_class:
+            raise DataError(f"few_shot={per_class}, but class {number} has only {len(rows)} rows; ask for fewer.")
+        drawn.append(np.random.default_rng((seed, int(number))).permutation(rows)[:per_class])
+    return split.select(np.sort(np.concatenate(drawn)))
+
+
+def label_noise(split: Any, share: float, seed: int = 0) -> Any:
+    """Exactly that share of the rows get another class, each other class being as likely."""
+    if not 0 <= share <= 1:
+        raise DataError(f"label_noise={share} is not a share; give a number from 0 to 1.")
+    labels = class_numbers(split)
+    classes = split.features["label"].num_classes
+    dice = np.random.default_rng(seed)
+    rows = dice.permutation(len(labels))[: round(share * len(labels))]
+    labels[rows] = (labels[rows] + dice.integers(1, classes, size=len(rows))) % classes
+    feature = split.features["label"]
+    order = split.column_names
+    changed = split.remove_columns("label").add_column("label", labels.tolist(), feature=feature)
+    return changed.select_columns(order)
+
+
+def imbalance(split: Any, ratio: float, seed: int = 0) -> Any:
+    """A long tail: class sizes fall off evenly on a log scale until the last has `ratio` of the first's size.
+
+    The profile of Cui et al., CVPR 2019 (class-balanced loss), section 5; which class is rare is drawn by seed.
+    """
+    if not 0 < ratio <= 1:
+        raise DataError(f"imbalance={ratio} is not a ratio of smallest to largest class; give a number from 0 to 1.")
+    labels = class_numbers(split)
+    dice = np.random.default_rng(seed)
+    numbers = dice.permutation(np.unique(labels))
+    smallest = min(int((labels == number).sum()) for number in numbers)
+    drawn: list[Any] = []
+    for place, number in enumerate(numbers):
+        keep = max(1, round(smallest * ratio ** (place / max(1, len(numbers) - 1))))
+        drawn.append(dice.permutation(np.flatnonzero(labels == number))[:keep])
+    return split.select(np.sort(np.concatenate(drawn)))
+
+
+def hold_out(split: Any, task: Task, share: float, seed: int) -> tuple[Any, Any]:
+    """Rows split into training and development rows, each class in the same proportion."""
+    if not 0 < share < 1:
+        raise DataError(f"validation_share={share} is not a share; give a number between 0 and 1.")
+    rows = len(split)
+    if rows < 2:
+        raise DataError(
+            f"{task.name!r} has {rows} training row; no development set can be made: give validation_file=."
+        )
+    groups = class_numbers(split) if task.head in ("classes", "choices") else np.zeros(rows, dtype=np.int64)
+    held = _proportional(groups, max(1, round(share * rows)), np.random.default_rng(seed))
+    mask = np.zeros(rows, dtype=bool)
+    mask[held] = True
+    return split.select(np.flatnonzero(~mask)), split.select(np.flatnonzero(mask))
+
+
+def _proportional(groups: Any, wanted: int, dice: np.random.Generator) -> Any:
+    """Rows drawn from each group by largest remainder, never the last row of a group."""
+    numbers, counts = np.unique(groups, return_counts=True)
+    exact = counts * (wanted / len(groups))
+    take = np.floor(exact).astype(int)
+    for place in np.argsort(-(exact - take), kind="stable"):
+        if take.sum() >= wanted:
+            break
+        take[place] += 1
+    take = np.minimum(take, counts - 1)
+    drawn = [
+        dice.permutation(np.flatnonzero(groups == number))[:amount]
+        for number, amount in zip(numbers, take, strict=True)
+    ]
+    return np.concatenate(drawn)
+
+
+def class_numbers(split: Any) -> Any:
+    """The class of every row as an array of its own."""
+    labels: Sequence[Any] = split.with_format("numpy", columns=["label"])["label"][:]
+    numbers = np.array(labels)
+    if numbers.ndim != 1 or not np.issubdtype(numbers.dtype, np.integer):
+        raise DataError("this needs one class a row; it is not for regression, tokens or several labels.")
+    return numbers

@@ -1,0 +1,223 @@
+"""Every kind of head x every method: what counts in the comparison is what the head predicts."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import pytest
+import torch
+import transformers as hf
+from torch import Tensor, nn
+
+import toughen
+from toughen.errors import SiteError
+from toughen.outcome import IGNORED, Outcome, read, task_of
+
+from .test_families import METHODS, UNTOUCHED, attached_to, step
+from .zoo import FAMILIES, batch_for, text, words
+
+
+def token_labels() -> dict[str, Tensor]:
+    """A label for every word, none for special tokens and padding, as tokenizers' word_ids() give them."""
+    batch = text()
+    return batch | {"labels": torch.where(words(batch), batch["input_ids"] % 3, IGNORED)}
+
+
+def masked_words() -> dict[str, Tensor]:
+    batch = text()
+    hidden = words(batch) & (torch.arange(7) % 2 == 1)
+    return batch | {"labels": torch.where(hidden, batch["input_ids"], IGNORED)}
+
+
+def continuation() -> dict[str, Tensor]:
+    batch = text()
+    return batch | {"labels": torch.where(batch["attention_mask"] == 1, batch["input_ids"], IGNORED)}
+
+
+def choices() -> dict[str, Tensor]:
+    one, two = text(), text(seed=2)
+    return {key: torch.stack([one[key], two[key]], dim=1) for key in one} | {"labels": torch.tensor([0, 1, 1])}
+
+
+def seq2seq() -> dict[str, Tensor]:
+    labels = torch.tensor([[5, 6, 7, 2], [8, 9, 2, IGNORED], [10, 11, 12, 2]])
+    return text() | {"labels": labels}
+
+
+def spans() -> dict[str, Tensor]:
+    return text() | {"start_positions": torch.tensor([1, 1, 2]), "end_positions": torch.tensor([3, 2, 4])}
+
+
+@dataclass(frozen=True)
+class Head:
+    family: str
+    auto: Any
+    batch: Callable[[], dict[str, Tensor]]
+    kind: str
+    task: str = "auto"
+    settings: dict[str, Any] = field(default_factory=dict)
+    tied: bool = False  # the head's weights are the embedding's
+
+
+_FLOATS = {"labels": torch.tensor([[1.0, 0.0, 1.0], [0.0, 0.0, 1.0], [1.0, 1.0, 0.0]])}
+_VALUES = {"labels": torch.tensor([0.5, -1.0, 2.0])}
+_SENTENCE = hf.AutoModelForSequenceClassification
+HEADS = {
+    "choices": Head("bert", hf.AutoModelForMultipleChoice, choices, "classes", "choices"),
+    "tokens": Head("bert", hf.AutoModelForTokenClassification, token_labels, "classes", "tokens", {"num_labels": 3}),
+    "tokens-llama": Head(
+        "llama", hf.AutoModelForTokenClassification, token_labels, "classes", "tokens", {"num_labels": 3}
+    ),
+    "span": Head("bert", hf.AutoModelForQuestionAnswering, spans, "classes", "span"),
+    "masked-lm": Head("bert", hf.AutoModelForMaskedLM, masked_words, "classes", "masked_lm", tied=True),
+    "causal-lm": Head("llama", hf.AutoModelForCausalLM, continuation, "classes", "causal_lm"),
+    "causal-lm-gpt2": Head("gpt2", hf.AutoModelForCausalLM, continuation, "classes", "causal_lm", tied=True),
+    "seq2seq-t5": Head("t5", hf.AutoModelForSeq2SeqLM, seq2seq, "classes", "seq2seq_lm", tied=True),
+    "seq2seq-bart": Head("bart", hf.AutoModelForSeq2SeqLM, seq2seq, "classes", "seq2seq_lm", tied=True),
+    "multi-label": Head(
+        "bert", _SENTENCE, lambda: text() | _FLOATS, "labels", settings={"num_labels": 3, "problem_type": None}
+    ),
+    "multi-label-llama": Head("llama", _SENTENCE, lambda: text() | _FLOATS, "labels", settings={"num_labels": 3}),
+    "regression": Head("bert", _SENTENCE, lambda: text() | _VALUES, "values", settings={"num_labels": 1}),
+    "regression-llama": Head("llama", _SENTENCE, lambda: text() | _VALUES, "values", settings={"num_labels": 1}),
+}
+
+
+@cache
+def model_of(head: str) -> nn.Module:
+    one = HEADS[head]
+    return FAMILIES[one.family].build(one.auto, **one.settings)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("head", HEADS)
+def test_a_step_is_finite(head: str, method: str) -> None:
+    one, model = HEADS[head], model_of(head)
+    batch = one.batch()
+    refused = (
+        "needs one norm inside the embedding block"
+        if method == "sift" and FAMILIES[one.family].norm is None
+        else "shares its weights with the input embedding.*r3f"
+        if method == "r4f" and one.tied
+        else None
+    )
+    if refused:
+        with pytest.raises(SiteError, match=refused), attached_to(model, toughen.make(method)) as attached:
+            step(attached, model, batch)
+        return
+    with attached_to(model, toughen.make(method)) as attached:
+        assert torch.isfinite(step(attached, model, batch))
+        grads = [weight.grad for weight in model.parameters() if weight.grad is not None]
+        assert all(torch.isfinite(grad).all() for grad in grads)
+        assert any(grad.abs().sum() > 0 for grad in grads)
+        report = attached.report()
+        assert all(torch.isfinite(value).all() for value in report.values())
+        if method in {"smart", "alum", "sift", "vat", "r3f", "r4f"}:
+            assert report["term"] > 0  # the comparison sees the perturbation
+        if method not in UNTOUCHED | {"neftune"}:
+            (delta,) = attached.passed[0].perturbation.deltas
+            flat = {key: batch[key].reshape(-1, 7) for key in ("input_ids",)}
+            assert torch.equal(delta.detach().abs().amax(-1) > 0, words(flat))
+
+
+def outcome_of(head: str) -> tuple[Outcome, dict[str, Tensor]]:
+    model, batch = model_of(head), HEADS[head].batch()
+    with torch.no_grad():
+        return read(model(**batch), batch, task_of(model), model.config), batch
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_the_head_is_read_as_what_it_is(head: str) -> None:
+    outcome, _ = outcome_of(head)
+    assert task_of(model_of(head)) == HEADS[head].task
+    assert {p.kind for p in outcome.predictions} == {HEADS[head].kind}
+    assert len(outcome.predictions) == (2 if HEADS[head].task == "span" else 1)
+
+
+@pytest.mark.parametrize("head", ["tokens", "tokens-llama", "masked-lm", "seq2seq-t5", "seq2seq-bart"])
+def test_labelled_positions_count_and_no_others(head: str) -> None:
+    outcome, batch = outcome_of(head)
+    (prediction,) = outcome.predictions
+    assert torch.equal(prediction.counts, batch["labels"] != IGNORED)
+
+
+@pytest.mark.parametrize("head", ["causal-lm", "causal-lm-gpt2"])
+def test_a_causal_model_counts_where_the_next_token_has_a_label(head: str) -> None:
+    outcome, batch = outcome_of(head)
+    (prediction,) = outcome.predictions
+    expected = torch.zeros_like(batch["labels"], dtype=torch.bool)
+    expected[:, :-1] = batch["labels"][:, 1:] != IGNORED
+    assert torch.equal(prediction.counts, expected)
+
+
+def test_unlabelled_tokens_count_where_there_is_text() -> None:
+    model, batch = model_of("tokens"), token_labels()
+    labels = batch.pop("labels")
+    with torch.no_grad():
+        (prediction,) = read(model(**batch), batch, "tokens", model.config).predictions
+    assert labels.shape == prediction.counts.shape
+    assert torch.equal(prediction.counts, batch["attention_mask"].bool())
+
+
+def test_a_span_gives_no_probability_to_padding() -> None:
+    outcome, batch = outcome_of("span")
+    for prediction in outcome.predictions:
+        assert prediction.scores.softmax(-1)[batch["attention_mask"] == 0].sum() == 0
+
+
+def test_problem_type_decides_where_it_is_set() -> None:
+    family = FAMILIES["bert"]
+    batch = text()
+    for problem, columns, kind in (
+        ("regression", 3, "values"),
+        ("multi_label_classification", 3, "labels"),
+        ("single_label_classification", 3, "classes"),
+        (None, 1, "values"),
+        (None, 3, "classes"),
+    ):
+        model = family.build(problem_type=problem, num_labels=columns)
+        (prediction,) = read(model(**batch), batch, "auto", model.config).predictions
+        assert prediction.kind == kind, problem
+
+
+def test_creat_turns_the_class_token_of_every_kind_of_model() -> None:
+    """The features are hidden states, one vector an example: never a loss, a logit or a padded position."""
+    for head in ("choices", "span", "causal-lm", "seq2seq-t5", "seq2seq-bart", "masked-lm"):
+        model, batch = model_of(head), HEADS[head].batch()
+        with attached_to(model, toughen.creat()) as attached:
+            step(attached, model, batch)
+            features = attached.passed[0].step.clean("shared").features
+        rows = 6 if head == "choices" else 3
+        assert features is not None, head
+        assert features.shape == (rows, 32), head
+
+
+@pytest.mark.parametrize("name", ["bert", "llama", "bart"])
+def test_creat_reads_the_first_token_of_encoders_and_the_last_of_decoders(name: str) -> None:
+    model = FAMILIES[name].build(dropout=0.0)
+    for side in ("right", "left"):
+        batch = batch_for(FAMILIES[name], side)
+        with attached_to(model, toughen.creat()) as attached:
+            step(attached, model, batch)
+            features = attached.passed[0].step.clean("shared").features
+        hidden = model.base_model(**{k: v for k, v in batch.items() if k != "labels"}).last_hidden_state
+        ids = {"bert": 1, "llama": 2}.get(name)
+        expected = hidden[:, 0] if ids is None else hidden[batch["input_ids"] == ids]
+        torch.testing.assert_close(features, expected.detach())
+
+
+@pytest.mark.parametrize("method", ["creat", "r4f", "smart", "sift", "alum"])
+def test_a_model_with_adapters_is_read_like_the_one_inside(method: str) -> None:
+    peft = pytest.importorskip("peft")
+    model = peft.get_peft_model(FAMILIES["bert"].build(dropout=0.0), peft.LoraConfig("SEQ_CLS", r=2))
+    batch = batch_for(FAMILIES["bert"])
+    with attached_to(model, toughen.make(method)) as attached:
+        assert torch.isfinite(step(attached, model, batch))
+        features = attached.passed[0].step.clean("shared").features
+    if method == "creat":
+        hidden = model.get_base_model().bert(batch["input_ids"], batch["attention_mask"]).last_hidden_state
+        torch.testing.assert_close(features, hidden[:, 0].detach())
+    if method == "r4f":
+        head = model.get_base_model().classifier.modules_to_save["default"].weight
+        torch.testing.assert_close(torch.linalg.matrix_norm(head, 2), torch.tensor(1.0), atol=1e-3, rtol=0)

@@ -1,0 +1,109 @@
+"""One table: the head on every family of backbones."""
+
+import pytest
+import torch
+import transformers
+
+from toughen.heads import second_order
+
+from .conftest import FAMILIES, TEXT, VISION, batch_for, tiny
+
+SMALL = {"num_labels": 3, "q": 6, "k": 4, "dropout": 0.0}
+# Learned for other uses of the backbone only: masked pixels, permutation language modelling, segments.
+UNUSED = ("mask_token", "mask_emb", "r_s_bias", "seg_embed")
+
+
+def quiet(model, batch):
+    with torch.no_grad():
+        return model(**batch).logits
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_all_parameters_learn_and_all_gradients_are_finite(family):
+    model = second_order(tiny(family), **SMALL).train()
+    batch = batch_for(family)
+    rows = len(next(iter(batch.values())))
+    model(**batch, labels=torch.arange(rows) % 3).loss.backward()
+    for name, parameter in model.named_parameters():
+        if not name.endswith(UNUSED):
+            assert parameter.grad is not None, name
+            assert parameter.grad.isfinite().all(), name
+    assert model.get_input_embeddings() is model.backbone.get_input_embeddings()
+
+
+@pytest.mark.parametrize("family", TEXT)
+def test_padding_changes_no_logit(family):
+    model, batch = second_order(tiny(family), **SMALL), batch_for(family)
+    longer = {
+        "input_ids": torch.nn.functional.pad(batch["input_ids"], (0, 7), value=1),
+        "attention_mask": torch.nn.functional.pad(batch["attention_mask"], (0, 7)),
+    }
+    torch.testing.assert_close(quiet(model, longer), quiet(model, batch), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("family", ["llama", "electra"])
+def test_left_padding_finds_the_class_token(family):
+    model, batch = second_order(tiny(family), **SMALL), batch_for(family)
+    ids, mask = batch["input_ids"][1:2, :5], batch["attention_mask"][1:2, :5]
+    left = {
+        "input_ids": torch.nn.functional.pad(ids, (4, 0), value=1),
+        "attention_mask": torch.nn.functional.pad(mask, (4, 0)),
+        "position_ids": torch.tensor([[0, 0, 0, 0, 0, 1, 2, 3, 4]]),
+    }
+    right = {"input_ids": ids, "attention_mask": mask}
+    torch.testing.assert_close(quiet(model, left), quiet(model, right), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_batch_changes_no_logit(family):
+    model, batch = second_order(tiny(family), **SMALL), batch_for(family)
+    together = quiet(model, batch)
+    for row in range(len(together)):
+        alone = quiet(model, {name: value[row : row + 1] for name, value in batch.items()})
+        torch.testing.assert_close(alone, together[row : row + 1], rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_reloads_bit_identically(family, tmp_path):
+    model, batch = second_order(tiny(family), **SMALL), batch_for(family)
+    model.save_pretrained(tmp_path, max_shard_size="20KB")
+    assert len(list(tmp_path.glob("model-*.safetensors"))) > 1
+    auto = (
+        transformers.AutoModelForImageClassification
+        if family in VISION
+        else transformers.AutoModelForSequenceClassification
+    )
+    loaded = auto.from_pretrained(tmp_path)
+    assert type(loaded) is type(model)
+    assert torch.equal(quiet(loaded, batch), quiet(model, batch))
+
+
+@pytest.mark.parametrize("family", ["gpt2", "llama", "xlnet"])
+def test_the_last_real_token_is_the_class_token(family):
+    model, batch = second_order(tiny(family), pooling="class", num_labels=2), batch_for(family)
+    with torch.no_grad():
+        hidden = model.backbone(**batch).last_hidden_state
+        last = batch["attention_mask"].sum(1) - 1
+        expected = model.classifier.class_fc(hidden[torch.arange(4), last])
+    torch.testing.assert_close(quiet(model, batch), expected)
+    if family != "xlnet":
+        without = quiet(model, {"input_ids": batch["input_ids"]})
+        torch.testing.assert_close(without, expected)
+
+
+def test_what_counts_as_a_word():
+    assert second_order(tiny("deit"), **SMALL).config.prefix_tokens == 2
+    assert second_order(tiny("dinov2_with_registers"), **SMALL).config.prefix_tokens == 4
+    assert second_order(tiny("swin"), **SMALL).config.class_token == "pooled"
+    model, images = second_order(tiny("deit"), **SMALL), batch_for("deit")
+    with torch.no_grad():
+        hidden = model.backbone(**images).last_hidden_state
+        torch.testing.assert_close(
+            model(**images).logits, model.classifier(hidden[:, 2:], class_vector=hidden[:, 0]), rtol=0, atol=1e-6
+        )
+
+
+def test_the_encoder_of_an_encoder_decoder_is_taken():
+    for family in ("t5", "bart"):
+        model = second_order(tiny(family), **SMALL)
+        assert not any("decoder" in name for name, _ in model.named_parameters())

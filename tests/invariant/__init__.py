@@ -1,0 +1,1 @@
+"""Same method, different plumbing, same numbers."""

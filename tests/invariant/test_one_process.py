@@ -1,0 +1,154 @@
+"""One process: how a batch is split and what wraps the model must not change an update."""
+
+from functools import cache
+
+import pytest
+import torch
+from torch import Tensor
+
+import toughen
+
+from .table import METHODS, Mini, assert_same, batch, start, tiny, updates
+
+pytestmark = pytest.mark.filterwarnings("ignore::toughen.errors.RobustnessWarning")
+each = pytest.mark.parametrize("name", METHODS)
+
+
+@cache
+def reference(name: str) -> dict[str, Tensor]:
+    return updates(METHODS[name]())
+
+
+@each
+@pytest.mark.parametrize("pieces", [2, 4])
+def test_accumulated_micro_batches_are_one_batch(name: str, pieces: int) -> None:
+    assert_same(updates(METHODS[name](), accumulate=pieces), reference(name))
+
+
+@each
+@pytest.mark.parametrize("dropout", [0.0, 0.2])
+def test_gradient_checkpointing_changes_nothing(name: str, dropout: float) -> None:
+    model = tiny(dropout)
+    model.gradient_checkpointing_enable({"use_reentrant": False})
+    expected = updates(METHODS[name](), model=tiny(dropout)) if dropout else reference(name)
+    assert_same(updates(METHODS[name](), model=model), expected)
+
+
+@pytest.mark.parametrize("layer", [0, 1, "bert.encoder.layer.0.attention", "bert.encoder.layer.1.intermediate.dense"])
+@pytest.mark.parametrize("steps", [1, 3])
+def test_places_inside_checkpointed_layers(layer: int | str, steps: int) -> None:
+    method = toughen.alum(layer, init=start, steps=steps)
+    model = tiny(0.2)
+    model.gradient_checkpointing_enable({"use_reentrant": False})
+    assert_same(updates(method, model=model), updates(method, model=tiny(0.2)))
+
+
+@each
+def test_compile_changes_nothing(name: str) -> None:
+    if name == "creat":
+        pytest.skip("it watches the backbone of a transformers model: see test_compiled_bert")
+    torch._dynamo.reset()
+    found = updates(METHODS[name](), model=Mini(), wrap=lambda model: torch.compile(model, backend="aot_eager"))
+    assert_same(found, updates(METHODS[name](), model=Mini()))
+
+
+@pytest.mark.parametrize("name", ["alum", "creat"])
+def test_compiled_bert(name: str) -> None:
+    torch._dynamo.reset()
+    found = updates(METHODS[name](), wrap=lambda model: torch.compile(model, backend="eager"))
+    assert_same(found, reference(name))
+
+
+@each
+def test_a_loss_scale_changes_nothing(name: str) -> None:
+    scale = 2.0**16
+    scaler = torch.amp.GradScaler("cpu", init_scale=scale)
+    model = tiny()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+
+    def unscale(_attached: object) -> None:
+        scaler.unscale_(optimizer)
+        scaler.update(scale)
+
+    if name == "freeat":
+        pytest.skip("its own optimizer steps need the scaler's: see test_freeat_steps_through_a_scaler")
+    found = updates(
+        METHODS[name](), model=model, backward=lambda loss: scaler.scale(loss).backward(), before_gradients=unscale
+    )
+    assert_same(found, reference(name))
+
+
+def test_freeat_steps_through_a_scaler() -> None:
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**16)
+    weights = []
+    for scaled in (False, True):
+        model = tiny()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+        attached = METHODS["freeat"]().attach(model)
+
+        def step(scaled: bool = scaled, optimizer: torch.optim.Optimizer = optimizer) -> None:
+            if scaled:
+                scaler.step(optimizer)
+                scaler.update()
+            else:
+                optimizer.step()
+            optimizer.zero_grad()
+
+        backward = (lambda loss: scaler.scale(loss).backward()) if scaled else None
+        attached.backward(model, batch(0), backward=backward, step=step)
+        step()
+        weights.append({name: p.detach() for name, p in model.named_parameters()})
+    for name in weights[0]:
+        torch.testing.assert_close(weights[0][name], weights[1][name], rtol=1e-9, atol=1e-9)
+
+
+@each
+def test_autocast_runs_and_is_close(name: str) -> None:
+    expected = updates(METHODS[name](), model=tiny(dtype=torch.float32), number=1)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = updates(METHODS[name](), model=tiny(dtype=torch.float32), number=1)
+    keys = [key for key in expected if not key.startswith("weight/") and key != "loss"]
+    a, b = (torch.cat([grads[key].flatten() for key in keys]) for grads in (found, expected))
+    assert torch.isfinite(a).all()
+    assert torch.nn.functional.cosine_similarity(a, b, dim=0) > 0.97
+    assert (a - b).norm() < 0.25 * b.norm()
+
+
+@pytest.mark.parametrize("name", ["sam", "awp", "bregman", "freeat"])
+def test_autocast_around_the_step_sees_every_change_of_weights(name: str) -> None:
+    """Autocast caches half-precision weights; methods that change weights within a step must not get old ones."""
+
+    class Inside(torch.nn.Module):
+        def __init__(self, model: torch.nn.Module) -> None:
+            super().__init__()
+            self.model = model
+
+        def forward(self, **inputs: Tensor) -> object:
+            with torch.autocast("cpu", torch.bfloat16):
+                return self.model(**inputs)
+
+    expected = updates(METHODS[name](), model=tiny(dtype=torch.float32), wrap=Inside)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = updates(METHODS[name](), model=tiny(dtype=torch.float32), number=1)
+        first = updates(METHODS[name](), model=tiny(dtype=torch.float32), wrap=Inside, number=1)
+    assert_same(found, first, tolerance=1e-5)
+    assert expected.keys() == found.keys()
+
+
+def test_an_error_in_a_step_puts_moved_weights_back() -> None:
+    model = tiny()
+    before = [p.detach().clone() for p in model.parameters()]
+    attached = toughen.sam().attach(model)
+    calls = []
+
+    def failing(loss: Tensor) -> None:
+        calls.append(loss)
+        if len(calls) == 2:
+            raise MemoryError
+        loss.backward()
+
+    try:
+        attached.backward(model, batch(0), backward=failing)
+    except MemoryError:  # the traceback is alive here, and with it the step's frames
+        assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
+    assert len(calls) == 2

@@ -1,0 +1,173 @@
+"""Divergences: not negative, zero on equal inputs, symmetric where they say so, finite whatever the logits."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toughen.compare import Divergence, rows
+from toughen.outcome import Outcome, Prediction
+
+from .draws import few, seeds, tensor
+
+FORMS = ["kl", "reverse_kl", "symmetric_kl", "js"]
+every_form = pytest.mark.parametrize("form", FORMS)
+every_kind = pytest.mark.parametrize("kind", ["classes", "labels", "values"])
+blocks = st.tuples(st.integers(1, 4), st.integers(2, 7))
+logits = st.sampled_from([1e-3, 1.0, 30.0])
+
+
+def outcome(scores, kind="classes", counts=None) -> Outcome:
+    return Outcome(None, (Prediction(scores, kind, counts),))
+
+
+def divergence(form, bent, clean, kind="classes", counts=None, **options):
+    return Divergence(form, **options)(outcome(bent, kind, counts), outcome(clean, kind, counts), [])
+
+
+@every_kind
+@every_form
+@given(shape=blocks, seed=seeds, size=logits)
+@few
+def test_not_negative_and_zero_on_equal_inputs(form, kind, shape, seed, size) -> None:
+    a, b = tensor(shape, seed, size), tensor(shape, seed + 1, size)
+    assert divergence(form, a, b, kind) >= -1e-6
+    assert divergence(form, a, a, kind).abs() <= 1e-6
+    if size >= 1.0:
+        assert divergence(form, a, b, kind) > 0
+
+
+@every_kind
+@given(shape=blocks, seed=seeds, size=logits)
+@few
+def test_symmetric_where_it_says_so(kind, shape, seed, size) -> None:
+    a, b = tensor(shape, seed, size), tensor(shape, seed + 1, size)
+    for form in ("symmetric_kl", "js"):
+        torch.testing.assert_close(divergence(form, a, b, kind), divergence(form, b, a, kind))
+    torch.testing.assert_close(divergence("kl", a, b, kind), divergence("reverse_kl", b, a, kind))
+    total = divergence("kl", a, b, kind) + divergence("reverse_kl", a, b, kind)
+    if kind != "values":  # regression has one distance, squared error
+        torch.testing.assert_close(divergence("symmetric_kl", a, b, kind), total)
+
+
+@given(shape=blocks, seed=seeds, size=logits)
+@few
+def test_js_is_at_most_log_two_and_shifts_do_not_matter(shape, seed, size) -> None:
+    a, b = tensor(shape, seed, size), tensor(shape, seed + 1, size)
+    assert divergence("js", a, b) <= math.log(2) + 1e-6
+    for form in FORMS:
+        torch.testing.assert_close(divergence(form, a + 5, b - 3), divergence(form, a, b), rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+@every_kind
+@pytest.mark.parametrize("form", [*FORMS, "cross_entropies", "log_odds"])
+@pytest.mark.parametrize("stop", ["nothing", "clean", "targets"])
+def test_finite_with_finite_gradients_for_extreme_logits(form, kind, dtype, stop) -> None:
+    extreme = torch.tensor([[1e4, -1e4, 0.0], [-1e4, 1e4, 1e4], [0.0, 0.0, 0.0], [-1e4, -1e4, -1e4]], dtype=dtype)
+    for other in (extreme.flip(0), extreme.flip(1), extreme, torch.zeros_like(extreme)):
+        bent, clean = extreme.clone().requires_grad_(), other.clone().requires_grad_()
+        value = divergence(form, bent, clean, kind, stop=stop)
+        assert torch.isfinite(value)
+        assert value.dtype == torch.float32
+        (value + 0 * (bent.sum() + clean.sum()).float() * 0).backward()
+        assert torch.isfinite(bent.grad).all()
+        assert torch.isfinite(clean.grad).all()
+
+
+@pytest.mark.parametrize("stop", ["nothing", "clean", "targets"])
+@pytest.mark.parametrize("form", [*FORMS, "cross_entropies", "log_odds"])
+@given(seed=seeds, columns=st.integers(5, 23))
+@few
+def test_a_sliced_vocabulary_gives_the_same_value_and_gradient(form, stop, seed, columns) -> None:
+    results = []
+    for size in (100, 4):
+        bent, clean = (tensor((3, 5, columns), seed + i, 3.0, torch.float64).requires_grad_() for i in range(2))
+        counts = tensor((3, 5), seed + 2) > 0
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(rows, "SLICE", size)
+            value = divergence(form, bent, clean, counts=counts, stop=stop)
+            (value + 0 * (bent.sum() + clean.sum())).backward()
+        results.append((value.detach(), bent.grad, clean.grad))
+    for whole, sliced in zip(*results, strict=True):
+        torch.testing.assert_close(sliced, whole, rtol=1e-10, atol=1e-12)
+
+
+def test_a_large_vocabulary_is_sliced(monkeypatch) -> None:
+    seen = []
+    original = rows._sliced
+    monkeypatch.setattr(rows, "_sliced", lambda *args: seen.append(1) or original(*args))
+    divergence("kl", tensor((1, 1, rows.SLICE), 0), tensor((1, 1, rows.SLICE), 1))
+    assert not seen
+    divergence("kl", tensor((1, 1, rows.SLICE + 1), 0), tensor((1, 1, rows.SLICE + 1), 1))
+    assert seen
+
+
+@pytest.mark.parametrize("stop", ["nothing", "clean", "targets"])
+@every_form
+def test_what_is_stopped_gets_no_gradient(form, stop) -> None:
+    bent, clean = (tensor((3, 4), i).requires_grad_() for i in range(2))
+    value = divergence(form, bent, clean, stop=stop)
+    reached = torch.autograd.grad(value, [bent, clean], allow_unused=True)
+    has = [grad is not None and bool(grad.abs().sum() > 1e-8) for grad in reached]
+    if stop == "clean" or (stop == "targets" and form == "kl"):
+        assert has == [True, False]
+    elif stop == "targets" and form == "reverse_kl":
+        assert has == [False, True]
+    else:
+        assert has == [True, True]
+
+
+@given(shape=blocks, seed=seeds)
+@few
+def test_every_label_of_a_multi_label_head_is_its_own_distribution(shape, seed) -> None:
+    a, b = tensor(shape, seed, 2.0, torch.float64), tensor(shape, seed + 1, 2.0, torch.float64)
+    p, q = b.sigmoid(), a.sigmoid()
+    kl = p * (p / q).log() + (1 - p) * ((1 - p) / (1 - q)).log()
+    reverse = q * (q / p).log() + (1 - q) * ((1 - q) / (1 - p)).log()
+    torch.testing.assert_close(divergence("kl", a, b, "labels"), kl.mean())
+    torch.testing.assert_close(divergence("symmetric_kl", a, b, "labels"), (kl + reverse).mean())
+
+
+@every_form
+@given(shape=blocks, seed=seeds)
+@few
+def test_regression_is_squared_error_and_never_a_softmax(form, shape, seed) -> None:
+    one_column = (shape[0], 1)
+    a, b = tensor(one_column, seed), tensor(one_column, seed + 1)
+    value = divergence(form, a, b, "values")
+    torch.testing.assert_close(value, (a - b).square().mean())
+    # A softmax over the column or over the batch would not see a shift of all predictions.
+    torch.testing.assert_close(divergence(form, a + 10, a, "values"), torch.tensor(100.0), rtol=1e-4, atol=0)
+
+
+@pytest.mark.parametrize("kind", ["classes", "labels"])
+@given(seed=seeds)
+@few
+def test_only_rows_that_count_count(kind, seed) -> None:
+    a, b = tensor((3, 5, 4), seed), tensor((3, 5, 4), seed + 1)
+    counts = tensor((3, 5), seed + 2) > 0
+    noise = torch.where(counts.unsqueeze(-1), 0.0, 1e3 * tensor((3, 5, 4), seed + 3))
+    for reduction in ("mean", "sum"):
+        value = divergence("symmetric_kl", a, b, kind, counts, reduction=reduction)
+        again = divergence("symmetric_kl", a + noise, b, kind, counts, reduction=reduction)
+        torch.testing.assert_close(value, again)
+        if counts.any():
+            alone = divergence("symmetric_kl", a[counts], b[counts], kind, reduction=reduction)
+            torch.testing.assert_close(value, alone)
+        else:
+            assert value == 0
+
+
+@given(seed=seeds)
+@few
+def test_kl_is_the_textbook_one(seed) -> None:
+    a, b = tensor((4, 6), seed, 2.0, torch.float64), tensor((4, 6), seed + 1, 2.0, torch.float64)
+    q, p = a.softmax(-1), b.softmax(-1)
+    torch.testing.assert_close(divergence("kl", a, b), (p * (p / q).log()).sum(-1).mean())
+    torch.testing.assert_close(divergence("reverse_kl", a, b, reduction="sum"), (q * (q / p).log()).sum())
+    m = (p + q) / 2
+    js = 0.5 * (p * (p / m).log() + q * (q / m).log()).sum(-1).mean()
+    torch.testing.assert_close(divergence("js", a, b), js)

@@ -1,0 +1,98 @@
+"""Bad files: one line that names the file, the row and the remedy, and nothing half-written."""
+
+import pytest
+
+from toughen import tasks
+
+GOOD = b"text,label\ngood film,pos\nbad film,neg\n"
+CASES = {
+    # name: (file name, content, options, what the message must say)
+    "missing column": ("x.csv", GOOD, {"text_column": "body"}, ["'body'", "'text', 'label'", "text_column="]),
+    "missing label column": ("x.csv", b"text,kind\na b,c\n", {}, ["'label'", "'kind'", "label_column="]),
+    "label outside the set": ("x.csv", GOOD, {"labels": ["neg", "ok"]}, ["row 1 (line 2)", "'pos'", "labels=[...]"]),
+    "missing label": ("x.csv", GOOD + b"no label,\n", {}, ["row 3 (line 4)", "no label", "on_bad='skip'"]),
+    "nan label": ("x.csv", GOOD + b"no label,NaN\n", {}, ["row 3 (line 4)", "no label"]),
+    "nan in json": ("x.jsonl", b'{"text": "a", "label": 1.5}\n{"text": "b", "label": NaN}\n', {}, ["row 2 (line 2)"]),
+    "missing text": ("x.jsonl", b'{"text": "a", "label": 1}\n{"text": null, "label": 0}\n', {}, ["row 2", "'text'"]),
+    "not a number": ("x.csv", b"text,label\na,0.5\nb,high\n", {"head": "regression"}, ["row 2", "'high'"]),
+    "not utf-8": ("x.csv", GOOD + b"caf\xe9 noir,pos\n", {}, ["line 4", "0xe9", "position 4", "encoding="]),
+    "empty": ("x.csv", b"", {}, ["is empty", "at least one row"]),
+    "header only": ("x.csv", b"text,label\n", {}, ["no rows"]),
+    "blank json lines": ("x.jsonl", b"\n\n", {}, ["no rows"]),
+    "one class": ("x.csv", b"text,label\na b,pos\nc d,pos\n", {}, ["only 'pos'", "two classes"]),
+    "ragged, long": ("x.csv", GOOD + b"one, two,three,pos\n", {}, ["row 3 (line 4)", "4 fields", "quoting="]),
+    "ragged, short": ("x.tsv", b"text\tlabel\na b\tx\nc d\ne f\ty\n", {}, ["row 2 (line 3)", "1 fields"]),
+    "unclosed quote": ("x.csv", GOOD + b'"never closed,pos\nx,neg\n', {}, ["line 5", "quote", "quoting=False"]),
+    "1 MB line": ("x.csv", GOOD + b"x" * (1 << 20) + b",pos\n", {}, ["line 4", "1,000,000", "max_line="]),
+    "1 MB json line": ("x.jsonl", b'{"text": "' + b"x" * (1 << 20) + b'", "label": 1}\n', {}, ["line 1", "max_line="]),
+    "column twice": ("x.csv", b"text,label,text\na,b,c\n", {}, ["'text'", "twice"]),
+    "not json": ("x.jsonl", b'{"text": "a", "label": 0}\nnonsense\n', {}, ["line 2", "is not JSON"]),
+    "json rows": ("x.json", b'["a", "b"]', {}, ["row 1", "object"]),
+    "not gzip": ("x.csv.gz", GOOD, {}, ["cannot be read", "again"]),
+    "not parquet": ("x.parquet", b"PAR0 nonsense", {}, ["is not Parquet"]),
+    "unknown ending": ("x.xlsx", GOOD, {}, [".xlsx", ".csv"]),
+    "unclear text": ("x.csv", b"a,b,c,label\n1,2,3,x\n4,5,6,y\n", {}, ["text_column="]),
+    "label looks like text": (
+        "x.csv",
+        b"text,label\n" + b"".join(b"t,word %d\n" % n for n in range(1200)),
+        {},
+        ["row 1001", "label_column="],
+    ),
+    "ragged conll": ("x.conll", b"EU B-ORG\nrejects\n", {}, ["line 2", "1 columns"]),
+    "tags and tokens": ("x.jsonl", b'{"tokens": ["a", "b"], "tags": ["O"]}\n' * 2, {"labels": ["O", "B-X"]}, ["row 1"]),
+    "ragged choices": (
+        "x.jsonl",
+        b'{"context": "a", "choices": ["x", "y"], "label": 0}\n{"context": "a", "choices": ["x"], "label": 0}\n',
+        {},
+        ["row 2 (line 2)", "1 where the task has 2"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_one_line_says_what_is_wrong(tmp_path, case):
+    name, content, options, said = CASES[case]
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(tasks.DataError) as caught:
+        tasks.load(train_file=path, validation_file=path, cache_dir=tmp_path / "cache", **options)
+    message = str(caught.value)
+    assert "\n" not in message
+    assert str(path) in message
+    for part in said:
+        assert part in message, message
+    assert not list((tmp_path / "cache").glob("*")) if (tmp_path / "cache").exists() else True
+
+
+def test_a_folder_instead_of_a_file(tmp_path):
+    with pytest.raises(tasks.DataError, match=r"is a folder, not a file.*dir="):
+        tasks.load(train_file=tmp_path)
+    with pytest.raises(tasks.DataError, match="does not exist"):
+        tasks.load(train_file=tmp_path / "absent.csv")
+    (tmp_path / "file.csv").write_bytes(GOOD)
+    with pytest.raises(tasks.DataError, match="is not a folder"):
+        tasks.load("sst2", dir=tmp_path / "file.csv")
+    with pytest.raises(tasks.DataError, match=r"none of the splits.*file\.csv"):
+        tasks.load("sst2", dir=tmp_path)
+
+
+def test_an_unseen_label_in_the_development_file(tmp_path):
+    train, dev = tmp_path / "train.csv", tmp_path / "dev.csv"
+    train.write_bytes(GOOD)
+    dev.write_bytes(GOOD + b"odd one,mixed\n")
+    with pytest.raises(tasks.DataError, match=r"dev\.csv, row 3 \(line 4\).*'mixed' is none of neg, pos"):
+        tasks.load(train_file=train, validation_file=dev, cache_dir=tmp_path / "cache")
+    found = sorted(path.suffix for path in (tmp_path / "cache").iterdir())
+    assert found == [".arrow", ".json"], "only the whole training file may be there"
+
+
+def test_a_longer_line_can_be_allowed(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_bytes(GOOD + b"x" * (1 << 20) + b",pos\n")
+    data = tasks.load(train_file=path, validation_file=path, cache_dir=tmp_path, max_line=2_000_000)
+    assert len(data.train["text"][2]) == 1 << 20
+
+
+def test_nothing_to_load():
+    with pytest.raises(tasks.DataError, match="train_file="):
+        tasks.load()

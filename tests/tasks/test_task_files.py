@@ -1,0 +1,170 @@
+"""Own files: what is found out about them, and what is said about bad ones."""
+
+import gzip
+import json
+
+import pytest
+
+from toughen import tasks
+
+from .task_samples import LABELS, TEXTS, rows_of, write_jsonl
+
+
+def load(path, **options):
+    return tasks.load(train_file=path, cache_dir=path.parent / "cache", **options)
+
+
+def write_csv(path, rows, sep=","):
+    path.write_text("\n".join(sep.join(row) for row in rows) + "\n")
+    return path
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl", "jsonl.gz", "json", "parquet"])
+def test_every_format_gives_the_same_rows(tmp_path, ending):
+    rows = rows_of("classes")
+    path = tmp_path / f"own.{ending}"
+    if ending in ("csv", "tsv"):
+        sep = "," if ending == "csv" else "\t"
+        write_csv(path, [("text", "label"), *((row["text"], row["label"]) for row in rows)], sep)
+    elif ending == "jsonl":
+        write_jsonl(path, rows)
+    elif ending == "jsonl.gz":
+        path.write_bytes(gzip.compress("".join(json.dumps(row) + "\n" for row in rows).encode()))
+    elif ending == "json":
+        path.write_text(json.dumps({"version": 1, "data": rows}))
+    else:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    data = load(path, validation_file=path)
+    assert data.task.labels == ("bad", "good")
+    assert data.task.head == "classes"
+    assert data.train["text"][:] == TEXTS
+    assert data.train["label"][:] == [int(label == "good") for label in LABELS]
+
+
+HEAD_METRIC = {
+    "classes": ("classes", "sentence", "accuracy"),
+    "pair": ("classes", "pair", "accuracy"),
+    "regression": ("regression", "sentence", "pearson"),
+    "multilabel": ("multilabel", "sentence", "f1_micro"),
+    "tokens": ("tokens", "tokens", "entity_f1"),
+    "choices": ("choices", "choices", "accuracy"),
+}
+
+
+@pytest.mark.parametrize("head", HEAD_METRIC)
+def test_the_head_is_found_out(tiny_data, head):
+    task = tiny_data(head).task
+    assert (task.head, task.kind, task.selects) == HEAD_METRIC[head]
+
+
+def test_semicolons_marks_and_wide_characters(tmp_path):
+    path = tmp_path / "own.csv"
+    text = 'review;stars\n"schön; sehr";5\nnein danke;1\n'
+    for encoding, said in (("utf-8-sig", "UTF-8 with a mark"), ("utf-16", "UTF-16")):
+        path.write_bytes(text.encode(encoding))
+        data = load(path, label_column="stars", validation_file=path)
+        assert data.train["review"][:] == ["schön; sehr", "nein danke"]
+        assert data.task.labels == ("1", "5")
+        assert any(said in note and "semicolons" in note for note in data.notes), data.notes
+    path.write_bytes(text.encode("cp1252"))
+    assert load(path, label_column="stars", encoding="cp1252").notes
+
+
+def test_quotes_and_tabs_do_not_merge_or_drop_rows(tmp_path):
+    tsv = tmp_path / "own.tsv"
+    tsv.write_text('text\tlabel\n"unbalanced\ta\nhe said "no\tb\n"whole"\ta\nline\u2028break\x85\x0b\tb\n')
+    assert load(tsv, validation_file=tsv).train["text"][:] == [
+        '"unbalanced',
+        'he said "no',
+        '"whole"',
+        "line\u2028break\x85\x0b",
+    ]
+    csv = tmp_path / "own.csv"
+    csv.write_text('text,label\n"two\nlines, and ""quotes""",a\nplain,b\n')
+    assert load(csv, validation_file=csv).train["text"][:] == ['two\nlines, and "quotes"', "plain"]
+
+
+def test_choices_in_columns_and_answers_in_words(tmp_path):
+    path = write_csv(
+        tmp_path / "own.csv", [("context", "choice0", "choice1", "answer"), ("c", "x", "y", "y"), ("d", "p", "q", "p")]
+    )
+    data = load(path, validation_file=path)
+    assert data.train["choices"][:] == [["x", "y"], ["p", "q"]]
+    assert data.train["label"][:] == [1, 0]
+    assert data.train["question"][:] == ["", ""]
+
+
+def test_several_labels_in_one_cell(tmp_path):
+    path = write_csv(tmp_path / "own.csv", [("text", "label"), ("a b", "x;y"), ("b c", "y"), ("c d", "")])
+    data = load(path, label_separator=";", delimiter=",", validation_file=path)
+    assert data.task.head == "multilabel"
+    assert data.train["label"][:] == [[0, 1], [1], []]
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ("EU I-ORG\nrejects O\n\nGerman I-MISC\nBritish B-MISC\n", [["B-ORG", "O"], ["B-MISC", "B-MISC"]]),
+        ("EU S-ORG\nNew B-LOC\nYork E-LOC\n\nx O\n", [["B-ORG", "B-LOC", "I-LOC"], ["O"]]),
+        ("-DOCSTART- -X- O\n\nEU NNP B-ORG\nBank NNP I-ORG\n\n#tag NN O\n", [["B-ORG", "I-ORG"], ["O"]]),
+    ],
+)
+def test_conll_tags_become_iob2(tmp_path, lines, expected):
+    path = tmp_path / "own.conll"
+    path.write_text(lines)
+    data = load(path, validation_file=path)
+    names = data.task.labels
+    assert names[0] == "O"
+    assert [[names[tag] for tag in row] for row in data.train["label"][:]] == expected
+
+
+def test_parts_of_speech_are_left_as_they_are(tmp_path):
+    path = tmp_path / "own.conll"
+    path.write_text("the\tDT\ndog\tNN\n\n# \tSYM\nI\tPRP\n")
+    data = load(path, validation_file=path)
+    assert data.task.metrics == ("token_accuracy",)
+    assert [[data.task.labels[tag] for tag in row] for row in data.train["label"][:]] == [["DT", "NN"], ["SYM", "PRP"]]
+
+
+def test_a_development_set_is_made_in_proportion(tmp_path):
+    rows = [(f"text {row}", "rare" if row % 10 == 0 else "usual") for row in range(200)]
+    path = write_csv(tmp_path / "own.csv", [("text", "label"), *rows])
+    one, two, other = load(path), load(path), load(path, seed=1)
+    assert (len(one.train), len(one.validation)) == (180, 20)
+    assert one.validation["label"][:].count(0) == 2
+    assert one.validation["text"][:] == two.validation["text"][:] != other.validation["text"][:]
+    assert not set(one.train["text"]) & set(one.validation["text"])
+    assert "made from 20 of 200" in str(one.report())
+
+
+def test_bad_rows_can_be_left_out_and_are_counted(tmp_path):
+    path = write_csv(
+        tmp_path / "own.csv", [("text", "label"), ("a b", "x"), ("b c", ""), ("c", "y", "z"), ("d e", "y")]
+    )
+    for _ in range(2):  # the second time from the cache
+        data = load(path, validation_file=path, on_bad="skip")
+        assert data.train["text"][:] == ["a b", "d e"]
+        assert "train: 1 rows left out (no label)" in data.notes
+        assert "train: 1 rows left out (ragged row)" in data.notes
+
+
+def test_a_changed_file_is_read_again(tmp_path):
+    path = write_csv(tmp_path / "own.csv", [("text", "label"), ("a b", "x"), ("b c", "y")])
+    assert len(load(path, validation_file=path).train) == 2
+    write_csv(path, [("text", "label"), ("a b", "x"), ("b c", "y"), ("c d", "y")])
+    assert len(load(path, validation_file=path).train) == 3
+
+
+def test_streams(tmp_path, tokenizer):
+    path = write_jsonl(tmp_path / "own.jsonl", rows_of("classes"))
+    data = load(path, streaming=True)
+    assert next(iter(data.train)) == {"text": TEXTS[0], "label": 1}
+    ready = tasks.prepare(data, tokenizer, 16)
+    first = next(iter(ready.train))
+    assert first["labels"] == 1
+    assert first["input_ids"] == tokenizer(TEXTS[0])["input_ids"]
+    assert list(data.train)[3]["text"] == "bad"
+    assert not (tmp_path / "cache").exists()

@@ -1,0 +1,467 @@
+"""Bad input gets a clear error: what, why, and what to do. Nothing is lost by it."""
+
+import re
+import warnings
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import toughen
+from toughen import Method, Sum
+from toughen.combine import Accumulate, Add, Average, Replace, Replay, Sharpen
+from toughen.compare import Divergence, TaskLoss
+from toughen.compare.teacher import Teacher
+from toughen.errors import MethodError, RobustnessWarning, SiteError, StepError, require
+from toughen.search import Ascent, Ball, Noise, Normal, PowerIteration, SharpnessAscent, Uniform, Zeros, nothing
+from toughen.sites import DropoutMask, Hidden, NormalizedEmbedding, Nowhere, Weights, WordEmbedding
+
+from .families.test_families import METHODS, attached_to, step, traces
+from .families.test_heads import HEADS, model_of
+from .families.zoo import FAMILIES, batch_for, classifier, text
+
+BATCH = batch_for(FAMILIES["bert"])
+UNLABELLED = {key: value for key, value in BATCH.items() if key != "labels"}
+
+
+def bert(**settings: Any) -> nn.Module:
+    return FAMILIES["bert"].build(**settings)
+
+
+class Bare(nn.Module):
+    """A model with nothing a site could look for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = nn.Embedding(64, 8)
+        self.head = nn.Linear(8, 3)
+
+    def forward(self, input_ids: Tensor, labels: Tensor, **_: Any) -> tuple[Tensor, Tensor]:
+        logits = self.head(self.words(input_ids).mean(1))
+        return nn.functional.cross_entropy(logits, labels), logits
+
+
+# Settings ---------------------------------------------------------------------------------------------------------
+
+BAD_SETTINGS = [
+    ("smart", {"step_size": 0.0}, "step_size=0.0: it must be above 0"),
+    ("smart", {"step_size": -1e-3}, "step_size=-0.001: it must be above 0"),
+    ("smart", {"step_size": float("nan")}, "step_size=nan: it must be above 0"),
+    ("smart", {"max_norm": -1.0}, "max_norm=-1.0: it cannot be negative"),
+    ("smart", {"weight": -1.0}, "weight=-1.0: it cannot be negative"),
+    ("smart", {"steps": 0}, "steps=0: at least one is needed"),
+    ("smart", {"init_scale": -1.0}, "init_scale=-1.0: it cannot be negative"),
+    ("smart", {"init_scale": 0.0}, "starts from zero never moves. Start from noise: init_scale above 0"),
+    ("alum", {"init_scale": 0.0}, "Start from noise"),
+    ("sift", {"init_scale": 0.0}, "Start from noise"),
+    ("alum", {"steps": 0}, "steps=0"),
+    ("sift", {"max_norm": -0.1}, "max_norm=-0.1"),
+    ("freelb", {"steps": 0}, "steps=0: at least one is needed"),
+    ("freelb", {"norm": "l3"}, "norm='l3' is not known. Choose 'l2' or 'linf'"),
+    ("freeat", {"steps": 0}, "steps=0"),
+    ("pgd", {"max_norm": -1.0}, "max_norm=-1.0"),
+    ("fgm", {"step_size": 0.0}, "step_size=0.0"),
+    ("creat", {"temperature": -1.0}, "temperature=-1.0"),
+    ("vat", {"probe": 0.0}, "probe=0.0: it must be above 0"),
+    ("vat", {"max_norm": 0.0}, "radius and probe must be above 0"),
+    ("r3f", {"init_scale": -1.0}, "init_scale=-1.0"),
+    ("rdrop", {"weight": -1.0}, "weight=-0.5.*cannot be negative"),
+    ("bregman", {"weight": -1.0}, "weight=-1.0.*cannot be negative"),
+    ("bregman", {"decay": 1.5}, "decays lie between 0 and 1"),
+    ("sam", {"rho": 0.0}, "radius must be above 0"),
+    ("sam", {"rho": float("nan")}, "radius must be above 0"),
+    ("asam", {"rho": -1.0}, "radius must be above 0"),
+    ("awp", {"max_norm": 0.0}, "both must be above 0"),
+    ("neftune", {"alpha": -1.0}, "cannot be negative"),
+    ("smart", {"dropout": "none"}, "dropout='none' is not known. Choose 'shared', 'fresh' or 'off'"),
+]
+
+
+@pytest.mark.parametrize(("name", "settings", "message"), BAD_SETTINGS)
+def test_sizes_that_cannot_be_are_refused(name: str, settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(MethodError, match=message):
+        toughen.make(name, **settings)
+
+
+BAD_PARTS = [
+    (lambda: Ball(0.0), "Ball.*above 0. Use Free"),
+    (lambda: Ball(-1.0), "Ball.*above 0"),
+    (lambda: Ascent(0.0), "a step must be above 0; for noise alone use Noise"),
+    (lambda: Ascent(0.1, steps=-1), "steps cannot be negative"),
+    (lambda: Normal(-1.0), "cannot be negative; 0 starts from zero"),
+    (lambda: Uniform(float("nan")), "cannot be negative"),
+    (lambda: PowerIteration(1.0, 0.1, steps=0), "at least one step is needed"),
+    (lambda: Add(-1.0), "weight cannot be negative"),
+    (lambda: Average(1.5), "between 0 and 1"),
+    (lambda: Accumulate(0), "at least one pass"),
+    (lambda: Replay(0), "at least one pass"),
+    (lambda: Teacher(decay=-0.1), "between 0 and 1"),
+    (lambda: Divergence("symetric_kl"), "'symetric_kl' is not known. Did you mean 'symmetric_kl'"),
+    (lambda: Divergence(stop="target"), "Did you mean 'targets'"),
+    (lambda: Divergence(reduction="none"), "'none' is not known. Known: mean, sum"),
+    (lambda: WordEmbedding(skip=("pading",)), "'pading' is not known. Choose 'padding', 'special' or a token's id"),
+    (lambda: Hidden(0, skip="padding"), r"must be a tuple, e.g. skip=\('padding',\)"),
+    (lambda: NormalizedEmbedding(skip=("cls",)), "'cls' is not known"),
+]
+
+
+@pytest.mark.parametrize(("make", "message"), BAD_PARTS)
+def test_parts_refuse_what_cannot_be(make: Any, message: str) -> None:
+    with pytest.raises(MethodError, match=message):
+        make()
+
+
+# Compositions -----------------------------------------------------------------------------------------------------
+
+BAD_METHODS = [
+    (
+        lambda: Method(WordEmbedding(), Ascent(0.1, 2), Divergence(), Accumulate(3)),
+        r"Accumulate makes no clean pass, but Divergence.*Use compare=TaskLoss\(\) \(FreeLB\), or combine=Add",
+    ),
+    (lambda: Method(WordEmbedding(), Ascent(0.1, 2), Divergence(), Replay(3)), "Replay makes no clean pass"),
+    (
+        lambda: Method(WordEmbedding(), Ascent(0.1, 3), TaskLoss(), Accumulate(3)),
+        "climbs between its passes: the search must have steps=2, not 3",
+    ),
+    (
+        lambda: Method(Nowhere(), Ascent(0.1), TaskLoss(), Replace()),
+        r"no perturbation to climb with.*Noise\(Zeros\(\)\)",
+    ),
+    (lambda: Method(DropoutMask(), Ascent(0.1), TaskLoss(), Add(), dropout="fresh"), "no perturbation to climb with"),
+    (lambda: Method(DropoutMask(), nothing(), Divergence(), Add()), "compares two masks.*Use 'fresh'"),
+    (
+        lambda: Method(WordEmbedding(), Noise(Normal(0.1)), Divergence(), Add(), climb_on=TaskLoss()),
+        "this search makes no step. Leave it out, or use Ascent",
+    ),
+    (
+        lambda: Method(WordEmbedding(), SharpnessAscent(0.1), TaskLoss(), Sharpen()),
+        r"site=Weights\(\) and combine=Sharpen\(\) go together; here are WordEmbedding and Sharpen",
+    ),
+    (lambda: Method(Weights(), SharpnessAscent(0.1), TaskLoss(), Add()), "go together; here are Weights and Add"),
+    (
+        lambda: Method(WordEmbedding(), Ascent(0.1, init=Zeros()), Divergence(), Add()),
+        "flat where there is no perturbation.*Start from noise",
+    ),
+    (lambda: toughen.freelb() + toughen.fgm(), "one method with backward passes of its own.*Accumulate and Accumulate"),
+    (lambda: toughen.sam() + toughen.smart(), "Sharpen goes over a whole update.*Use Add, Average, Replace or Accum"),
+    (lambda: toughen.freeat() + toughen.smart(), "Replay goes over a whole update"),
+    (lambda: toughen.smart(dropout="off") + toughen.bregman(), "dropout is off for all methods or for none"),
+]
+
+
+@pytest.mark.parametrize(("make", "message"), BAD_METHODS)
+def test_parts_that_do_not_fit_are_refused_at_construction(make: Any, message: str) -> None:
+    with pytest.raises(MethodError, match=message):
+        make()
+
+
+def test_another_dropout_mask_is_a_start_of_its_own() -> None:
+    """Under fresh dropout the divergence is not flat at the clean point, so a search may start there."""
+    model = bert(dropout=0.1)
+    with attached_to(model, toughen.smart(init_scale=0.0, dropout="fresh")) as attached:
+        step(attached, model, BATCH)
+        assert attached.report()["delta_norm"] > 0
+
+
+# Names ------------------------------------------------------------------------------------------------------------
+
+
+def test_an_unknown_method_is_answered_with_the_nearest_names() -> None:
+    with pytest.raises(MethodError, match=r"no method 'smrt'. Did you mean 'smart'"):
+        toughen.make("smrt")
+    with pytest.raises(MethodError, match=r"no method 'xyzzy'. Known: alum, .*vat"):
+        toughen.make("xyzzy")
+    with pytest.raises(AttributeError, match=r"no attribute 'smrt'"):
+        toughen.smrt
+
+
+@pytest.mark.parametrize("name", ["smart", "sift", "freelb", "fgm", "pgd", "vat", "r3f", "r4f", "creat"])
+def test_an_unknown_preset_is_answered_with_the_nearest_names(name: str) -> None:
+    with pytest.raises(MethodError, match=r"no preset 'recomended'. Did you mean 'recommended'"):
+        toughen.make(name, preset="recomended")
+    with pytest.raises(MethodError, match=r"no preset 'zzz'. Known: .*recommended"):
+        toughen.make(name, preset="zzz")
+
+
+def test_settings_of_a_sum_are_refused() -> None:
+    assert isinstance(toughen.make("smart + bregman"), Sum)
+    with pytest.raises(MethodError, match=r"ambiguous. Make the parts yourself and add them: smart . bregman"):
+        toughen.make("smart+bregman", weight=2.0)
+
+
+def test_a_missing_package_is_named_with_its_extra() -> None:
+    with pytest.raises(ImportError, match=re.escape('pip install "toughen[plot]"')):
+        require("no_such_package_anywhere", "plot")
+
+
+# Models -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("site", "family", "message"),
+    [
+        (NormalizedEmbedding(), "gpt2", r"has 0\. Use site=WordEmbedding.*NormalizedEmbedding\(path='...'\)"),
+        (NormalizedEmbedding(path="bert.nope"), "bert", "has no module 'bert.nope'. Did you mean"),
+        (
+            Hidden("bert.encoder.layers.0"),
+            "bert",
+            "no module 'bert.encoder.layers.0'. Did you mean 'bert.encoder.layer.0'",
+        ),
+        (Hidden("dense"), "bert", "has several modules 'dense': .*Give a full path"),
+        (Hidden(2), "bert", "has layers 0 to 1, and no layer 2"),
+        (Hidden(-3), "bert", "has layers 0 to 1, and no layer -3"),
+    ],
+)
+def test_a_model_without_the_place_is_refused_and_left_alone(site: Any, family: str, message: str) -> None:
+    model = classifier(family)
+    found = traces(model)
+    with pytest.raises(SiteError, match=message), attached_to(model, replace(toughen.smart(), site=site)):
+        pass
+    assert traces(model) == found
+
+
+def test_a_bare_model_is_told_what_it_lacks() -> None:
+    model = Bare()
+    with pytest.raises(SiteError, match=r"no get_input_embeddings\(\).*site=Hidden\('path.to.the.embedding'\)"):
+        toughen.smart().attach(model)
+    with pytest.raises(SiteError, match=r"no list of layers. Name the module: Hidden"):
+        toughen.alum().attach(model)
+    with toughen.alum(layer="words").attach(model) as attached:  # the way out
+        attached.backward(model, BATCH)
+        assert attached.report()["delta_norm"] > 0
+
+
+def test_a_head_that_is_not_there() -> None:
+    class Headless(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.words = nn.Embedding(64, 8)
+
+    method = replace(toughen.r4f(), site=Hidden("words"))
+    model = Headless()
+    with method.attach(model) as attached:
+        for _ in range(2):
+            with pytest.raises(SiteError, match=r"no linear head outside its backbone"):
+                attached.backward(model, BATCH)
+
+
+def test_a_second_method_on_a_model_is_refused_and_the_first_stays() -> None:
+    model = bert(dropout=0.0)
+    with attached_to(model, toughen.smart()) as attached:
+        with pytest.raises(MethodError, match=r"already has a method attached. Detach it first.*\(a \+ b\).attach"):
+            toughen.r3f().attach(model)
+        assert torch.isfinite(step(attached, model, BATCH))
+    with attached_to(model, toughen.r3f()):
+        pass
+
+
+def test_a_failed_attach_of_a_sum_takes_back_its_first_half() -> None:
+    model = classifier("bert")
+    found = traces(model)
+    with pytest.raises(SiteError), attached_to(model, toughen.smart() + replace(toughen.smart(), site=Hidden("nope"))):
+        pass
+    assert traces(model) == found
+
+
+# Steps ------------------------------------------------------------------------------------------------------------
+
+HOOKED = ["smart", "freelb", "fgm", "pgd", "vat", "r3f", "creat", "neftune", "freeat"]
+
+
+@pytest.mark.parametrize("name", HOOKED)
+def test_a_site_the_forward_never_reaches(name: str) -> None:
+    model = bert(dropout=0.0)
+    embedded = model.bert.embeddings.word_embeddings(BATCH["input_ids"]).detach()
+    batch = {"inputs_embeds": embedded, "attention_mask": BATCH["attention_mask"], "labels": BATCH["labels"]}
+    with attached_to(model, toughen.make(name)) as attached:
+        with pytest.raises(
+            SiteError, match=r"WordEmbedding.*never came by it. Did you pass inputs_embeds, or run another"
+        ):
+            step(attached, model, batch)
+        assert torch.isfinite(step(attached, model, BATCH))
+
+
+def test_another_model_than_the_attached_one() -> None:
+    model, other = bert(), bert()
+    with attached_to(model, toughen.smart()) as attached, pytest.raises(SiteError, match=r"another model"):
+        step(attached, other, BATCH)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_batch_without_labels_is_refused_and_the_next_one_is_not(name: str) -> None:
+    model = bert(dropout=0.0)
+    with attached_to(model, toughen.make(name)) as attached:
+        if name == "vat":  # needs none
+            assert torch.isfinite(step(attached, model, UNLABELLED))
+            return
+        with pytest.raises(StepError, match=r"has no labels.*Add 'labels' to the batch, or use toughen.vat\(\)"):
+            step(attached, model, UNLABELLED)
+        model.zero_grad(set_to_none=True)
+        first = step(attached, model, BATCH)
+    fresh = bert(dropout=0.0)
+    if name in ("plain", "fgm", "sam", "asam", "awp", "rdrop"):  # without noise the failed step leaves no mark at all
+        with attached_to(fresh, toughen.make(name)) as attached:
+            assert torch.equal(first, step(attached, fresh, BATCH))
+
+
+def test_a_loss_that_was_not_back_propagated() -> None:
+    model = bert()
+    with attached_to(model, toughen.freelb()) as attached:
+        losses = attached.losses(lambda: model(**BATCH), BATCH)
+        next(losses)
+        with pytest.raises(StepError, match=r"not back-propagated before the next one was asked for"):
+            next(losses)
+    with attached_to(model, toughen.sam()) as attached:
+        losses = attached.losses(lambda: model(**BATCH), BATCH)
+        next(losses)
+        with pytest.raises(StepError, match=r"matches no weight.*not back-propagated"):
+            next(losses)
+
+
+def test_weights_by_a_name_that_no_weight_has() -> None:
+    model = classifier("vit")
+    with attached_to(model, toughen.fgm("matrix")) as attached, pytest.raises(StepError, match=r"no name contains"):
+        step(attached, model, batch_for(FAMILIES["vit"]))
+
+
+def test_freeat_without_an_optimizer_step() -> None:
+    model = bert()
+    with (
+        attached_to(model, toughen.freeat()) as attached,
+        pytest.raises(MethodError, match=r"Give it the update as step="),
+    ):
+        attached.backward(model, BATCH)
+
+
+def test_a_teacher_without_the_number_of_updates() -> None:
+    model = bert()
+    with toughen.bregman().attach(model) as attached:
+        attached.backward(model, BATCH)
+        for _ in range(2):  # and not only once
+            with pytest.raises(
+                MethodError, match=r"Give it: .*total_steps=...\), or set switch to a number of updates"
+            ):
+                attached.backward(model, BATCH)
+    with toughen.bregman(switch=2).attach(model) as attached:
+        for _ in range(3):
+            attached.backward(model, BATCH)
+
+
+@pytest.mark.parametrize("name", ["sam", "asam", "awp", "freelb", "smart"])
+def test_an_error_in_backward_gives_the_weights_back(name: str) -> None:
+    model = bert()
+    before = {key: value.clone() for key, value in model.state_dict().items()}
+    calls: list[int] = []
+
+    def failing(loss: Tensor) -> None:
+        calls.append(1)
+        if len(calls) == toughen_passes:
+            raise MemoryError("no memory left")
+        loss.backward()
+
+    method = toughen.make(name, dropout="off")
+    with attached_to(model, method) as attached:
+        toughen_passes = len(attached.turns())
+        with pytest.raises(MemoryError) as caught:
+            attached.backward(model, BATCH, backward=failing)
+        assert caught.traceback  # its frames still hold the step; the weights are back all the same
+        assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
+        assert all(module.training for module in model.modules())
+        model.zero_grad(set_to_none=True)
+        assert torch.isfinite(attached.backward(model, BATCH))
+
+
+def test_an_output_that_is_none() -> None:
+    model = bert()
+    with attached_to(model, toughen.smart()) as attached:
+        losses = attached.losses(lambda: torch.zeros(3), BATCH)
+        with pytest.raises(TypeError, match=r"Cannot read a Tensor as a model output: return a ModelOutput, a mapping"):
+            next(losses)
+
+
+def test_hidden_states_that_are_not_there() -> None:
+    model = Bare()
+    method = replace(toughen.creat(), site=Hidden("words"))
+    model.base_model = nn.Identity()  # type: ignore[assignment]
+    model.forward = lambda **batch: model.base_model({"logits": torch.zeros(1)})  # type: ignore[method-assign]
+    with (
+        method.attach(model) as attached,
+        pytest.raises(SiteError, match=r"gives a dict without any.*last_hidden_state"),
+    ):
+        attached.backward(model, BATCH)
+
+
+# Warnings ---------------------------------------------------------------------------------------------------------
+
+
+def warned(method: Any, model: nn.Module, *args: Any) -> list[str]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        method.attach(model, *args).detach()
+    return [str(w.message) for w in caught if issubclass(w.category, RobustnessWarning)]
+
+
+def test_rdrop_without_dropout() -> None:
+    (message,) = warned(toughen.rdrop(), bert(dropout=0.0))
+    assert "has no dropout" in message
+    assert "Set a dropout rate in the config, or use toughen.r3f()" in message
+    assert warned(toughen.rdrop(), bert(dropout=0.1)) == []
+    assert warned(toughen.rdrop(), FAMILIES["llama"].build(dropout=0.1)) == []  # a functional dropout
+    assert len(warned(toughen.rdrop(), FAMILIES["llama"].build(dropout=0.0))) == 1
+
+
+@pytest.mark.parametrize("method", [toughen.smart("paper"), toughen.smart("smart-pytorch"), toughen.r3f("paper")])
+def test_noise_below_what_half_precision_can_hold(method: Any) -> None:
+    (message,) = warned(method, bert().bfloat16())
+    assert "1e-05 is lost in a bfloat16 embedding" in message
+    assert "dtype=torch.float32" in message
+    assert warned(method, bert()) == []
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_recommended_settings_hold_in_half_precision(name: str) -> None:
+    assert warned(toughen.make(name), bert().bfloat16()) == []
+
+
+def test_batch_norm_in_several_passes() -> None:
+    model = bert()
+    model.classifier = nn.Sequential(nn.BatchNorm1d(32), nn.Linear(32, 3))
+    (message,) = warned(toughen.smart(), model)
+    assert "BatchNorm" in message
+    assert "eval mode, or replace it by LayerNorm" in message
+    assert warned(toughen.plain(), model) == []
+
+
+def test_special_tokens_that_nobody_names() -> None:
+    class Tokenizer:
+        all_special_ids = (0, 1, 2)
+
+    model = bert()
+    assert warned(toughen.smart(), model) == []
+    model.config.bos_token_id = model.config.eos_token_id = None
+    (message,) = warned(toughen.smart(), model)
+    assert "method.attach(model, tokenizer), or a 'special_tokens_mask' in the batch" in message
+    assert warned(toughen.smart(), model, Tokenizer()) == []
+    assert warned(toughen.smart(preset="paper"), model) == []  # it perturbs every position anyway
+
+
+def test_a_special_tokens_mask_in_the_batch_is_heeded() -> None:
+    model = bert(dropout=0.0)
+    flags = torch.zeros_like(BATCH["input_ids"])
+    flags[:, 2] = 1
+    with attached_to(model, toughen.smart()) as attached:
+        losses = attached.losses(lambda: model(**BATCH), BATCH | {"special_tokens_mask": flags})
+        next(losses)
+        (delta,) = attached.passed[0].perturbation.deltas
+    moved = delta.abs().amax(-1) > 0
+    assert torch.equal(moved, (BATCH["attention_mask"] == 1) & (flags == 0))
+
+
+def test_heads_without_labels_are_refused_too() -> None:
+    for head in ("span", "tokens", "choices", "causal-lm"):
+        model, batch = model_of(head), HEADS[head].batch()
+        batch = {key: value for key, value in batch.items() if key in text()}
+        with attached_to(model, toughen.freelb()) as attached, pytest.raises(StepError, match=r"has no labels"):
+            step(attached, model, batch)

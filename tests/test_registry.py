@@ -1,0 +1,125 @@
+"""Names, presets, and methods that print as the call that makes them."""
+
+import math
+from dataclasses import fields, is_dataclass, replace
+from inspect import getdoc, signature
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import toughen
+import toughen.combine
+import toughen.compare
+import toughen.compare.teacher
+import toughen.method
+import toughen.search
+import toughen.search.constraint
+import toughen.sites
+from toughen import registry
+from toughen.errors import MethodError
+from toughen.registry import factory
+
+PRESETS = {
+    "smart": ["recommended", "paper", "smart-pytorch", "mt-dnn"],
+    "sift": ["recommended", "deberta"],
+    "freelb": ["recommended", "original", "fairseq", "paragen"],
+    "fgm": ["recommended", "matrix"],
+    "pgd": ["recommended", "absolute"],
+    "vat": ["recommended", "paper"],
+    "r3f": ["recommended", "paper"],
+    "r4f": ["recommended", "paper"],
+    "creat": ["recommended", "original"],
+}
+EVERY = [(name, preset) for name in toughen.available() for preset in PRESETS.get(name, [None])]
+
+
+def made(name: str, preset: str | None) -> Any:
+    return toughen.make(name) if preset is None else toughen.make(name, preset=preset)
+
+
+def names() -> dict[str, Any]:
+    """What a person imports to write a method out, and nothing else."""
+    modules: list[ModuleType] = [
+        toughen.method,
+        toughen.combine,
+        toughen.compare,
+        toughen.compare.teacher,
+        toughen.search,
+        toughen.search.constraint,
+        toughen.sites,
+    ]
+    found = {k: v for m in modules for k, v in vars(m).items() if isinstance(v, type) and is_dataclass(v)}
+    return found | {"inf": math.inf}
+
+
+@pytest.mark.parametrize(("name", "preset"), EVERY)
+def test_a_method_prints_as_the_call_that_makes_it(name: str, preset: str | None) -> None:
+    method = made(name, preset)
+    again = eval(repr(method), {"__builtins__": {}}, names())
+    assert again == method
+    assert repr(again) == repr(method)
+    assert hash(again) == hash(method)
+
+
+def test_a_sum_prints_as_the_call_that_makes_it() -> None:
+    method = toughen.smart() + toughen.bregman()
+    assert eval(repr(method), {"__builtins__": {}}, names()) == method
+
+
+@pytest.mark.parametrize(("name", "preset"), EVERY)
+def test_a_method_is_frozen_and_varied_by_replace(name: str, preset: str | None) -> None:
+    method = made(name, preset)
+    with pytest.raises(AttributeError):
+        method.dropout = "off"
+    for part in ("site", "search", "compare", "combine"):
+        inside = getattr(method, part)
+        for field in fields(inside):
+            with pytest.raises(AttributeError):
+                setattr(inside, field.name, None)
+    assert replace(method, dropout=method.dropout) == method
+
+
+@pytest.mark.parametrize(("name", "preset"), EVERY)
+def test_every_method_and_preset_says_where_it_comes_from(name: str, preset: str | None) -> None:
+    doc = getdoc(factory(name)) or ""
+    assert doc
+    if preset is not None and name != "r4f":  # "as for r3f"
+        assert f"{preset}:" in doc
+
+
+def test_the_presets_of_the_sources_are_all_there() -> None:
+    for name in toughen.available():
+        assert ("preset" in signature(factory(name)).parameters) == (name in PRESETS), name
+    for name, presets in PRESETS.items():
+        for preset in presets:
+            assert made(name, preset) == factory(name)(preset)
+
+
+def test_a_preset_keeps_its_numbers_and_takes_single_changes() -> None:
+    paper = toughen.smart("paper")
+    assert paper.search.step_size == 1e-3
+    assert paper.search.project.radius == 1e-5
+    changed = toughen.smart("paper", step_size=1e-2, weight=0.0)
+    assert changed == replace(paper, search=replace(paper.search, step_size=1e-2), combine=toughen.combine.Add(0.0))
+
+
+def test_own_methods_can_be_named_and_a_taken_name_cannot(monkeypatch: pytest.MonkeyPatch) -> None:
+    toughen.available()
+    monkeypatch.setattr(registry, "_NAMED", dict(registry._NAMED))
+
+    @toughen.named("mine")
+    def mine() -> Any:
+        return toughen.smart(weight=3.0)
+
+    assert "mine" in toughen.available()
+    assert toughen.make("mine") == toughen.smart(weight=3.0)
+    assert toughen.mine is mine
+    with pytest.raises(MethodError, match=r"'smart' is there already \(toughen.methods.smart\). Take another name"):
+        toughen.named("smart")(mine)
+
+
+def test_a_sum_is_ordered_and_flat() -> None:
+    total = toughen.smart() + toughen.freelb() + (toughen.bregman() + toughen.r3f())
+    assert total.methods[0] == toughen.freelb()  # the one with passes of its own leads
+    assert set(total.methods) == {toughen.smart(), toughen.freelb(), toughen.bregman(), toughen.r3f()}
