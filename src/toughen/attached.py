@@ -49,7 +49,7 @@ class Attached:
         self.updates = 0
         self.noise = Noise(own_seed(seed))
         self._seed = torch.initial_seed() if seed is None else seed  # of what must be the same on every process
-        self._clock = Clock()
+        self._clock = Clock(total=total_steps)
         ids = special_ids(self.model, tokenizer)
         self.bound = [Bound(m, Injector(m.search, self.noise, ids, self._clock)) for m in methods]
         self.passed: list[Batch] = []  # the last micro-batch, one for each method

@@ -9,7 +9,7 @@ from .families import batch, build
 
 
 class Words:
-    """A tokenizer in eight lines: one id a word."""
+    """A tokenizer in few lines: an id by the length of a word."""
 
     def __call__(self, *texts, return_tensors):
         self.words = ["[CLS]", *" [SEP] ".join(texts).split(), "[SEP]"]
