@@ -45,7 +45,7 @@ class Hide(torch.autograd.Function):
         rule: Rule,
         dtype: torch.dtype,
     ) -> tuple[Tensor, Tensor]:
-        visible = _scores(query, key, draw, rule) > 0
+        visible = _scores(query, key, draw, queries, rule) > 0
         if queries is not None:
             visible |= ~queries[:, None, :, None]  # padding's own rows are left as they are
         if pairs is not None:
@@ -67,7 +67,7 @@ class Hide(torch.autograd.Function):
         query, key, draw, pairs, queries = ctx.saved_tensors
         rule: Rule = ctx.rule
         grad_bias, grad_kept = grads
-        soft = _scores(query, key, draw, rule).div_(rule.temperature).sigmoid_()
+        soft = _scores(query, key, draw, queries, rule).div_(rule.temperature).sigmoid_()
         per_pair = (grad_kept / _counts(query, pairs, queries, rule)).view(-1, 1, 1, 1)
         grad = torch.add(per_pair, grad_bias, alpha=rule.slope)
         grad.mul_(soft).mul_(soft.neg_().add_(1))  # the sigmoid's derivative
@@ -78,12 +78,12 @@ class Hide(torch.autograd.Function):
         return grad @ key, grad.mT @ query, None, None, None, None, None
 
 
-def _scores(query: Tensor, key: Tensor, draw: Tensor | None, rule: Rule) -> Tensor:
+def _scores(query: Tensor, key: Tensor, draw: Tensor | None, queries: Tensor | None, rule: Rule) -> Tensor:
     scores = (query @ key.mT).to(torch.promote_types(query.dtype, torch.float32))
     scores.mul_(rule.scale)
     if rule.offset:
         scores.add_(rule.offset)
-    return scores if draw is None else scores.add_(logistic(draw, scores.shape, scores.dtype))
+    return scores if draw is None else scores.add_(logistic(draw, scores.shape, scores.dtype, queries))
 
 
 def _counts(query: Tensor, pairs: Tensor | None, queries: Tensor | None, rule: Rule) -> Tensor | float:

@@ -8,19 +8,25 @@ import torch
 from torch import Tensor
 
 
-def logistic(key: Tensor, shape: torch.Size, dtype: torch.dtype) -> Tensor:
-    """Standard logistic noise of shape (batch, masks, queries, keys): the difference of two Gumbel variables.
+def logistic(key: Tensor, shape: torch.Size, dtype: torch.dtype, real: Tensor | None = None) -> Tensor:
+    """Standard logistic noise of shape (batch, masks, length, length): the difference of two Gumbel variables.
+
+    `real` (batch, length) says which positions are no padding: they are counted, so that padding on either side changes
+    nothing.
 
     Each row is a * column + b with random words a, b for the row and a random word for the column, which makes its
     elements pairwise independent; the permutation x(2x+1) then bends the lattice such a row lies on (Rivest et al.
     1998, RC6). All is modulo 2^32. Two passes over the large tensor are all it costs.
     """
-    batch, masks, queries, keys = shape
-    numbers = torch.arange(max(batch * masks, queries, keys), device=key.device, dtype=torch.int32)
-    text = _mixed(numbers[: batch * masks] + key[0]).view(batch, masks, 1, 1)
-    factor = _mixed(numbers[:queries].view(-1, 1) + text)
+    batch, masks, length, _ = shape
+    if real is None:
+        place = torch.arange(length, device=key.device, dtype=torch.int32).view(1, 1, length)
+    else:
+        place = (real.cumsum(1, dtype=torch.int32) - 1).view(batch, 1, length)
+    text = torch.arange(batch * masks, device=key.device, dtype=torch.int32).view(batch, masks, 1)
+    factor = _mixed(place + _mixed(text + key[0])).unsqueeze(-1)
     offset = _mixed(factor + key[1])
-    column = _mixed(numbers[:keys] - key[1]) | 1
+    column = (_mixed(place - key[1]) | 1).unsqueeze(-2)
     words = torch.addcmul(offset, factor, column)
     torch.addcmul(words, words, words, value=2, out=words)
     uniform = words.to(torch.float32).mul_(2.0**-32).add_(0.5)

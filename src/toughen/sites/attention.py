@@ -62,8 +62,10 @@ class AttentionLogits:
 
 
 def _base(model: nn.Module) -> Any:
-    """The transformers model itself, under PEFT's wrapper too."""
+    """The transformers model that has the layers: under PEFT's wrapper, or a head that holds a backbone."""
     base: Any = cast(Any, model).get_base_model() if hasattr(model, "get_base_model") else model
+    inner = (m for m in base.modules() if hasattr(getattr(m, "config", None), "num_hidden_layers"))
+    base = next((m for m in inner if hasattr(m, "set_attn_implementation")), base)
     if not hasattr(base, "set_attn_implementation") or getattr(base, "config", None) is None:
         raise SiteError(
             f"{type(model).__name__} is not a transformers model, and only those let attention be perturbed. "
