@@ -13,9 +13,10 @@ from .compare.features import FeatureWatch
 from .compare.teacher import Teacher
 from .errors import MethodError, SiteError, StepError
 from .outcome import Outcome, Task, read
-from .parts import Combine, Compare, Detach, Dropout, Search, Site, View
+from .parts import Combine, Compare, Detach, Dropout, Explained, Search, Site, View
 from .perturbation import Injector, Perturbation
 from .rng import DropoutSwitch, Replay
+from .schedule import Clock
 from .search.constraint import Constraint
 from .sites import DropoutMask, Nowhere, Weights
 from .sync import settle
@@ -115,6 +116,10 @@ class Batch:
     perturbation: Perturbation = field(default_factory=Perturbation)
     seen: dict[str, Tensor] = field(default_factory=dict[str, Tensor])
 
+    @property
+    def clock(self) -> Clock:
+        return self.injector.clock
+
     def clean(self) -> Outcome:
         outcome = self.step.clean(self.method.dropout)
         if outcome.loss is not None:
@@ -181,7 +186,12 @@ class Batch:
 
     def term(self) -> Tensor:
         reference = self.reference(self.method.compare)
-        term = self.method.compare(self.bent(), reference, self.perturbation.deltas)
+        bent, compare = self.bent(), self.method.compare
+        if isinstance(compare, Explained):
+            term, pieces = compare.explain(bent, reference, self.perturbation.deltas)
+            self.seen |= {name: piece.detach() for name, piece in pieces.items()}
+        else:
+            term = compare(bent, reference, self.perturbation.deltas)
         self.seen["term"] = term.detach()
         return term
 

@@ -38,6 +38,11 @@ class Noise:
             self.generators[device] = torch.Generator(device).manual_seed(self.seed)
         return self.generators[device]
 
+    def key(self, device: torch.device) -> torch.Tensor:
+        """Two random words, left on the device, for noise that is computed from where it falls."""
+        words = torch.randint(-(2**31), 2**31, (2,), generator=self.on(device), device=device)
+        return words.to(torch.int32)
+
     def state_dict(self) -> dict[str, torch.Tensor]:
         return {str(device): generator.get_state() for device, generator in self.generators.items()}
 
