@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
+import torch
 from torch import Tensor
 
 from ..errors import MethodError
