@@ -373,6 +373,23 @@ def test_an_error_in_backward_gives_the_weights_back(name: str) -> None:
         assert torch.isfinite(attached.backward(model, BATCH))
 
 
+def test_a_failed_micro_batch_is_not_gone_over_again() -> None:
+    """SAM's second round is over the micro-batches that were whole."""
+    model, reference = bert(), bert()
+    broken = {**BATCH, "labels": torch.full_like(BATCH["labels"], 99)}  # outside the classes
+    for target, batches in ((model, [broken, BATCH, BATCH]), (reference, [BATCH, BATCH])):
+        with attached_to(target, toughen.sam()) as attached:
+            for number, batch in enumerate(batches):
+                try:
+                    attached.backward(target, batch, accumulate=2, last=number == len(batches) - 1)
+                except (IndexError, RuntimeError):
+                    assert batch is broken
+    for ours, theirs in zip(model.parameters(), reference.parameters(), strict=True):
+        assert (ours.grad is None) == (theirs.grad is None)
+        if ours.grad is not None and theirs.grad is not None:
+            torch.testing.assert_close(ours.grad, theirs.grad)
+
+
 def test_an_output_that_is_none() -> None:
     model = bert()
     with attached_to(model, toughen.smart()) as attached:

@@ -114,20 +114,21 @@ class Attached:
         ]
         main, *others = batches
         self._window.append(main)
-        turns = main.method.combine.turns(last, len(self._window))
+        turns, whole = main.method.combine.turns(last, len(self._window)), False
         try:
             for number, loss in enumerate(main.method.combine(main), start=1):
                 step.backwards += 1
                 if number == len(turns):
                     loss = torch.stack([loss, *[_added(other) for other in others]]).sum() if others else loss
                 yield loss
+            whole = True
         finally:
             self._switch.restore()
             step.release()
             if last:
                 self._close_window()
-            elif not hasattr(main.method.combine, "rounds"):
-                self._window.clear()  # only methods that go over the window again need to remember it
+            elif not whole or not hasattr(main.method.combine, "rounds"):
+                self._window.remove(main)  # failed, or no method that goes over the window again
 
     def backward(
         self,

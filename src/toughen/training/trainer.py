@@ -71,7 +71,6 @@ class _RobustTrainer(Trainer):
         return self.current_gradient_accumulation_steps if scaled else 1
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
-        self.attached.abandon()  # a window that an earlier run left open when it was interrupted
         self.attached.attach()
         self.attached.abandon()  # a window that an earlier run left open when it was interrupted
         try:
