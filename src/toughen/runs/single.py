@@ -1,0 +1,215 @@
+"""One seed of one arm: train, take the best epoch, score, save."""
+
+import json
+import math
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..tasks import Data, collator, compute_metrics
+from . import predictions
+from .callbacks import Watch, forget_rows
+from .config import Config
+from .errors import RunError
+from .files import move_folder, remove_folder, write_json
+from .folder import checkpoints
+from .health import Health
+from .method_config import make_method
+from .modeling import load_model, without_adapters
+from .progress import Reporter
+from .stopping import Stop
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a seed needs to know."""
+
+    config: Config
+    run: Path
+    folder: Path
+    arm: str
+    seed: int
+    data: Data
+    tokenizer: Any
+    precision: str
+    world: int
+
+    @property
+    def method(self) -> Mapping[str, Any]:
+        return self.config.method if self.arm == "method" else {"name": "plain"}
+
+
+def train_seed(job: Job, reporter: Reporter, stop: Stop) -> dict[str, Any]:
+    """Train one seed, from its last checkpoint if it has one; smaller micro-batches where memory runs out."""
+    import torch
+
+    share = job.config.train.batch_size // job.world
+    micro = min(job.config.train.micro_batch or share, share)
+    notes: list[str] = []
+    while True:
+        try:
+            return {**_train(job, micro, reporter, stop), "notes": notes}
+        except torch.OutOfMemoryError:
+            smaller = next((n for n in range(micro // 2, 0, -1) if share % n == 0), 0)
+            if not smaller:
+                raise RunError(
+                    f"out of memory with one row of {job.config.data.max_length} tokens at a time; lower "
+                    "data.max_length, add --peft, or give --trainer.gradient_checkpointing true."
+                ) from None
+            notes.append(f"out of memory with {micro} rows a pass: {smaller} a pass, the update as before")
+            reporter.line(f"seed {job.seed}: {notes[-1]}")
+            micro = smaller
+        # Outside the handler: the traceback holds the tensors of the failed pass.
+        torch.cuda.empty_cache()
+
+
+def _train(job: Job, micro: int, reporter: Reporter, stop: Stop) -> dict[str, Any]:
+    import torch
+    from transformers import EarlyStoppingCallback, set_seed
+    from transformers.trainer_callback import PrinterCallback
+
+    from .trainer import RunTrainer
+
+    config, train = job.config, job.config.train
+    share = train.batch_size // job.world
+    if share % micro:
+        raise RunError(f"train.micro_batch={micro} does not divide the {share} rows of a device's share of an update.")
+    set_seed(job.seed)
+    model = load_model(config, job.data.task, job.tokenizer)
+    health = Health(job.method, train.learning_rate, job.precision)
+    watch = Watch(job.run, job.folder, job.arm, job.seed, reporter, stop, health, train.save_steps)
+    rows = getattr(job.data, config.data.eval_split)
+    trainer = RunTrainer(
+        model,
+        _arguments(job, micro),
+        method=make_method(job.method),
+        health=health,
+        train_dataset=job.data.train,
+        eval_dataset=rows,
+        data_collator=collator(job.data.task, job.tokenizer),
+        processing_class=job.tokenizer,
+        compute_metrics=compute_metrics(job.data.task),
+        callbacks=[watch, *([EarlyStoppingCallback(train.patience)] if train.patience else [])],
+    )
+    watch.trainer = trainer
+    trainer.remove_callback(PrinterCallback)
+    found = checkpoints(job.folder)
+    last = found[-1] if found else None
+    began = time.perf_counter()
+    if torch.cuda.is_available():
+        torch.cuda.reset_peak_memory_stats()
+    try:
+        if last is not None and _is_trained(last):
+            trainer.load_best(last)
+        else:
+            if trainer.is_world_process_zero():
+                forget_rows(job.run, job.arm, job.seed, int(last.name.rpartition("-")[2]) if last else 0)
+            trainer.train(resume_from_checkpoint=str(last) if last else None)
+    finally:
+        reporter.end()
+    return _finish(job, trainer, time.perf_counter() - began, rows)
+
+
+def _arguments(job: Job, micro: int) -> Any:
+    import torch
+    from transformers import TrainingArguments
+
+    train = job.config.train
+    settings: dict[str, Any] = {
+        "learning_rate": train.learning_rate,
+        "per_device_eval_batch_size": train.eval_batch_size,
+        "warmup_steps": train.warmup,
+        "weight_decay": train.weight_decay,
+        "max_grad_norm": train.max_grad_norm,
+        "bf16": job.precision == "bf16",
+        "fp16": job.precision == "fp16",
+        "logging_steps": train.log_steps,
+        "logging_nan_inf_filter": False,  # a broken loss is told, not hidden
+        "save_total_limit": None if train.keep_checkpoints else 1,
+        "report_to": "none",
+        "ddp_find_unused_parameters": False,
+        "disable_tqdm": True,
+        "dataloader_pin_memory": torch.cuda.is_available(),
+        **job.config.trainer,
+        "output_dir": str(job.folder),
+        "seed": job.seed,
+        "num_train_epochs": train.epochs,
+        "max_steps": train.max_steps or -1,
+        "per_device_train_batch_size": micro,
+        "gradient_accumulation_steps": train.batch_size // job.world // micro,
+        "eval_strategy": "epoch",
+        "save_strategy": "epoch",
+        "load_best_model_at_end": True,
+        "metric_for_best_model": job.data.task.selects,
+        "greater_is_better": True,
+    }
+    try:
+        return TrainingArguments(**settings)
+    except (TypeError, ValueError, ImportError) as error:
+        raise RunError(f"trainer options: {' '.join(str(error).split())}") from error
+
+
+def _is_trained(checkpoint: Path) -> bool:
+    """Whether training was over when this was saved; then only the scoring is left."""
+    state = json.loads((checkpoint / "trainer_state.json").read_text(encoding="utf-8"))
+    control = state.get("stateful_callbacks", {}).get("TrainerControl", {})
+    return bool(control.get("args", {}).get("should_training_stop"))
+
+
+def _finish(job: Job, trainer: Any, seconds: float, rows: Any) -> dict[str, Any]:
+    """Scores and predictions of the best epoch, the model as a plain checkpoint, then the seed's result."""
+    import torch
+
+    task, main = job.data.task, trainer.is_world_process_zero()
+    metrics: dict[str, float] = {}
+    for name, split in job.data.splits.items():
+        if name == "train" and split is not rows:
+            continue
+        said = trainer.predict(split, metric_key_prefix="eval")
+        logits = said.predictions[0] if isinstance(said.predictions, tuple) else said.predictions
+        if main:
+            predictions.write(job.folder / "predictions" / f"{name}.tsv", task, logits, said.label_ids)
+        prefix = "" if split is rows else f"{name}_"
+        known = ("loss", *task.metrics)
+        metrics |= {f"{prefix}{key}": said.metrics[f"eval_{key}"] for key in known if f"eval_{key}" in said.metrics}
+    _save_model(job, trainer, main)
+    state = trainer.state
+    scored = [row for row in state.log_history if f"eval_{task.selects}" in row]
+    best = next((row["epoch"] for row in scored if row["step"] == state.best_global_step), None)
+    done = max(state.global_step - getattr(trainer, "_initial_global_step", 0), 1)
+    peak = torch.cuda.max_memory_allocated() / 2**20 if torch.cuda.is_available() else None
+    result = {
+        "seed": job.seed,
+        "metrics": {name: float(value) for name, value in metrics.items()},
+        "best_epoch": float(best if best is not None else state.epoch or 0.0),
+        "train_seconds": seconds,
+        "passes": trainer.passes,
+        "seconds_per_step": seconds / done,
+        "peak_memory_mb": peak,
+        "folder": job.folder.relative_to(job.run).as_posix(),
+    }
+    if not all(math.isfinite(value) for value in result["metrics"].values()):
+        raise RunError(f"seed {job.seed}: a score is not a number: {result['metrics']}.")
+    if main:
+        write_json(job.folder / "result.json", result)
+        if not job.config.train.keep_checkpoints:
+            for folder in job.folder.glob("checkpoint-*"):
+                remove_folder(folder)
+    return result
+
+
+def _save_model(job: Job, trainer: Any, main: bool) -> None:
+    unfinished = job.folder / f".model-{os.getppid() if job.world > 1 else os.getpid()}"
+    if job.config.peft.name:
+        if main:
+            trainer.model.save_pretrained(job.folder / "adapter")
+            without_adapters(trainer.accelerator.unwrap_model(trainer.model)).save_pretrained(unfinished)
+    else:
+        trainer.save_model(str(unfinished))  # every process: FSDP gathers the weights here
+    if main:
+        job.tokenizer.save_pretrained(unfinished)
+        (unfinished / "training_args.bin").unlink(missing_ok=True)  # a pickle; config.yaml says it all
+        move_folder(unfinished, job.folder / "model")
