@@ -67,7 +67,7 @@ def build(values: Mapping[str, Any]) -> Config:
         raise RunError("which model? Give --model: a name on the Hugging Face Hub or a folder.")
     made: dict[str, Any] = dict(values)
     for name, kind in GROUPS.items():
-        given = {key: value for key, value in dict(values.get(name) or {}).items()}
+        given = dict(values.get(name) or {})
         _known(f"{name}.", given, [each.name for each in fields(kind)])
         made[name] = kind(**given)
     made["seed"] = tuple(values.get("seed") or (1,))

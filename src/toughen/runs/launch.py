@@ -30,7 +30,10 @@ def execute_everywhere(folder: Path, nnodes: int = 1, node_rank: int = 0, rdzv_e
     (folder / FAULT).unlink(missing_ok=True)
     cores = max((os.cpu_count() or 1) // processes, 1)
     environment = {"OMP_NUM_THREADS": str(cores), **os.environ}
-    code = _wait(subprocess.Popen([*command, "-m", "toughen.runs.worker", str(folder)], env=environment))
+    # torchrun's own account of a failure is long; ours is one line, and that one stays in a file.
+    with (folder / "torchrun.log").open("ab") as log:
+        words = [*command, "-m", "toughen.runs.worker", str(folder)]
+        code = _wait(subprocess.Popen(words, env=environment, stderr=log))
     if code:
         _explain(folder, code)
 
@@ -54,7 +57,7 @@ def _explain(folder: Path, code: int) -> None:
     if said.startswith("interrupted "):
         _, number, step, place = said.split(" ", 3)
         raise Interrupted(Path(place), int(step), int(number))
-    raise RunError(said or f"a process ended with code {code}; see {folder}/train.log and the lines above.")
+    raise RunError(said or f"a process ended with code {code}; see {folder}/torchrun.log.")
 
 
 def joined(folder: Path, seconds: float = 600.0) -> Path:

@@ -84,7 +84,8 @@ def _from_file(path: Any, key: str) -> Any:
     from .. import registry
 
     spec = importlib.util.spec_from_file_location(f"toughen_own_{path.stem}", path)
-    assert spec is not None and spec.loader is not None  # a .py file always has both
+    assert spec is not None  # a .py file always has both
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)  # registers it; a name of the package's own is refused there
     return registry.factory(key)

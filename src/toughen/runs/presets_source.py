@@ -31,10 +31,9 @@ def _row(call: ast.expr, records: Mapping[str, Mapping[str, ast.expr | None]]) -
     written = dict(records.get(call.func.id, {}))
     written |= dict(zip(written, call.args, strict=False))
     written |= {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
-    values: dict[str, Any] = {}
-    for name, node in written.items():
-        try:
-            values[name] = ast.literal_eval(node) if node is not None else None
-        except ValueError:
-            continue
-    return values
+    return {name: ast.literal_eval(node) for name, node in written.items() if node is not None and _is_plain(node)}
+
+
+def _is_plain(node: ast.expr) -> bool:
+    allowed = (ast.Constant, ast.Tuple, ast.List, ast.UnaryOp, ast.USub, ast.Load)
+    return all(isinstance(each, allowed) for each in ast.walk(node))

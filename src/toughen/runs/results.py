@@ -78,13 +78,16 @@ def summary(seeds: Sequence[dict[str, Any]]) -> dict[str, dict[str, float]]:
 
 def versions() -> dict[str, str]:
     """Python and the packages that numbers depend on."""
-    found = {"python": platform.python_version()}
-    for name in PACKAGES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
+    found = {"python": platform.python_version(), **{name: version_of(name) for name in PACKAGES}}
+    return {name: value for name, value in found.items() if value}
+
+
+def version_of(package: str) -> str:
+    """The installed version, or nothing."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""
 
 
 def hardware() -> dict[str, Any]:

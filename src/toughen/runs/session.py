@@ -2,6 +2,7 @@
 
 import json
 import os
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -24,17 +25,19 @@ def execute(folder: Path) -> None:
     """Train what is left of a run; every process of a distributed run calls this."""
     config = read_config(folder)
     rank, world = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+    first = _first(world)
     reporter = Reporter(folder / "train.log" if rank == 0 else None, speak=rank == 0)
     precision, note = resolve(config.train.precision)
     notes = [note] if note else []
-    with Stop() as stop, quiet(folder / ("train.log" if rank == 0 else f"train-{rank}.log")):
-        data = load(config)
-        _same_as_before(folder, config, data, world, rank)
-        tokenizer = load_tokenizer(config.model)
-        length = min(config.data.max_length, int(tokenizer.model_max_length))
-        if rank == 0:
-            _introduce(reporter, config, data, tokenizer, length, precision, world)
-        ready = prepare(data, tokenizer, length, cache_dir=config.data.cache_dir)
+    with Stop(patient=world > 1) as stop, quiet(folder / ("train.log" if rank == 0 else f"train-{rank}.log")):
+        with first():
+            data = load(config)
+            _same_as_before(folder, data, world, rank)
+            tokenizer = load_tokenizer(config.model)
+            length = min(config.data.max_length, int(tokenizer.model_max_length))
+            if rank == 0:
+                _introduce(reporter, config, data, tokenizer, length, precision, world)
+            ready = prepare(data, tokenizer, length, cache_dir=config.data.cache_dir)
         arms = ["method", *(["baseline"] if config.baseline else [])]
         for arm in arms:
             for seed in config.seed:
@@ -53,6 +56,16 @@ def execute(folder: Path) -> None:
                         f"{what}seed {seed}: {ready.task.selects} {score:.4f} (epoch {result['best_epoch']:g})"
                     )
                     finish(folder, config, ready, notes)
+
+
+def _first(world: int) -> Any:
+    """A context in which the first process goes before the others, so that one prepares the data and all find it."""
+    if world == 1:
+        return nullcontext
+    import torch
+    from accelerate import PartialState
+
+    return PartialState(cpu=not torch.accelerator.is_available()).main_process_first
 
 
 def load(config: Config) -> Data:
@@ -88,7 +101,7 @@ def load(config: Config) -> Data:
     return data
 
 
-def _same_as_before(folder: Path, config: Config, data: Data, world: int, rank: int) -> None:
+def _same_as_before(folder: Path, data: Data, world: int, rank: int) -> None:
     """Note what a run began with, and refuse to go on with anything else."""
     now = {
         "task": data.task.name,
@@ -119,9 +132,7 @@ def _introduce(
     rows = "/".join(str(len(split)) for split in data.splits.values())
     seeds = f"{len(config.seed)} seed{'s' * (len(config.seed) > 1)}"
     where = f" · {world} processes" if world > 1 else ""
-    reporter.line(
-        f"toughen {__version__} · {config.method_name} · {data.task.title} {rows} rows · {config.model} · {precision} · "
-        f"{seeds}{where}"
-    )
+    what = f"{config.method_name} · {data.task.title} {rows} rows · {config.model}"
+    reporter.line(f"toughen {__version__} · {what} · {precision} · {seeds}{where}")
     for warning in data.report(tokenizer, length).warnings:
         reporter.line(f"! {warning}")

@@ -95,6 +95,8 @@ def _train(job: Job, micro: int, reporter: Reporter, stop: Stop) -> dict[str, An
         callbacks=[watch, *([EarlyStoppingCallback(train.patience)] if train.patience else [])],
     )
     watch.trainer = trainer
+    if trainer.args.world_size != job.world:
+        raise RunError(f"{job.world} processes were started, but Trainer sees {trainer.args.world_size}.")
     trainer.remove_callback(PrinterCallback)
     found = checkpoints(job.folder)
     last = found[-1] if found else None
@@ -133,6 +135,8 @@ def _arguments(job: Job, micro: int) -> Any:
         "ddp_find_unused_parameters": False,
         "disable_tqdm": True,
         "dataloader_pin_memory": torch.cuda.is_available(),
+        # Without it processes on CPUs would not find each other: each would train alone, and say nothing.
+        "use_cpu": not torch.accelerator.is_available(),
         **job.config.trainer,
         "output_dir": str(job.folder),
         "seed": job.seed,

@@ -2,17 +2,20 @@
 
 import signal
 import threading
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 AGREE_EVERY = 10  # updates between two questions to the other processes
 
 
 class Stop:
-    """Knows whether a signal came. A second one ends the process at once, as it would without us."""
+    """Knows whether a signal came. A second one ends the process at once, as it would without us.
 
-    def __init__(self) -> None:
-        self.signal = 0
+    A `patient` one does not: torchrun sends a second signal of its own accord, and kills after half a minute.
+    """
+
+    def __init__(self, patient: bool = False) -> None:
+        self.signal, self.patient = 0, patient
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> "Stop":
@@ -21,14 +24,13 @@ class Stop:
                 self._before[number] = signal.signal(number, self._catch)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._restore()
 
     def _catch(self, number: int, frame: FrameType | None) -> None:
         self.signal = number
-        self._restore()
+        if not self.patient:
+            self._restore()
 
     def _restore(self) -> None:
         for number, handler in self._before.items():

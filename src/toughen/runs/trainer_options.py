@@ -8,7 +8,7 @@ import importlib.util
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, Union
+from typing import Any, Literal
 
 from ..errors import nearest
 from .errors import RunError
@@ -51,13 +51,9 @@ def trainer_options() -> dict[str, Any]:
 def _type(annotation: str) -> Any:
     plain: tuple[type, ...] = (float, int, str, bool, list, dict)
     names: dict[str, Any] = {"Literal": Literal, "Any": Any, **{kind.__name__: kind for kind in plain}}
-    parts: list[Any] = []
-    for part in annotation.split(" | "):
-        try:
-            parts.append(eval(part, {"__builtins__": {}}, names))
-        except (NameError, SyntaxError, TypeError):
-            continue  # an enum of transformers beside `str`
-    return Union[tuple(parts)] if parts else Any
+    # What is left out is an enum of transformers, which stands beside `str`.
+    parts = [part for part in annotation.split(" | ") if part.partition("[")[0] in names or part == "None"]
+    return eval(" | ".join(parts), {"__builtins__": {}}, names) if parts else Any
 
 
 def check_trainer(given: Mapping[str, Any]) -> None:
