@@ -150,9 +150,14 @@ def _add_method(parser: HintingParser, method: str) -> None:
     titles = dict.fromkeys(f"{described.name}: {described.title}" for described, _ in options.values())
     group = parser.add_argument_group("Method", " / ".join(titles) or method)
     group.add_argument("--method.name", type=str, default=method, help="Its name, a sum a+b, or ./file.py:name.")
+    add_options(group, options)
+
+
+def add_options(parser: Any, options: Mapping[str, tuple[Any, Any]]) -> None:
+    """The options of a method as `--method.KEY`."""
     for key, (_, option) in options.items():
         default = None if option.default is NO_DEFAULT else option.default
-        group.add_argument(f"--method.{key}", type=option.type, default=default, help=option.help.replace("%", "%%"))
+        parser.add_argument(f"--method.{key}", type=option.type, default=default, help=option.help.replace("%", "%%"))
 
 
 def _add_trainer(parser: HintingParser, keys: Sequence[str]) -> None:
@@ -192,7 +197,7 @@ def parse_train(arguments: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any
 def _parse(parser: HintingParser, rest: Sequence[str], below: Mapping[str, Any]) -> dict[str, Any]:
     text = [f"--config={yaml.safe_dump(dict(below))}"] if below else []
     parsed: Namespace = parser.parse_args([*text, *rest])
-    values = cast("dict[str, Any]", parsed.as_dict())
+    values = parsed.as_dict()
     for key in ("config", "print_config", "help"):
         values.pop(key, None)
     values["seed"] = seeds_of(values["seed"])

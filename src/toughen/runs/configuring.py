@@ -18,6 +18,8 @@ def normalised(values: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in values.items():
         top, _, rest = str(key).partition(".")
+        if value is None and not rest:
+            continue  # `data:` with nothing but comments under it
         if rest:
             value = normalised({rest: value})
         elif top in NAMED_GROUPS and not isinstance(value, Mapping):

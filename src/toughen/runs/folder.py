@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import yaml
 
@@ -79,7 +79,7 @@ def read_config(folder: Path) -> Config:
     if not file.is_file():
         raise RunError(f"{folder} is no run folder: it has no config.yaml.")
     try:
-        values = cast("Any", yaml.safe_load(file.read_text(encoding="utf-8")))
+        values: Any = yaml.safe_load(file.read_text(encoding="utf-8"))
     except yaml.YAMLError as error:
         raise RunError(f"{file} is not YAML: {' '.join(str(error).split())}") from None
     return build(values)

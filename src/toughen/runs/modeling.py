@@ -1,5 +1,6 @@
 """The model and tokenizer of a run: dtype, head, labels, adapters."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ def load_tokenizer(name: str) -> Any:
     """The tokenizer, with a padding token."""
     from transformers import AutoTokenizer
 
-    tokenizer = loaded(lambda: AutoTokenizer.from_pretrained(name), name)
+    tokenizer = loaded(partial(AutoTokenizer.from_pretrained, name), name)
     if tokenizer.pad_token_id is None:
         if tokenizer.eos_token is None:
             raise RunError(f"the tokenizer of {name} has neither a padding nor an end token; batches need one.")
@@ -39,30 +40,27 @@ def load_model(config: Config, task: Task, tokenizer: Any) -> Any:
     return with_adapters(model, config.peft, task) if config.peft.name else model
 
 
-def _second_order(config: Config, task: Task, tokenizer: Any, settings: dict[str, Any]) -> Any:
+def _second_order(config: Config, task: Task, tokenizer: Any, arguments: dict[str, Any]) -> Any:
     from ..heads.build import second_order
 
     if task.head == "tokens":
-        raise RunError("head second-order pools all words into one vector; token tasks need --head linear (none).")
-    kwargs = model_kwargs(task)
-    kwargs.pop("label2id", None)
-    kwargs.pop("num_labels", None) if "id2label" in kwargs else None
-    kind: Any = "multiple-choice" if task.head == "choices" else "sequence-classification"
-    head = config.head
-    return loaded(
-        lambda: second_order(
-            config.model,
-            q=head.q,
-            k=head.k,
-            dropout=head.dropout,
-            preset=head.preset,
-            task=kind,
-            special_token_ids=tokenizer.all_special_ids,
-            from_pretrained=settings,
-            **({"num_labels": 1} if task.head == "choices" else kwargs),
-        ),
-        config.model,
-    )
+        raise RunError("head second-order pools all words into one vector; leave it out for token tasks.")
+    labels = model_kwargs(task)
+    if task.head == "choices":
+        labels = {"num_labels": 1}
+    elif "id2label" in labels:
+        labels = {key: labels[key] for key in ("id2label", "problem_type")}
+    settings: dict[str, Any] = {
+        "q": config.head.q,
+        "k": config.head.k,
+        "dropout": config.head.dropout,
+        "preset": config.head.preset,
+        "task": "multiple-choice" if task.head == "choices" else "sequence-classification",
+        "special_token_ids": tokenizer.all_special_ids,
+        "from_pretrained": arguments,
+        **labels,
+    }
+    return loaded(partial(second_order, config.model, **settings), config.model)
 
 
 def with_adapters(model: Any, peft: PeftConfig, task: Task) -> Any:

@@ -150,7 +150,7 @@ def load(run: "str | os.PathLike[str]", *, device: str | None = None, batch_size
 
 def _task_of_run(root: Path) -> Task:
     began: dict[str, Any] = json.loads((root / "began.json").read_text(encoding="utf-8"))
-    names = {key: tuple(began[key]) for key in ("columns", "labels", "metrics")}
+    names: dict[str, Any] = {key: tuple(began[key]) for key in ("columns", "labels", "metrics")}
     return Task(began["task"], began["task"], began["kind"], began["head"], **names)
 
 
@@ -158,7 +158,8 @@ def _task_of_model(folder: Path) -> Task:
     """A task with the labels and the head of a plain checkpoint; it reads one text."""
     config: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     kind = str((config.get("architectures") or ["?"])[0])
-    labels = tuple(name for _, name in sorted((config.get("id2label") or {}).items(), key=lambda item: int(item[0])))
+    named: dict[str, str] = config.get("id2label") or {}
+    labels = tuple(named[number] for number in sorted(named, key=int))
     if "TokenClassification" in kind:
         return Task(folder.name, folder.name, "tokens", "tokens", ("tokens",), labels or ("0", "1"))
     if "MultipleChoice" in kind:

@@ -12,12 +12,13 @@ from .config import Config
 from .errors import Interrupted, RunError
 from .files import write_json
 from .folder import read_config, seed_folder
+from .job import Job
 from .modeling import load_tokenizer
 from .precision import resolve
 from .progress import Reporter
 from .quiet import quiet
 from .results import finish
-from .single import Job, train_seed
+from .single import train_seed
 from .stopping import Stop
 
 

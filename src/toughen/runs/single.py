@@ -1,45 +1,21 @@
 """One seed of one arm: train, take the best epoch, score, save."""
 
 import json
-import math
-import os
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..tasks import Data, collator, compute_metrics
-from . import predictions
+from ..tasks import collator, compute_metrics
 from .callbacks import Watch, forget_rows
-from .config import Config
 from .errors import RunError
-from .files import move_folder, remove_folder, write_json
+from .finishing import finish_seed
 from .folder import checkpoints
 from .health import Health
+from .job import Job
 from .method_config import make_method
-from .modeling import load_model, without_adapters
+from .modeling import load_model
 from .progress import Reporter
 from .stopping import Stop
-
-
-@dataclass(frozen=True)
-class Job:
-    """What a seed needs to know."""
-
-    config: Config
-    run: Path
-    folder: Path
-    arm: str
-    seed: int
-    data: Data
-    tokenizer: Any
-    precision: str
-    world: int
-
-    @property
-    def method(self) -> Mapping[str, Any]:
-        return self.config.method if self.arm == "method" else {"name": "plain"}
 
 
 def train_seed(job: Job, reporter: Reporter, stop: Stop) -> dict[str, Any]:
@@ -112,7 +88,7 @@ def _train(job: Job, micro: int, reporter: Reporter, stop: Stop) -> dict[str, An
             trainer.train(resume_from_checkpoint=str(last) if last else None)
     finally:
         reporter.end()
-    return _finish(job, trainer, time.perf_counter() - began, rows)
+    return finish_seed(job, trainer, time.perf_counter() - began, rows)
 
 
 def _arguments(job: Job, micro: int) -> Any:
@@ -161,59 +137,3 @@ def _is_trained(checkpoint: Path) -> bool:
     state = json.loads((checkpoint / "trainer_state.json").read_text(encoding="utf-8"))
     control = state.get("stateful_callbacks", {}).get("TrainerControl", {})
     return bool(control.get("args", {}).get("should_training_stop"))
-
-
-def _finish(job: Job, trainer: Any, seconds: float, rows: Any) -> dict[str, Any]:
-    """Scores and predictions of the best epoch, the model as a plain checkpoint, then the seed's result."""
-    import torch
-
-    task, main = job.data.task, trainer.is_world_process_zero()
-    metrics: dict[str, float] = {}
-    for name, split in job.data.splits.items():
-        if name == "train" and split is not rows:
-            continue
-        said = trainer.predict(split, metric_key_prefix="eval")
-        logits = said.predictions[0] if isinstance(said.predictions, tuple) else said.predictions
-        if main:
-            predictions.write(job.folder / "predictions" / f"{name}.tsv", task, logits, said.label_ids)
-        prefix = "" if split is rows else f"{name}_"
-        known = ("loss", *task.metrics)
-        metrics |= {f"{prefix}{key}": said.metrics[f"eval_{key}"] for key in known if f"eval_{key}" in said.metrics}
-    _save_model(job, trainer, main)
-    state = trainer.state
-    scored = [row for row in state.log_history if f"eval_{task.selects}" in row]
-    best = next((row["epoch"] for row in scored if row["step"] == state.best_global_step), None)
-    done = max(state.global_step - getattr(trainer, "_initial_global_step", 0), 1)
-    peak = torch.cuda.max_memory_allocated() / 2**20 if torch.cuda.is_available() else None
-    result = {
-        "seed": job.seed,
-        "metrics": {name: float(value) for name, value in metrics.items()},
-        "best_epoch": float(best if best is not None else state.epoch or 0.0),
-        "train_seconds": seconds,
-        "passes": trainer.passes,
-        "seconds_per_step": seconds / done,
-        "peak_memory_mb": peak,
-        "folder": job.folder.relative_to(job.run).as_posix(),
-    }
-    if not all(math.isfinite(value) for value in result["metrics"].values()):
-        raise RunError(f"seed {job.seed}: a score is not a number: {result['metrics']}.")
-    if main:
-        write_json(job.folder / "result.json", result)
-        if not job.config.train.keep_checkpoints:
-            for folder in job.folder.glob("checkpoint-*"):
-                remove_folder(folder)
-    return result
-
-
-def _save_model(job: Job, trainer: Any, main: bool) -> None:
-    unfinished = job.folder / f".model-{os.getppid() if job.world > 1 else os.getpid()}"
-    if job.config.peft.name:
-        if main:
-            trainer.model.save_pretrained(job.folder / "adapter")
-            without_adapters(trainer.accelerator.unwrap_model(trainer.model)).save_pretrained(unfinished)
-    else:
-        trainer.save_model(str(unfinished))  # every process: FSDP gathers the weights here
-    if main:
-        job.tokenizer.save_pretrained(unfinished)
-        (unfinished / "training_args.bin").unlink(missing_ok=True)  # a pickle; config.yaml says it all
-        move_folder(unfinished, job.folder / "model")

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 from transformers import Trainer
 
-from ..combine import Accumulate, Replay, Sharpen
 from ..training.trainer import robust
+from .cost import cost_of, search_gradients
 from .health import Health
 
 _Robust: Any = robust(Trainer)
@@ -16,9 +16,9 @@ _Robust: Any = robust(Trainer)
 class RunTrainer(_Robust):
     """Adds what a run reports: passes of a micro-batch, and since when a part of the loss is broken."""
 
-    def __init__(self, *args: Any, health: Health, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.health = health
+    def __init__(self, *args: Any, method: Any, health: Health, **kwargs: Any) -> None:
+        super().__init__(*args, method=method, **kwargs)
+        self.health, self.cost, self.searched = health, cost_of(method), search_gradients(method)
         self.forwards = self.backwards = self.micro_batches = 0
 
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Tensor:
@@ -38,17 +38,7 @@ class RunTrainer(_Robust):
     def passes(self) -> dict[str, float]:
         """Forward and backward passes of one micro-batch, on average; gradients of the search are backward passes."""
         count = max(self.micro_batches, 1)
-        return {"forward": self.forwards / count, "backward": self.backwards / count + self._search_gradients}
-
-    @property
-    def cost(self) -> float:
-        """Passes in units of a plain step: each is run back once at twice its cost, the search's at its own cost."""
-        return self.passes["forward"] - self._search_gradients / 3
-
-    @property
-    def _search_gradients(self) -> int:
-        methods = [bound.method for bound in self.attached.bound]
-        return sum(m.search.steps for m in methods if not isinstance(m.combine, (Accumulate, Replay, Sharpen)))
+        return {"forward": self.forwards / count, "backward": self.backwards / count + self.searched}
 
     def load_best(self, checkpoint: Any) -> None:
         """Put the best epoch's weights in, without training: for a run that ended between training and scoring."""

@@ -5,6 +5,7 @@ Importing TrainingArguments takes seconds, and a typo should be told at once.
 
 import ast
 import importlib.util
+import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any, Literal
 from ..errors import nearest
 from .errors import RunError
 
+CONSTANTS = ("None", "True", "False")
 # Fields a run decides itself, and what to use instead.
 OURS: Mapping[str, str] = {
     "output_dir": "output_dir",
@@ -52,8 +54,8 @@ def _type(annotation: str) -> Any:
     plain: tuple[type, ...] = (float, int, str, bool, list, dict)
     names: dict[str, Any] = {"Literal": Literal, "Any": Any, **{kind.__name__: kind for kind in plain}}
     # What is left out is an enum of transformers, which stands beside `str`.
-    parts = [part for part in annotation.split(" | ") if part.partition("[")[0] in names or part == "None"]
-    return eval(" | ".join(parts), {"__builtins__": {}}, names) if parts else Any
+    parts = [part for part in annotation.split(" | ") if set(re.findall(r"[A-Za-z_]+", part)) <= {*names, *CONSTANTS}]
+    return eval(" | ".join(parts), {"__builtins__": {}}, names) if set(parts) - {"None"} else Any
 
 
 def check_trainer(given: Mapping[str, Any]) -> None:

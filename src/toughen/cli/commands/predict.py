@@ -87,8 +87,8 @@ def _rows(path: Path, asked: str | None, task: Any) -> Iterator[Any]:
         elif task.head == "tokens":
             yield raw.fields[names[0]]
         else:
-            texts = tuple(str(raw.fields[name]) for name in names)
-            yield texts if len(texts) > 1 else texts[0]
+            texts = [str(raw.fields[name]) for name in names]
+            yield tuple(texts) if len(texts) > 1 else texts[0]
 
 
 def _fields(given: Any, task: Any) -> dict[str, Any]:
