@@ -123,6 +123,7 @@ def _arguments(job: Job, micro: int) -> Any:
         "eval_strategy": "epoch",
         "save_strategy": "epoch",
         "load_best_model_at_end": True,
+        "restore_callback_states_from_checkpoint": True,  # the patience that is left
         "metric_for_best_model": job.data.task.selects,
         "greater_is_better": True,
     }

@@ -58,6 +58,6 @@ def template(method: str, task: str, model: str) -> str:
         named = name in ("head", "peft")
         lines += ["", f"# {described['']}", f"{'# ' * named}{name}:"]
         for each in fields(kind):
-            lines += written(each.name, each.default, described[each.name], "  ")
+            lines += written(each.name, each.default, described[each.name], "#   " if named else "  ")
     lines += ["", "# Any field of transformers.TrainingArguments:", "# trainer:", "#   lr_scheduler_type: cosine", ""]
     return "\n".join(lines)
