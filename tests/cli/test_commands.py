@@ -63,7 +63,11 @@ def test_help_is_quick_and_imports_nothing_heavy(words):
     assert min(times) < 0.3, times
 
 
-_USED = "import resource; used = resource.getrusage(resource.RUSAGE_SELF); sys.stderr.write(f'{used.ru_utime + used.ru_stime}')\n"
+_USED = """
+import resource
+used = resource.getrusage(resource.RUSAGE_SELF)
+sys.stderr.write(str(used.ru_utime + used.ru_stime))
+"""
 
 
 def test_predict_in_all_forms(finished, little, capsys, tmp_path, monkeypatch):

@@ -38,7 +38,7 @@ def template(method: str, task: str, model: str) -> str:
 
     def written(key: str, value: Any, text: str, indent: str) -> list[str]:
         shown = yaml.safe_dump({key: value}, default_flow_style=True).strip().removeprefix("{").removesuffix("}")
-        return [f"{indent}# {text}", f"{indent}# {shown}"]
+        return [f"{indent}# {text}", f"{indent}{shown}" if indent.startswith("#") else f"{indent}# {shown}"]
 
     lines = [
         f"# toughen train --config FILE; every option that is a comment shows its default. Method {method}.",
