@@ -65,11 +65,9 @@ def plain(net: Naive) -> None:
 
 def smart(net: Naive, weight: float = 1.0) -> None:
     clean = net()
-    delta = (
-        0.003 * net.noise * net.words * net.unit() / net.words.expand_as(net.noise).sum((1, 2), keepdim=True).sqrt()
-    ).requires_grad_()
+    delta = (0.001 * net.noise * net.words * net.rms()).requires_grad_()
     g = gradient(symmetric(clean.logits.detach(), net(delta).logits), delta) * net.words
-    delta = shrink((delta + 0.03 * net.unit() * g / l2(g)).detach(), 0.03 * net.unit())
+    delta = shrink((delta + 0.01 * net.unit() * g / l2(g)).detach(), 0.01 * net.unit())
     (clean.loss + weight * symmetric(clean.logits, net(delta).logits)).backward()
 
 
@@ -89,9 +87,9 @@ def alum(net: Naive) -> None:
     value = seen[0].detach()
     unit = l2(value * net.words)
     rms = unit / net.size().sqrt()
-    delta = (0.003 * net.noise * net.words * rms).requires_grad_()
+    delta = (0.001 * net.noise * net.words * rms).requires_grad_()
     g = gradient(symmetric(clean.logits.detach(), run(delta).logits), delta) * net.words
-    delta = shrink((delta + 0.03 * unit * g / l2(g)).detach(), 0.03 * unit)
+    delta = shrink((delta + 0.01 * unit * g / l2(g)).detach(), 0.01 * unit)
     (clean.loss + symmetric(clean.logits, run(delta).logits)).backward()
 
 
@@ -110,27 +108,27 @@ def sift(net: Naive) -> None:
 
     clean = net()
     size = net.size()  # a normalised vector's elements have mean square 1
-    delta = (0.003 * net.noise * net.words).requires_grad_()
+    delta = (0.001 * net.noise * net.words).requires_grad_()
     g = gradient(symmetric(clean.logits.detach(), run(delta).logits), delta) * net.words
-    delta = shrink((delta + 0.03 * size.sqrt() * g / l2(g)).detach(), 0.03 * size.sqrt())
+    delta = shrink((delta + 0.01 * size.sqrt() * g / l2(g)).detach(), 0.01 * size.sqrt())
     (clean.loss + symmetric(clean.logits, run(delta).logits)).backward()
 
 
 def freelb(net: Naive, passes: int = 3) -> None:
-    delta = 0.01 * net.noise * net.words
+    delta = 0.002 * net.noise * net.words
     for left in reversed(range(passes)):
         delta = delta.detach().requires_grad_()
         (net(delta).loss / passes).backward()
         if left:
             g = delta.grad * net.words
-            delta = shrink(delta.detach() + 0.02 * net.unit() * g / l2(g), 0.05 * net.unit())
+            delta = shrink(delta.detach() + 0.005 * net.unit() * g / l2(g), 0.01 * net.unit())
 
 
 def fgm(net: Naive) -> None:
     delta = torch.zeros_like(net.noise).requires_grad_()
     net(delta).loss.backward()
     g = delta.grad * net.words
-    net(0.03 * net.unit() * g / l2(g)).loss.backward()
+    net(0.01 * net.unit() * g / l2(g)).loss.backward()
 
 
 def fgm_matrix(net: Naive) -> None:
@@ -145,19 +143,19 @@ def fgm_matrix(net: Naive) -> None:
 
 
 def pgd(net: Naive) -> None:
-    delta = 0.01 * net.noise * net.words
+    delta = 0.002 * net.noise * net.words
     for _ in range(3):
         delta = delta.detach().requires_grad_()
         g = gradient(net(delta).loss, delta) * net.words
-        delta = shrink(delta.detach() + 0.02 * net.unit() * g / l2(g), 0.05 * net.unit())
+        delta = shrink(delta.detach() + 0.005 * net.unit() * g / l2(g), 0.01 * net.unit())
     net(delta.detach()).loss.backward()
 
 
 def vat(net: Naive) -> None:
     clean = net()
-    probe = (net.noise * net.words / l2(net.noise * net.words) * 0.003 * net.unit()).requires_grad_()
+    probe = (net.noise * net.words / l2(net.noise * net.words) * 0.001 * net.unit()).requires_grad_()
     g = gradient(kl(clean.logits.detach(), net(probe).logits), probe) * net.words
-    delta = 0.03 * net.unit() * g / l2(g)
+    delta = 0.01 * net.unit() * g / l2(g)
     (clean.loss + kl(clean.logits.detach(), net(delta).logits)).backward()
 
 
@@ -185,11 +183,11 @@ def creat(net: Naive) -> None:
         return loss, out.last_hidden_state[:, 0]
 
     clean, features = run(0.0)
-    delta = (0.003 * net.noise * net.words * net.rms()).requires_grad_()
+    delta = (0.001 * net.noise * net.words * net.rms()).requires_grad_()
     loss, moved = run(delta)
     height = loss - F.cosine_similarity(moved, features.detach(), dim=-1).mean()
     g = gradient(height, delta) * net.words
-    delta = shrink((delta + 0.03 * net.unit() * g / l2(g)).detach(), 0.03 * net.unit())
+    delta = shrink((delta + 0.01 * net.unit() * g / l2(g)).detach(), 0.01 * net.unit())
     (0.5 * clean + 0.5 * run(delta)[0]).backward()
 
 
@@ -249,12 +247,12 @@ def bregman(net: Naive) -> None:
 
 def freeat(net: Naive, step: Any) -> None:
     unit = net.unit()
-    delta = 0.01 * net.noise * net.words
+    delta = 0.002 * net.noise * net.words
     for left in reversed(range(3)):
         delta = delta.detach().requires_grad_()
         net(delta).loss.backward()
         if left:
             g = delta.grad * net.words
             # The radius is that of the embedding the perturbation was started on: the table moves with each step.
-            delta = shrink(delta.detach() + 0.02 * unit * g / l2(g), 0.05 * unit)
+            delta = shrink(delta.detach() + 0.005 * unit * g / l2(g), 0.01 * unit)
             step()

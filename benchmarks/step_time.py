@@ -46,12 +46,12 @@ EXPECTED = {
 def make(name: str, noise: torch.Tensor) -> toughen.Method:
     """The method with the naive loop's starting noise, so that both do the same work."""
     starts = {
-        "smart": lambda v: 0.003 * noise * v.rms,
-        "alum": lambda v: 0.003 * noise * v.rms,
-        "creat": lambda v: 0.003 * noise * v.rms,
-        "sift": lambda v: 0.003 * noise,
-        "freelb": lambda v: 0.01 * noise,
-        "pgd": lambda v: 0.01 * noise,
+        "smart": lambda v: 0.001 * noise * v.rms,
+        "alum": lambda v: 0.001 * noise * v.rms,
+        "creat": lambda v: 0.001 * noise * v.rms,
+        "sift": lambda v: 0.001 * noise,
+        "freelb": lambda v: 0.002 * noise,
+        "pgd": lambda v: 0.002 * noise,
         "vat": lambda v: noise,
         "r3f": lambda v: 0.1 * noise * v.rms,
         "r4f": lambda v: 0.1 * noise * v.rms,

@@ -11,7 +11,7 @@ import toughen
 from .families.test_families import METHODS, attached_to, step
 from .families.zoo import FAMILIES, batch_for
 
-NOISY = {"alum", "creat", "freeat", "freelb", "neftune", "pgd", "r3f", "r4f", "sift", "smart", "vat"}
+NOISY = {"alum", "asa", "creat", "freeat", "freelb", "neftune", "pgd", "r3f", "r4f", "sift", "smart", "vat"}
 BATCH = batch_for(FAMILIES["bert"])
 
 

@@ -15,9 +15,11 @@ from ._version import __version__ as __version__
 if TYPE_CHECKING:
     from . import tasks as tasks
     from .attached import Attached as Attached
+    from .attention_plot import draw_attention as draw_attention
     from .heads.build import second_order as second_order
     from .method import Method as Method
     from .method import Sum as Sum
+    from .methods.asa import asa as asa
     from .methods.bregman import bregman as bregman
     from .methods.creat import creat as creat
     from .methods.fgm import fgm as fgm
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from .runs.predictor import load as load
     from .runs.twin import Run as Run
     from .runs.twin import train as train
+    from .schedule import Ramp as Ramp
     from .training.accelerate import accelerated_backward as accelerated_backward
     from .training.trainer import robust as robust
 
@@ -49,6 +52,8 @@ if TYPE_CHECKING:
 _HOMES = {
     "Attached": "attached",
     "Method": "method",
+    "Ramp": "schedule",
+    "draw_attention": "attention_plot",
     "Sum": "method",
     "available": "registry",
     "make": "registry",

@@ -1,38 +1,30 @@
 """A method bound to a model: it turns a micro-batch into losses, and gives the model back as it was."""
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, nullcontext
-from dataclasses import dataclass
+from contextlib import closing, nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from .batch import Batch, Forward, Quiet, Recipe, Step, wants
+from .bound import Bound, under
 from .checks import special_ids, warn_about, warn_if_special_unknown
 from .combine import Add
 from .compare.features import FeatureWatch
-from .compare.teacher import MeanWeights
 from .errors import MethodError
 from .figures import figures, probe
-from .outcome import Outcome, Task, task_of
+from .learned import build, only, refuse_wrapped
+from .outcome import Task, task_of
 from .parts import Detach, Turn
 from .perturbation import CheckpointedLayers, Injector
-from .rng import DropoutSwitch, Noise
-from .sites import Hidden
+from .rng import DropoutSwitch, Noise, own_seed
+from .schedule import Clock
+from .sites import AttentionLogits, Hidden
 from .sites.locate import unwrap
 from .sync import settle, unsynced
 
 _MARK = "_toughen_attached"
-
-
-@dataclass
-class Bound:
-    """One method of a sum on the model."""
-
-    method: Recipe
-    injector: Injector
-    mean: MeanWeights | None = None
 
 
 class Attached:
@@ -49,14 +41,17 @@ class Attached:
     ) -> None:
         self.model = unwrap(model)
         for method in methods:
+            refuse_wrapped(model, method.search)
             warn_about(self.model, method)
             warn_if_special_unknown(self.model, method, tokenizer)
         self.task: Task = task or task_of(self.model)
         self.total_steps = total_steps
         self.updates = 0
-        self.noise = Noise(_seed(seed))
+        self.noise = Noise(own_seed(seed))
+        self._seed = torch.initial_seed() if seed is None else seed  # of what must be the same on every process
+        self._clock = Clock(total=total_steps)
         ids = special_ids(self.model, tokenizer)
-        self.bound = [Bound(m, Injector(m.search, self.noise, ids)) for m in methods]
+        self.bound = [Bound(m, Injector(m.search, self.noise, ids, self._clock)) for m in methods]
         self.passed: list[Batch] = []  # the last micro-batch, one for each method
         self._window: list[Batch] = []
         self._open = False  # whether an accumulation window has begun
@@ -79,11 +74,14 @@ class Attached:
         try:
             for bound in self.bound:
                 self._undo.append(bound.method.site.attach(self.model, bound.injector))
+                bound.adversary = bound.adversary or build(self.model, bound.injector, bound.method.site, self._seed)
+                if bound.adversary is not None:
+                    self._undo.append(bound.adversary.install())
             features = any(wants(m.climb_on, "needs_features") or wants(m.compare, "needs_features") for m in methods)
             self._watch = FeatureWatch(self.model) if features else None
             if self._watch is not None:
                 self._undo.append(self._watch.detach)
-            inside = [b.injector for b in self.bound if isinstance(b.method.site, Hidden)]
+            inside = [b.injector for b in self.bound if isinstance(b.method.site, (Hidden, AttentionLogits))]
             self._checkpoints = CheckpointedLayers(self.model, inside) if inside else None
             if self._checkpoints is not None:
                 self._undo.append(self._checkpoints.release)
@@ -108,10 +106,11 @@ class Attached:
         step = Step(self.model, forward, batch, quiet, self.task, device, self._switch, self._watch)
         if self._checkpoints is not None:
             self._checkpoints.follow()
+        self._clock.updates, self._clock.total = self.updates, self.total_steps
         if not self._open:
             self._open_window()
         self.passed = batches = [
-            Batch(b.method, step, b.injector, last, self._window, self._teach(b, step)) for b in self.bound
+            Batch(b.method, step, b.injector, last, self._window, b.teach(step)) for b in self.bound
         ]
         main, *others = batches
         self._window.append(main)
@@ -156,7 +155,7 @@ class Attached:
         total: list[Tensor] = []
         with closing(losses):  # also after an error: weights moved by SAM go back at once
             for turn in turns:
-                with _sync(model, turn.sync):
+                with nullcontext() if turn.sync else unsynced(model):
                     loss = next(losses) / accumulate
                     loss.backward() if backward is None else backward(loss)
                 if turn.kept:
@@ -181,6 +180,26 @@ class Attached:
         finally:
             settle(self.model)
 
+    def abandon(self) -> None:
+        """Forget an accumulation window that was begun and not finished, as after an interruption."""
+        self._window = []
+        self._open = False
+
+    @property
+    def adversary(self) -> nn.Module:
+        """The weights of a learnt search (ASA), one module a layer, under the layer's number."""
+        return only(bound.adversary for bound in self.bound).module
+
+    def masks(self, batch: Mapping[str, Any], *, sample: bool = False) -> dict[int, Tensor]:
+        """Which attention pairs a learnt adversary leaves visible, by layer: (batch, queries, keys), with a dimension
+        for heads in second place if each has its own. Without `sample` a pair is visible if that is the likelier.
+        """
+        return self.perturbed(batch, sample=sample)[1]
+
+    def perturbed(self, batch: Mapping[str, Any], *, sample: bool = False) -> tuple[Any, dict[int, Tensor]]:
+        """The model's output under a learnt adversary, without gradients, and the `masks` it was made with."""
+        return only(bound.adversary for bound in self.bound).ask(batch, sample)
+
     def detach(self) -> None:
         """Give the model back: no hook, no flag, no wrapped function stays."""
         for undo in reversed(self._undo):
@@ -201,15 +220,7 @@ class Attached:
     def _open_window(self) -> None:
         settle(self.model)  # an evaluation may have come before
         for bound in self.bound:
-            if bound.method.constraint is not None:
-                bound.method.constraint.apply(self.model)
-            teacher = bound.method.against
-            if teacher is None:
-                continue
-            if bound.mean is None:
-                bound.mean = MeanWeights(self.model)
-            elif self.updates:
-                bound.mean.update(teacher.decay_at(self.updates - 1, self.total_steps))
+            bound.open_window(self.model, self._clock)
         self._open = True  # only now: what was refused above is refused again by the next step
 
     def _close_window(self) -> None:
@@ -217,47 +228,22 @@ class Attached:
         self._open = False
         self.updates += 1
 
-    def _teach(self, bound: Bound, step: Step) -> Outcome | None:
-        if bound.mean is None:
-            return None
-        with bound.mean.in_place():
-            return step.probe()
-
     def state_dict(self) -> dict[str, Tensor]:
-        """What a resumed run needs: the count of updates, the noise's generators, the teachers' weights."""
+        """What a resumed run needs: updates made, noise generators, the weights of teachers and adversaries."""
         state = {"updates": torch.tensor(self.updates)}
         state |= {f"noise/{device}": value for device, value in self.noise.state_dict().items()}
         for i, bound in enumerate(self.bound):
-            if bound.mean is not None:
-                state |= {f"mean/{i}/{name}": value for name, value in bound.mean.state_dict().items()}
+            state |= bound.state_dict(i)
         return state
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         self.updates = int(state["updates"])
-        self.noise.load_state_dict(_under("noise/", state))
+        self.noise.load_state_dict(under("noise/", state))
         for i, bound in enumerate(self.bound):
-            saved = _under(f"mean/{i}/", state)
-            if saved:
-                bound.mean = MeanWeights(self.model)
-                bound.mean.load_state_dict(saved)
-
-
-def _under(prefix: str, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {key.removeprefix(prefix): value for key, value in state.items() if key.startswith(prefix)}
+            bound.load_state_dict(i, self.model, state)
 
 
 def _added(batch: Batch) -> Tensor:
     combine = batch.method.combine
     assert isinstance(combine, Add)  # Sum checks it
     return combine.added(batch)
-
-
-def _sync(model: nn.Module, on: bool) -> AbstractContextManager[Any]:
-    return nullcontext() if on else unsynced(model)
-
-
-def _seed(seed: int | None) -> int:
-    """The run's seed, so that `torch.manual_seed` makes a run repeat; each process draws noise of its own."""
-    base = torch.initial_seed() if seed is None else seed
-    distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
-    return (base + (torch.distributed.get_rank() if distributed else 0)) % 2**63

@@ -1,6 +1,6 @@
 """One micro-batch on its way through a method: the passes, the search, the comparison."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
@@ -13,13 +13,14 @@ from .compare.features import FeatureWatch
 from .compare.teacher import Teacher
 from .errors import MethodError, SiteError, StepError
 from .outcome import Outcome, Task, read
-from .parts import Combine, Compare, Detach, Dropout, Search, Site, View
+from .parts import Combine, Compare, Detach, Dropout, Explained, Search, Site, View
 from .perturbation import Injector, Perturbation
 from .rng import DropoutSwitch, Replay
+from .schedule import Clock
 from .search.constraint import Constraint
-from .search.weights import length
 from .sites import DropoutMask, Nowhere, Weights
 from .sync import settle
+from .tensors import add, fill, length, zero
 
 Forward: TypeAlias = Callable[[], Any]
 Quiet: TypeAlias = Callable[[], AbstractContextManager[Any]]
@@ -115,6 +116,10 @@ class Batch:
     perturbation: Perturbation = field(default_factory=Perturbation)
     seen: dict[str, Tensor] = field(default_factory=dict[str, Tensor])
 
+    @property
+    def clock(self) -> Clock:
+        return self.injector.clock
+
     def clean(self) -> Outcome:
         outcome = self.step.clean(self.method.dropout)
         if outcome.loss is not None:
@@ -181,7 +186,12 @@ class Batch:
 
     def term(self) -> Tensor:
         reference = self.reference(self.method.compare)
-        term = self.method.compare(self.bent(), reference, self.perturbation.deltas)
+        bent, compare = self.bent(), self.method.compare
+        if isinstance(compare, Explained):
+            term, pieces = compare.explain(bent, reference, self.perturbation.deltas)
+            self.seen |= {name: piece.detach() for name, piece in pieces.items()}
+        else:
+            term = compare(bent, reference, self.perturbation.deltas)
         self.seen["term"] = term.detach()
         return term
 
@@ -209,19 +219,15 @@ class Batch:
         before = [weight.detach().clone() for weight in weights]
         moves = self.method.search.climb([], grads, views)
         self.seen["weight_move"] = length(moves)
-        for weight, move in zip(weights, moves, strict=True):
-            weight.add_(move.to(weight.dtype))
+        add(weights, moves)
         torch.clear_autocast_cache()  # it would go on serving half-precision copies of the weights before the move
         if not keep_gradient:
-            for parameter in self.step.model.parameters():
-                if parameter.grad is not None:
-                    parameter.grad.zero_()
+            zero([parameter.grad for parameter in self.step.model.parameters() if parameter.grad is not None])
         return lambda: _fill(self.step.model, weights, before)
 
 
 @torch.no_grad()
-def _fill(model: nn.Module, weights: Iterable[nn.Parameter], values: Iterable[Tensor]) -> None:
+def _fill(model: nn.Module, weights: Sequence[nn.Parameter], values: Sequence[Tensor]) -> None:
     settle(model)
-    for weight, value in zip(weights, values, strict=True):
-        weight.copy_(value)
+    fill(weights, values)
     torch.clear_autocast_cache()

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from .errors import MethodError
 from .parts import Pass, Turn
+from .schedule import Scheduled, lowest, now
 
 
 @dataclass(frozen=True)
@@ -20,11 +21,11 @@ class Add:
     `labels="optional"` leaves the clean loss out for a batch that has none (VAT).
     """
 
-    weight: float = 1.0
+    weight: Scheduled = 1.0
     optional_labels: bool = False
 
     def __post_init__(self) -> None:
-        if not self.weight >= 0:
+        if not lowest(self.weight) >= 0:
             raise MethodError(f"Add(weight={self.weight}): a regulariser's weight cannot be negative.")
 
     def turns(self, last: bool, window: int) -> tuple[Turn, ...]:
@@ -40,7 +41,7 @@ class Add:
     def added(self, batch: Pass) -> Tensor:
         """The regulariser alone, for sums of methods."""
         batch.find()
-        return self.weight * batch.term()
+        return now(self.weight, batch.clock) * batch.term()
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,9 @@ def _figures(batch: Batch) -> dict[str, Tensor]:
     perturbation = batch.perturbation
     for place, delta in perturbation.at.items():
         end = "" if len(perturbation.at) == 1 else f"_{place}"
+        if place not in perturbation.views:  # a learnt search: what it answers with is no vector
+            found["visible" + end] = delta.detach().mean()
+            continue
         view, start = perturbation.views[place], perturbation.starts[place]
         size = delta.detach().flatten(1).norm(dim=1)
         found["delta_norm" + end] = size.mean()

@@ -8,14 +8,14 @@ from torch import nn
 from .attached import Attached
 from .batch import wants
 from .combine import Accumulate, Add, Replay, Sharpen
-from .compare import Divergence
+from .compare import Budgeted, Divergence
 from .compare.teacher import Teacher
 from .errors import MethodError
 from .outcome import Task
-from .parts import Combine, Compare, Dropout, Search, Site
+from .parts import Combine, Compare, Dropout, LearnedSearch, Search, Site
 from .search import Ascent, Zeros
 from .search.constraint import Constraint
-from .sites import DropoutMask, Nowhere, Weights
+from .sites import AttentionLogits, DropoutMask, Nowhere, Weights
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Method:
     constraint: Constraint | None = None
 
     def __post_init__(self) -> None:
-        for problem in (_dropout, _clean_pass, _steps, _weights, _dead_start):
+        for problem in (_dropout, _clean_pass, _steps, _weights, _attention, _dead_start):
             message = problem(self)
             if message:
                 raise MethodError(message)
@@ -76,6 +76,8 @@ class Sum:
                 f"{type(own[0].combine).__name__} goes over a whole update again and cannot be summed with other "
                 "methods. Use Add, Average, Replace or Accumulate."
             )
+        if sum(isinstance(m.search, LearnedSearch) for m in self.methods) > 1:
+            raise MethodError("A sum can hold one method with a learnt adversary, and this has several.")
         if len({m.dropout == "off" for m in self.methods}) > 1:
             raise MethodError("In a sum dropout is off for all methods or for none: they share the clean pass.")
         # The method with its own passes leads; the others join its last one.
@@ -135,6 +137,21 @@ def _weights(method: Method) -> str | None:
         return (
             f"Weights are perturbed between two rounds over an update, so site=Weights() and combine=Sharpen() go "
             f"together; here are {type(method.site).__name__} and {type(method.combine).__name__}."
+        )
+    return None
+
+
+def _attention(method: Method) -> str | None:
+    if isinstance(method.site, AttentionLogits) != isinstance(method.search, LearnedSearch):
+        return (
+            "Attention pairs are hidden by a learnt adversary, so site=AttentionLogits() and search=Reversal() go "
+            f"together; here are {type(method.site).__name__} and {type(method.search).__name__}."
+        )
+    if isinstance(method.compare, Budgeted) != isinstance(method.search, LearnedSearch):
+        return (
+            "A learnt adversary hides everything unless that costs it something, so search=Reversal() and "
+            f"compare=Budgeted() go together; here are {type(method.search).__name__} and "
+            f"{type(method.compare).__name__}."
         )
     return None
 

@@ -50,7 +50,7 @@ _BY_CLASS_NAME: tuple[tuple[str, Task], ...] = (
 
 
 def without_adapters(model: nn.Module) -> nn.Module:
-    """The transformers model under PEFT."""
+    """The transformers model under PEFT's wrapper, whose `base_model` is not the backbone but the whole model."""
     return cast(Any, model).get_base_model() if hasattr(model, "get_base_model") else model
 
 

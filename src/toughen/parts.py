@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from .outcome import Outcome
+from .schedule import Clock
 
 Detach: TypeAlias = Callable[[], None]
 Dropout: TypeAlias = Literal["shared", "fresh", "off"]
@@ -42,8 +43,37 @@ class View:
         square = self.masked(self.value.to(self.dtype)).flatten(1).square().sum(1).view(self.count.shape)
         return (square / self.count).sqrt()
 
+    @cached_property
+    def lengths(self) -> dict[tuple[float, str], Tensor]:
+        """Lengths in units of this view, worked out once a batch (`search.norms.Relative`)."""
+        return {}
+
+    @cached_property
+    def _factor(self) -> Tensor | None:
+        return None if self.mask is None else self.mask.to(self.dtype)
+
     def masked(self, x: Tensor) -> Tensor:
-        return x if self.mask is None else x * self.mask.to(x.dtype)
+        return x if self._factor is None else x * self._factor
+
+
+@dataclass(frozen=True)
+class PairView(View):
+    """What an attention site shows: `value` is the input of the attention block, and pairs are what may be hidden."""
+
+    pairs: Tensor | None = None  # (batch, 1 or heads, queries, keys), True where the model itself attends; None: all
+    queries: Tensor | None = None  # (batch, queries), False for padding; None: all are real
+    compute: torch.dtype = torch.float32  # of the attention's logits
+    key: Tensor | None = None  # what the random draw is made from, the same in every pass over the batch; None: no draw
+    clock: Clock = field(default_factory=Clock, repr=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One place of a site, as a search that owns weights must know it beforehand."""
+
+    number: int
+    width: int
+    heads: int
 
 
 class Inject(Protocol):
@@ -81,10 +111,33 @@ class Search(Protocol):
     def finish(self, delta: Tensor, view: View) -> Tensor: ...  # what the last pass sees
 
 
+@runtime_checkable
+class LearnedSearch(Protocol):
+    """A search with weights of its own, trained with the model's in the same backward pass.
+
+    It is asked anew in every perturbed pass: its answer carries a graph, so it cannot be kept for the next one.
+    """
+
+    def build(self, places: Sequence[Place], random: torch.Generator) -> nn.Module: ...
+
+    def ask(
+        self, module: nn.Module, view: PairView
+    ) -> tuple[Tensor, Tensor]: ...  # what to add; what the budget counts
+
+
 class Compare(Protocol):
     """WHAT to compare: a scalar from the perturbed outcome and a reference (the clean pass, or a teacher)."""
 
     def __call__(self, bent: Outcome, clean: Outcome | None, deltas: Sequence[Tensor]) -> Tensor: ...
+
+
+@runtime_checkable
+class Explained(Protocol):
+    """A comparison of several terms, which it can name for the report."""
+
+    def explain(
+        self, bent: Outcome, clean: Outcome | None, deltas: Sequence[Tensor]
+    ) -> tuple[Tensor, dict[str, Tensor]]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +154,9 @@ class Pass(Protocol):
 
     @property
     def last(self) -> bool: ...  # whether it closes its accumulation window
+
+    @property
+    def clock(self) -> Clock: ...  # how far the training is
 
     @property
     def window(self) -> Sequence["Pass"]: ...  # the micro-batches of the window so far, this one included

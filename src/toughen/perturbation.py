@@ -7,13 +7,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .parts import Search, View
+from .parts import LearnedSearch, PairView, Search, View
 from .rng import Noise
+from .schedule import Clock
 
 
 def finite_rows(grad: Tensor) -> Tensor:
     """Which examples have a gradient without NaN and infinity, ready to broadcast. No device sync."""
-    return torch.isfinite(grad.flatten(1).abs().amax(1)).view(-1, *[1] * (grad.dim() - 1))
+    return torch.isfinite(grad.flatten(1).sum(1)).view(-1, *[1] * (grad.dim() - 1))
 
 
 @dataclass
@@ -23,7 +24,8 @@ class Perturbation:
     at: dict[int, Tensor] = field(default_factory=dict[int, Tensor])
     views: dict[int, View] = field(default_factory=dict[int, View])
     starts: dict[int, Tensor] = field(default_factory=dict[int, Tensor])
-    skipped: Tensor | None = None  # how often an example kept its delta because the gradient was not finite
+    climbed: list[Tensor] = field(default_factory=list[Tensor])  # of each climb: which examples' gradient was finite
+    keys: dict[int, Tensor] = field(default_factory=dict[int, Tensor])  # what a learnt search draws from
 
     @property
     def deltas(self) -> list[Tensor]:
@@ -33,12 +35,15 @@ class Perturbation:
         views = [self.views[place] for place in self.at]
         old = [delta.detach() for delta in self.deltas]
         good = [finite_rows(grad) for grad in grads]
-        clean = [torch.where(ok, grad, torch.zeros_like(grad)) for ok, grad in zip(good, grads, strict=True)]
-        new = search.climb(old, clean, views)
+        new = search.climb(old, grads, views)
         for place, ok, before, after in zip(list(self.at), good, old, new, strict=True):
             self.at[place] = torch.where(ok, after, before).detach().requires_grad_()
-        skipped = torch.stack([(~ok).sum() for ok in good]).sum()
-        self.skipped = skipped if self.skipped is None else self.skipped + skipped
+        self.climbed += good
+
+    @property
+    def skipped(self) -> Tensor | None:
+        """How often an example kept its delta because the gradient was not finite."""
+        return torch.stack([(~good).sum() for good in self.climbed]).sum() if self.climbed else None
 
     def finish(self, search: Search) -> None:
         """What the last pass sees: no gradient is wanted for it any more."""
@@ -49,11 +54,14 @@ class Perturbation:
 class Injector:
     """What a site calls: it gives the current perturbation, and starts it where there is none yet."""
 
-    def __init__(self, search: Search, noise: Noise, special_ids: Tensor | None) -> None:
-        self.search, self.noise = search, noise
+    def __init__(self, search: Search, noise: Noise, special_ids: Tensor | None, clock: Clock | None = None) -> None:
+        self.search, self.noise, self.clock = search, noise, clock or Clock()
         self.special_ids = special_ids
         self.batch: Mapping[str, Any] = {}
         self.current: Perturbation | None = None
+        self.module: nn.Module | None = None  # the weights of a learnt search
+        self.sampled = True  # whether a learnt search draws, or gives what is most likely
+        self.listen: Callable[[int, Tensor], None] | None = None  # sees every answer of a learnt search
 
     @property
     def active(self) -> bool:
@@ -68,6 +76,8 @@ class Injector:
 
     def __call__(self, place: int, view: Callable[[], View]) -> Tensor:
         assert self.current is not None
+        if self.module is not None:
+            return self._ask(place, view())
         delta = self.current.at.get(place)
         return self._start(view()) if delta is None else delta
 
@@ -81,6 +91,24 @@ class Injector:
         self.current.views[view.place] = view
         self.current.starts[view.place] = delta.detach()
         self.current.at[view.place] = delta
+        return delta
+
+    @torch.compiler.disable()  # pyright: ignore[reportUntypedFunctionDecorator]
+    def _ask(self, place: int, view: View) -> Tensor:
+        """Ask a learnt search. A checkpointed layer asks again in its backward pass, and must get the same answer."""
+        current, search, module = self.current, self.search, self.module
+        assert current is not None
+        assert module is not None
+        assert isinstance(search, LearnedSearch)
+        assert isinstance(view, PairView)
+        keys = current.keys
+        if self.sampled and place not in keys:
+            keys[place] = self.noise.key(view.value.device)
+        view = replace(view, key=keys.get(place), clock=self.clock)
+        delta, counted = search.ask(module, view)
+        current.at.setdefault(place, counted)
+        if self.listen is not None:
+            self.listen(place, delta)
         return delta
 
 

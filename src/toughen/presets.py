@@ -5,6 +5,7 @@ from dataclasses import fields, replace
 from typing import Any, TypeVar
 
 from .errors import MethodError, nearest
+from .schedule import Ramp, lowest
 
 S = TypeVar("S")
 
@@ -23,6 +24,8 @@ def check(settings: Any) -> None:
     for field in fields(settings):
         name = field.name
         value: Any = getattr(settings, name)
+        if isinstance(value, Ramp):
+            value = lowest(value)
         if name in ("step_size", "rho", "probe") and value is not None and not value > 0:
             raise MethodError(f"{name}={value}: it must be above 0.")
         if name in ("weight", "init_scale", "max_norm", "temperature") and value is not None and not value >= 0:

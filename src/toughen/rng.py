@@ -38,12 +38,24 @@ class Noise:
             self.generators[device] = torch.Generator(device).manual_seed(self.seed)
         return self.generators[device]
 
+    def key(self, device: torch.device) -> torch.Tensor:
+        """Two random words, left on the device, for noise that is computed from where it falls."""
+        words = torch.randint(-(2**31), 2**31, (2,), generator=self.on(device), device=device)
+        return words.to(torch.int32)
+
     def state_dict(self) -> dict[str, torch.Tensor]:
         return {str(device): generator.get_state() for device, generator in self.generators.items()}
 
     def load_state_dict(self, state: dict[str, torch.Tensor]) -> None:
         for name, value in state.items():
             self.on(torch.device(name)).set_state(value.cpu())
+
+
+def own_seed(seed: int | None) -> int:
+    """The run's seed, so that `torch.manual_seed` makes a run repeat; each process draws noise of its own."""
+    base = torch.initial_seed() if seed is None else seed
+    distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
+    return (base + (torch.distributed.get_rank() if distributed else 0)) % 2**63
 
 
 class Replay:

@@ -45,14 +45,14 @@ def test_places_inside_checkpointed_layers(layer: int | str, steps: int) -> None
 
 @each
 def test_compile_changes_nothing(name: str) -> None:
-    if name == "creat":
-        pytest.skip("it watches the backbone of a transformers model: see test_compiled_bert")
+    if name in ("creat", "asa"):
+        pytest.skip("it needs a transformers model: see test_compiled_bert")
     torch._dynamo.reset()
     found = updates(METHODS[name](), model=Mini(), wrap=lambda model: torch.compile(model, backend="aot_eager"))
     assert_same(found, updates(METHODS[name](), model=Mini()))
 
 
-@pytest.mark.parametrize("name", ["alum", "creat"])
+@pytest.mark.parametrize("name", ["alum", "creat", "asa"])
 def test_compiled_bert(name: str) -> None:
     torch._dynamo.reset()
     found = updates(METHODS[name](), wrap=lambda model: torch.compile(model, backend="eager"))
@@ -64,9 +64,9 @@ def test_a_loss_scale_changes_nothing(name: str) -> None:
     scale = 2.0**16
     scaler = torch.amp.GradScaler("cpu", init_scale=scale)
     model = tiny()
-    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
 
     def unscale(_attached: object) -> None:
+        optimizer = torch.optim.SGD(model.parameters(), lr=1.0)  # of what is there once a method is attached
         scaler.unscale_(optimizer)
         scaler.update(scale)
 
@@ -127,12 +127,11 @@ def test_autocast_around_the_step_sees_every_change_of_weights(name: str) -> Non
             with torch.autocast("cpu", torch.bfloat16):
                 return self.model(**inputs)
 
-    expected = updates(METHODS[name](), model=tiny(dtype=torch.float32), wrap=Inside)
+    # The inner block ends with every pass, and the cache with it.
+    expected = updates(METHODS[name](), model=tiny(dtype=torch.float32), wrap=Inside, number=1)
     with torch.autocast("cpu", torch.bfloat16):
         found = updates(METHODS[name](), model=tiny(dtype=torch.float32), number=1)
-        first = updates(METHODS[name](), model=tiny(dtype=torch.float32), wrap=Inside, number=1)
-    assert_same(found, first, tolerance=1e-5)
-    assert expected.keys() == found.keys()
+    assert_same(found, expected, tolerance=1e-5)
 
 
 def test_an_error_in_a_step_puts_moved_weights_back() -> None:

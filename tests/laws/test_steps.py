@@ -94,12 +94,13 @@ def test_the_scale_of_the_embedding_does_not_matter(name: str) -> None:
     with torch.no_grad():
         larger.table.weight.mul_(10)
     (small, before, _), (large, after, _) = (perturbation(toughen.make(name), m) for m in (model, larger))
-    torch.testing.assert_close(large, 10 * small, rtol=1e-8, atol=1e-12)
+    # VAT's probe is a thousandth of the embedding, and its divergence a millionth: eight digits are left of sixteen.
+    torch.testing.assert_close(large, 10 * small, rtol=1e-7, atol=1e-12)
     torch.testing.assert_close(after["delta_relative"], before["delta_relative"])
     torch.testing.assert_close(after["loss_perturbed"], before["loss_perturbed"])
 
 
-@pytest.mark.parametrize(("name", "size"), [("smart", 0.03), ("vat", 0.03), ("creat", 0.03), ("fgm", 0.03)])
+@pytest.mark.parametrize(("name", "size"), [("smart", 0.01), ("vat", 0.01), ("creat", 0.01), ("fgm", 0.01)])
 def test_a_recommended_step_has_the_share_of_the_embedding_it_says(name: str, size: float) -> None:
     delta, report, _ = perturbation(toughen.make(name), Toy())
     embedded = Toy().table(BATCH["input_ids"])

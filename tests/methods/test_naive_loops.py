@@ -26,14 +26,14 @@ def relative_noise(scale):
 
 
 def given(scale=None):
-    return {"init": relative_noise(scale) if scale else lambda view: 0.01 * NOISE}
+    return {"init": relative_noise(scale) if scale else lambda view: 0.002 * NOISE}
 
 
 OURS = {
     "plain": (lambda: toughen.plain(), naive.plain),
-    "smart": (lambda: toughen.smart(**given(0.003)), naive.smart),
-    "alum": (lambda: toughen.alum(0, **given(0.003)), naive.alum),
-    "sift": (lambda: toughen.sift(init=lambda view: 0.003 * NOISE), naive.sift),
+    "smart": (lambda: toughen.smart(**given(0.001)), naive.smart),
+    "alum": (lambda: toughen.alum(0, **given(0.001)), naive.alum),
+    "sift": (lambda: toughen.sift(init=lambda view: 0.001 * NOISE), naive.sift),
     "freelb": (lambda: toughen.freelb(**given()), naive.freelb),
     "fgm": (lambda: toughen.fgm(), naive.fgm),
     "fgm matrix": (lambda: toughen.fgm("matrix"), naive.fgm_matrix),
@@ -42,7 +42,7 @@ OURS = {
     "r3f": (lambda: toughen.r3f(**given(0.1)), naive.r3f),
     "r4f": (lambda: toughen.r4f(**given(0.1)), naive.r4f),
     "rdrop": (lambda: toughen.rdrop(), naive.rdrop),
-    "creat": (lambda: toughen.creat(**given(0.003)), naive.creat),
+    "creat": (lambda: toughen.creat(**given(0.001)), naive.creat),
     "neftune": (lambda: _neftune(), naive.neftune),
     "sam": (lambda: toughen.sam(), naive.sam),
     "asam": (lambda: toughen.asam(), naive.asam),
@@ -72,7 +72,8 @@ def test_gradients_are_those_of_the_naive_loop(name):
 
 
 def test_every_method_is_in_the_table():
-    assert {name.split()[0] for name in OURS} | {"freeat"} >= set(toughen.available())
+    elsewhere = {"freeat", "asa"}  # below; tests/asa
+    assert {name.split()[0] for name in OURS} | elsewhere >= set(toughen.available())
 
 
 def test_freeat_updates_between_passes():
@@ -92,7 +93,7 @@ def test_the_teacher_follows_the_weights():
     net, model = naive_bert(), bert()
     theirs, ours = (torch.optim.SGD(m.parameters(), lr=0.1) for m in (net.model, model))
     teacher = copy.deepcopy(net.model)
-    method = toughen.smart(**given(0.003)) + toughen.bregman(weight=2.0, decay=0.9, later=0.5, switch=1)
+    method = toughen.smart(**given(0.001)) + toughen.bregman(weight=2.0, decay=0.9, later=0.5, switch=1)
     with method.attach(model, TOKENIZER) as attached:
         for update in range(3):
             with torch.no_grad():

@@ -86,10 +86,10 @@ def _spelled_out(arguments: Sequence[str]) -> list[str]:
 
 def _recipe(name: str) -> dict[str, Any]:
     try:
-        from ..recipes import load  # pyright: ignore[reportMissingImports, reportUnknownVariableType]
+        from ..recipes import config  # pyright: ignore[reportMissingImports, reportUnknownVariableType]
     except ImportError:
         raise RunError(f"recipe {name!r}: this installation has no recipes; give --config FILE.") from None
-    found = cast("Mapping[str, Any]", load(name))
+    found = cast("Mapping[str, Any]", config(name))
     return {**normalised(found), "recipe": name}
 
 

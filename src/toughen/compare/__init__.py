@@ -1,5 +1,6 @@
 """WHAT to compare."""
 
+from .budget import Budgeted as Budgeted
 from .divergence import Divergence as Divergence
 from .task import TaskAndDivergence as TaskAndDivergence
 from .task import TaskAwayFromFeatures as TaskAwayFromFeatures

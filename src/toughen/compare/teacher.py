@@ -3,7 +3,6 @@
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +10,7 @@ from torch import Tensor, nn
 from ..errors import MethodError
 from ..rng import without_dropout
 from ..sync import settle
+from ..tensors import approach, fill, local
 
 
 @dataclass(frozen=True)
@@ -54,16 +54,15 @@ class MeanWeights:
         return [p for p in self.model.parameters() if p.requires_grad]
 
     def state_dict(self) -> dict[str, Tensor]:
-        return {str(i): _local(mean) for i, mean in enumerate(self.mean)}
+        return {str(i): local(mean) for i, mean in enumerate(self.mean)}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         for i, mean in enumerate(self.mean):
-            _local(mean).copy_(state[str(i)])
+            local(mean).copy_(state[str(i)])
 
     @torch.no_grad()
     def update(self, decay: float) -> None:
-        for mean, weight in zip(self.mean, self._weights(), strict=True):
-            mean.lerp_(weight.detach(), 1 - decay)
+        approach(self.mean, self._weights(), 1 - decay)
 
     @contextmanager
     def in_place(self) -> Generator[None]:
@@ -81,10 +80,4 @@ class MeanWeights:
     @staticmethod
     def _fill(weights: list[nn.Parameter], values: list[Tensor]) -> None:
         torch.clear_autocast_cache()  # it would go on serving the other weights' half-precision copies
-        for weight, value in zip(weights, values, strict=True):
-            weight.copy_(value)
-
-
-def _local(weight: Tensor) -> Tensor:
-    """A process's own shard of a sharded weight (FSDP2), the weight itself otherwise."""
-    return cast(Any, weight).to_local() if hasattr(weight, "to_local") else weight
+        fill(weights, values)

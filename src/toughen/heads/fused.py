@@ -44,14 +44,17 @@ class _Pooled(torch.autograd.Function):
         v = z.div_(length)
         y = torch.bmm(matrix, v.mT)
         s = torch.linalg.vector_norm(y, dim=1, keepdim=True).clamp_min_(floor_of(x))
+        ctx.settings = q, relu, alpha, eps
+        shared = (x, weights, start, rectified, tokens, right, matrix, length, v, y, s)
+        if eps == 0:  # without the guard, svPN of one singular value is x / s^(1 - alpha)
+            scale = s.pow(alpha - 1)
+            ctx.save_for_backward(*shared, scale)
+            return matrix * scale
         power = s.pow(1 - alpha)
         inverse = power.reciprocal()
         scale = power.add_(eps).reciprocal_()
         lift = inverse - scale
-        ctx.save_for_backward(
-            x, weights, start, rectified, tokens, right, matrix, length, v, y, s, inverse, scale, lift
-        )
-        ctx.settings = q, relu, alpha, eps
+        ctx.save_for_backward(*shared, scale, inverse, lift)
         return torch.baddbmm(matrix * scale, y * lift, v)
 
     @staticmethod
@@ -74,15 +77,21 @@ class _Pooled(torch.autograd.Function):
 def _first_order(
     grad: Tensor, saved: tuple[Tensor, ...], q: int, relu: bool, alpha: float, learned: bool
 ) -> tuple[Tensor, Tensor | None]:
-    _, weights, start, rectified, tokens, right, matrix, length, v, y, s, inverse, scale, lift = saved
-    along_v, along_y = torch.bmm(grad, v.mT), torch.bmm(y.mT, grad)
-    d_lift = torch.bmm(y.mT, along_v)
+    _, weights, start, rectified, tokens, right, matrix, length, v, y, s, scale, *guarded = saved
     d_scale = torch.bmm(grad.reshape(len(grad), 1, -1), matrix.view(len(grad), -1, 1))
-    d_power = torch.addcmul((d_lift - d_scale).mul_(scale.square()), d_lift, inverse.square(), value=-1)
-    # Through s = |y|: ds/dy = y / s, and dpower/ds = (1 - alpha) s^-alpha; none below the floor.
-    slope = d_power.div_(inverse * s.square()).mul_(s > floor_of(s))
-    d_y = (along_v * lift).addcmul_(y, slope, value=1 - alpha)
-    d_v = torch.baddbmm(along_y * lift, d_y.mT, matrix)
+    # Through s = |y|: ds/dy = y / s; none below the floor.
+    if guarded:
+        inverse, lift = guarded
+        along_v, along_y = torch.bmm(grad, v.mT), torch.bmm(y.mT, grad)
+        d_lift = torch.bmm(y.mT, along_v)
+        d_power = torch.addcmul((d_lift - d_scale).mul_(scale.square()), d_lift, inverse.square(), value=-1)
+        slope = d_power.div_(inverse * s.square()).mul_(s > floor_of(s))  # dpower/ds = (1 - alpha) s^-alpha
+        d_y = (along_v * lift).addcmul_(y, slope, value=1 - alpha)
+        d_v = torch.baddbmm(along_y * lift, d_y.mT, matrix)
+    else:
+        slope = d_scale.mul_(scale).div_(s.square()).mul_(s > floor_of(s))  # dscale/ds = (alpha - 1) scale / s
+        d_y = (y * slope).mul_(alpha - 1)
+        d_v = torch.bmm(d_y.mT, matrix)
     d_z = torch.baddbmm(d_v, torch.bmm(d_v, v.mT), v, alpha=-1).div_(length)
     d_matrix = (grad * scale).baddbmm_(d_y, v).baddbmm_(start[:, None].expand(len(grad), -1, 1), d_z)
     d_start = torch.bmm(matrix, d_z.mT).sum((0, 2)) if learned else None
@@ -90,4 +99,4 @@ def _first_order(
     d_left = torch.bmm(right, d_matrix.mT)
     d_right = torch.bmm(tokens[..., :q], d_matrix).mul_(weights[..., None])
     d_x = torch.cat([d_left, d_right], 2)
-    return (d_x.masked_fill_(rectified <= 0, 0.0) if relu else d_x), d_start
+    return (torch.ops.aten.threshold_backward(d_x, rectified, 0) if relu else d_x), d_start

@@ -56,7 +56,8 @@ class HeadSettings:
     """Of the power method (svPN) or of Newton-Schulz (iSQRT, where 5 is usual)."""
     start: Start = "learned"
     side: Side = "rows"
-    eps: float = 1e-5
+    eps: float = 0.0
+    """Guard added to a power of the singular value; the published code has 1e-5. Zero is exact and needs no guard."""
     exact: bool = False
 
     def __post_init__(self) -> None:
@@ -82,7 +83,7 @@ class HeadSettings:
                 raise ValueError(f"singular_values={self.singular_values}, but the matrix is {self.q}x{columns}.")
 
 
-_ORIGINAL: dict[str, Any] = {"bias": False, "masked": False}
+_ORIGINAL: dict[str, Any] = {"bias": False, "masked": False, "eps": 1e-5}
 _VISION: dict[str, Any] = {
     **_ORIGINAL,
     **{"norm": "none", "activation": "none", "center": "scalar", "side": "columns", "heads": 6},

@@ -22,7 +22,7 @@ class Settings:
 
 
 PRESETS = {
-    "recommended": Settings(weight=1.0, step_size=0.03, init_scale=0.003, max_norm=0.03, dropout="shared"),
+    "recommended": Settings(weight=1.0, step_size=0.01, init_scale=0.001, max_norm=0.01, dropout="shared"),
     "deberta": Settings(weight=5.0, step_size=1e-4, init_scale=1e-2, max_norm=0.0),
 }
 
@@ -42,7 +42,7 @@ def sift(
     """Scale-invariant fine-tuning (He et al. 2021, DeBERTa): SMART on normalised embeddings.
 
     Presets:
-        recommended: one l2 step of 3 % of the normalised embedding's norm, masked, one dropout mask for all passes.
+        recommended: one l2 step of 1 % of the normalised embedding's norm, masked, one dropout mask for all passes.
             Without a perturbation the pass is the model's own. Ours.
         deberta: microsoft/DeBERTa 4d7fe0b, sift.py: clipped noise 1e-2, one step of 1e-4 per token over the gradient's
             largest element plus 1e-6, two cross-entropies with fixed targets as the loss, no gradient from the

@@ -22,7 +22,7 @@ class Settings:
 
 
 PRESETS = {
-    "recommended": Settings(weight=1.0, step_size=0.03, init_scale=0.003, max_norm=0.03, dropout="shared"),
+    "recommended": Settings(weight=1.0, step_size=0.01, init_scale=0.001, max_norm=0.01, dropout="shared"),
     "paper": Settings(weight=1.0, step_size=1e-3, init_scale=1e-5, max_norm=1e-5),
     "smart-pytorch": Settings(weight=0.02, step_size=1e-3, init_scale=1e-5, max_norm=1.0),
     "mt-dnn": Settings(weight=1.0, step_size=1e-5, init_scale=1e-5, max_norm=1.0),
@@ -44,7 +44,7 @@ def smart(
     """Smoothness-inducing regularisation (Jiang et al., ACL 2020): the prediction must not change near the input.
 
     Presets:
-        recommended: one l2 step of 3 % of the embedding's norm, padding and special tokens masked, one dropout mask
+        recommended: one l2 step of 1 % of the embedding's norm, padding and special tokens masked, one dropout mask
             for all passes, symmetric KL (squared error for regression). Ours.
         paper: Algorithm 1 of arXiv 1911.03437v5: noise 1e-5, gradient over its largest element, step 1e-3, clipped to
             1e-5; fresh dropout, which at this radius outweighs the perturbation. Add `bregman()` for the whole method.

@@ -21,7 +21,7 @@ class Settings:
 
 
 PRESETS = {
-    "recommended": Settings(weight=1.0, max_norm=0.03, probe=0.003),
+    "recommended": Settings(weight=1.0, max_norm=0.01, probe=0.001),
     "paper": Settings(weight=1.0, max_norm=5.0, probe=0.1),
 }
 
@@ -42,7 +42,7 @@ def vat(
     The direction is found by power iteration from a random probe; the clean prediction is the fixed target.
 
     Presets:
-        recommended: a perturbation of 3 % of the embedding's norm, masked, one dropout mask. Ours.
+        recommended: a perturbation of 1 % of the embedding's norm, masked, one dropout mask. Ours.
         paper: l2 radius 5 with probe 0.1 in absolute numbers, those of adversarial training for text (Miyato et al.
             2017), where embeddings are normalised first; here they are not.
     """

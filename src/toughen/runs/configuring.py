@@ -1,5 +1,6 @@
 """Nested plain values to a `Config` and back; what is wrong is told before anything runs."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields, is_dataclass
 from typing import Any, cast
@@ -12,6 +13,8 @@ from .errors import RunError
 from .method_config import check_method
 from .trainer_options import check_trainer
 
+EXPONENT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
+
 
 def normalised(values: Mapping[str, Any]) -> dict[str, Any]:
     """Nested values with `method: freelb` spelled out, dotted keys unfolded and seeds as a list."""
@@ -21,13 +24,25 @@ def normalised(values: Mapping[str, Any]) -> dict[str, Any]:
         if value is None and not rest:
             continue  # `data:` with nothing but comments under it
         if rest:
-            value = normalised({rest: value})
+            value = _unfolded(rest, value)
         elif top in NAMED_GROUPS and not isinstance(value, Mapping):
             value = {"name": _group_name(top, value)}
-        merge(found, {top: value})
+        merge(found, {top: _numbers(value) if isinstance(value, Mapping) else value})
     if "seed" in found:
         found["seed"] = seeds_of(found["seed"])
     return found
+
+
+def _unfolded(path: str, value: Any) -> dict[str, Any]:
+    first, _, rest = path.partition(".")
+    return {first: _unfolded(rest, value) if rest else value}
+
+
+def _numbers(value: Any) -> Any:
+    """Numbers such as 1e-5, which YAML 1.1 takes for text since they have no point."""
+    if isinstance(value, Mapping):
+        return {key: _numbers(each) for key, each in cast("Mapping[str, Any]", value).items()}
+    return float(value) if isinstance(value, str) and EXPONENT.fullmatch(value) else value
 
 
 def _group_name(group: str, value: Any) -> Any:

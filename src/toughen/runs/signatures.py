@@ -11,9 +11,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, Optional, Union
+from typing import Any
 
 from ..errors import MethodError, nearest
+from .annotations import type_of
 from .presets_source import presets_in
 
 NO_DEFAULT: Any = inspect.Parameter.empty
@@ -34,7 +35,14 @@ MEANINGS: Mapping[str, str] = {
     "eta": "Added to each weight's size before it is used as a unit.",
     "alpha": "Size of the noise.",
     "layer": "Number of the layer, or the dotted path of a module.",
-    "temperature": "Temperature of the features' cosine.",
+    "temperature": "Temperature (CreAT: of the features' cosine; ASA: of the drawn masks).",
+    "tau": "Price of hiding attention pairs, squared.",
+    "visible": "Share of attention pairs visible at the start.",
+    "layers": "Numbers of the layers; by default all.",
+    "per_head": "A mask of its own for each head.",
+    "rank": "Width of the adversary's projections.",
+    "adversary_rate": "The adversary's learning rate, as a multiple of the optimizer's.",
+    "adversary_weight": "Weight of the adversary's own gradient.",
     "decay": "Decay of the mean weights in the first updates.",
     "later": "Decay after them.",
     "switch": "Share of the updates after which `later` holds.",
@@ -166,15 +174,7 @@ def _type(annotation: str | None, default: Any) -> Any:
     """The type behind an annotation, for those a command line can write; None for the others."""
     if annotation is None:
         return type(default) if isinstance(default, (bool, int, float, str)) else None
-    names: dict[str, Any] = {
-        "Dropout": Literal["shared", "fresh", "off"],
-        **{"Literal": Literal, "Optional": Optional, "Union": Union},
-        **{kind.__name__: kind for kind in (float, int, str, bool, list, tuple, dict)},
-    }
-    try:
-        return eval(annotation, {"__builtins__": {}}, names)  # types alone: no calls can be reached from these names
-    except (NameError, TypeError, AttributeError, SyntaxError):
-        return None
+    return type_of(annotation)
 
 
 def _meaning(name: str, doc: str) -> str:

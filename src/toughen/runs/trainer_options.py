@@ -5,16 +5,15 @@ Importing TrainingArguments takes seconds, and a typo should be told at once.
 
 import ast
 import importlib.util
-import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from ..errors import nearest
+from .annotations import type_of
 from .errors import RunError
 
-CONSTANTS = ("None", "True", "False")
 # Fields a run decides itself, and what to use instead.
 OURS: Mapping[str, str] = {
     "output_dir": "output_dir",
@@ -47,18 +46,10 @@ def trainer_options() -> dict[str, Any]:
     tree = ast.parse((Path(found.origin).parent / "training_args.py").read_text(encoding="utf-8"))
     record = next(n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "TrainingArguments")
     return {
-        line.target.id: _type(ast.unparse(line.annotation))
+        line.target.id: type_of(ast.unparse(line.annotation)) or Any
         for line in record.body
         if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name) and not line.target.id.startswith("_")
     }
-
-
-def _type(annotation: str) -> Any:
-    plain: tuple[type, ...] = (float, int, str, bool, list, dict)
-    names: dict[str, Any] = {"Literal": Literal, "Any": Any, **{kind.__name__: kind for kind in plain}}
-    # What is left out is an enum of transformers, which stands beside `str`.
-    parts = [part for part in annotation.split(" | ") if set(re.findall(r"[A-Za-z_]+", part)) <= {*names, *CONSTANTS}]
-    return eval(" | ".join(parts), {"__builtins__": {}}, names) if set(parts) - {"None"} else Any
 
 
 def check_trainer(given: Mapping[str, Any]) -> None:

@@ -20,5 +20,6 @@ from .norms import Relative as Relative
 from .norms import Rescale as Rescale
 from .norms import Sign as Sign
 from .norms import Unit as Unit
+from .reversal import Reversal as Reversal
 from .weights import RelativeWeightAscent as RelativeWeightAscent
 from .weights import SharpnessAscent as SharpnessAscent

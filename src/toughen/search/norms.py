@@ -18,14 +18,12 @@ INF = math.inf
 def norm(x: Tensor, p: float, over: Over) -> Tensor:
     """The p-norm of each token (last dimension) or each example (all but the first), ready to broadcast.
 
-    Measured in units of the largest element: the squares of a confident example's gradient (1e-23) are zero in
+    Summed in float64 where the device has it: the squares of a confident example's gradient (1e-23) are zero in
     float32, and a gradient divided by a norm of zero would be a perturbation a million times too large.
     """
+    wide = torch.float32 if x.device.type == "mps" else torch.float64
     flat = x if over == "token" else x.flatten(1)
-    largest = flat.abs().amax(-1, keepdim=True)
-    length = largest
-    if p != INF:
-        length = largest * (flat / largest.clamp(min=torch.finfo(x.dtype).tiny)).norm(p=p, dim=-1, keepdim=True)
+    length = torch.linalg.vector_norm(flat, ord=p, dim=-1, keepdim=True, dtype=wide).to(x.dtype)
     return length if over == "token" else length.view(-1, *[1] * (x.dim() - 1))
 
 
@@ -53,7 +51,9 @@ class Relative:
     def length(self, view: View, p: float, over: Over) -> Tensor:
         if p == INF:
             return view.rms
-        return view.rms * (view.count if over == "example" else view.value.shape[-1]) ** (1 / p)
+        if (p, over) not in view.lengths:
+            view.lengths[p, over] = view.rms * (view.count if over == "example" else view.value.shape[-1]) ** (1 / p)
+        return view.lengths[p, over]
 
 
 class Shape(Protocol):

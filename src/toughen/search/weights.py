@@ -2,19 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from ..errors import MethodError
 from ..parts import View
-
-
-def length(tensors: Sequence[Tensor]) -> Tensor:
-    """The l2 norm of several tensors as one vector, in float32 at least; sharded ones (FSDP2) over all their shards."""
-    squares = [t.to(torch.promote_types(t.dtype, torch.float32)).square().sum() for t in tensors]
-    return torch.stack([cast(Any, s).full_tensor() if hasattr(s, "full_tensor") else s for s in squares]).sum().sqrt()
+from ..tensors import length, lengths
 
 
 def _finite_or_zero(scale: Tensor) -> Tensor:
@@ -71,12 +65,13 @@ class RelativeWeightAscent:
         return torch.zeros_like(view.value)
 
     def climb(self, deltas: Sequence[Tensor], grads: Sequence[Tensor], views: Sequence[View]) -> list[Tensor]:
-        return [self._climb(grad, view.value) for grad, view in zip(grads, views, strict=True)]
+        ratios = lengths([view.value for view in views]) / lengths(grads).clamp(min=1e-30)
+        scales = _finite_or_zero(self.step_size * ratios).to(grads[0].dtype).unbind()
+        return [self._move(*one) for one in zip(grads, scales, views, strict=True)]
 
-    def _climb(self, grad: Tensor, weight: Tensor) -> Tensor:
-        scale = _finite_or_zero(self.step_size * length([weight]) / length([grad]).clamp(min=1e-30))
-        limit = self.radius * weight.abs()
-        return (torch.nan_to_num(grad, 0.0, 0.0, 0.0) * scale.to(grad.dtype)).maximum(-limit).minimum(limit)
+    def _move(self, grad: Tensor, scale: Tensor, view: View) -> Tensor:
+        limit = self.radius * view.value.abs()
+        return (torch.nan_to_num(grad, 0.0, 0.0, 0.0) * scale).minimum(limit).maximum(-limit)
 
     def finish(self, delta: Tensor, view: View) -> Tensor:
         return delta

@@ -1,5 +1,6 @@
 """WHERE to perturb."""
 
+from .attention import AttentionLogits as AttentionLogits
 from .elsewhere import DropoutMask as DropoutMask
 from .elsewhere import Nowhere as Nowhere
 from .elsewhere import Weights as Weights

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ..errors import MethodError
-from ..parts import Inject, View
+from ..parts import Inject, PairView, View
 
 Skip: TypeAlias = tuple[str | int, ...]
 """Positions left alone: "padding", "special" (class, separator, ... tokens), or the positions of a token id."""
@@ -25,6 +25,24 @@ def check_skip(skip: Skip) -> None:
 def text_view(inject: Inject, value: Tensor, skip: Skip, place: int) -> View:
     """A view of (batch, length, width) activations whose skipped positions are masked."""
     return View(value.detach(), token_mask(inject, value, skip), place)
+
+
+def pair_view(inject: Inject, hidden: Tensor, pairs: Tensor | None, place: int, compute: torch.dtype) -> PairView:
+    """A view of attention over (batch, length, width) activations; `pairs` are those the model itself attends to."""
+    real = token_mask(inject, hidden, ("padding",))
+    queries = None if real is None else real.view(hidden.shape[:2])
+    return PairView(compact(hidden.detach()), place=place, pairs=pairs, queries=queries, compute=compute)
+
+
+def compact(hidden: Tensor) -> Tensor:
+    """The activation in the autocast dtype.
+
+    Under autocast each projection of an attention block makes and keeps a half-precision copy of its input; made here,
+    one copy serves them all and the adversary.
+    """
+    kind = hidden.device.type
+    half = torch.is_autocast_enabled(kind) and hidden.dtype == torch.float32
+    return hidden.to(torch.get_autocast_dtype(kind)) if half else hidden
 
 
 def token_mask(inject: Inject, value: Tensor, skip: Skip) -> Tensor | None:
@@ -47,7 +65,7 @@ def _kept(inject: Inject, what: str | int, rows: int, length: int) -> Tensor | N
             return flags.eq(0)
         if ids is None or inject.special_ids is None:
             return None
-        return ~torch.isin(ids, inject.special_ids)
+        return ids.unsqueeze(-1).ne(inject.special_ids).all(-1)  # isin sorts long lists (T5's), with a device sync
     return None if ids is None else ids.ne(int(what))
 
 

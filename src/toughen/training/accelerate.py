@@ -1,7 +1,7 @@
 """A method in a loop of one's own with Accelerate."""
 
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from typing import Any
 
 import torch
@@ -36,16 +36,17 @@ def accelerated_backward(
     losses = attached.losses(lambda: model(**batch), batch, last=sync, quiet=quiet)
     state, total = accelerator.gradient_state, list[Tensor]()
     try:
-        for turn in turns:
-            state._set_sync_gradients(turn.sync)  # DeepSpeed steps its engine inside backward when True
-            with nullcontext() if turn.sync else quiet():
-                loss = next(losses)
-                accelerator.backward(loss)
-            if turn.kept:
-                total.append(loss.detach())
-            if turn.step and step is not None:
-                step()
-        next(losses, None)  # runs what stands after the last yield
+        with closing(losses):  # also after an error: weights moved by SAM go back at once
+            for turn in turns:
+                state._set_sync_gradients(turn.sync)  # DeepSpeed steps its engine inside backward when True
+                with nullcontext() if turn.sync else quiet():
+                    loss = next(losses)
+                    accelerator.backward(loss)
+                if turn.kept:
+                    total.append(loss.detach())
+                if turn.step and step is not None:
+                    step()
+            next(losses, None)  # runs what stands after the last yield
     finally:
         state._set_sync_gradients(sync)
     return torch.stack(total).sum() if total else torch.zeros((), device=accelerator.device)

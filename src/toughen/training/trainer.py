@@ -1,7 +1,7 @@
 """Hugging Face Trainer: overrides that call super, nothing copied."""
 
-from collections.abc import Iterator
-from contextlib import nullcontext
+from collections.abc import Generator
+from contextlib import closing, contextmanager, nullcontext
 from typing import Any, TypeVar, cast
 
 import torch
@@ -11,7 +11,9 @@ from transformers import PreTrainedModel, Trainer
 from ..attached import Attached
 from ..errors import MethodError
 from ..method import Method, Sum
+from ..outcome import Outcome
 from . import state
+from .losses import compares_predictions, divides_by_items, logits_of, repeatable, with_loss
 
 T = TypeVar("T", bound=Trainer)
 PROBE_EVERY = 50  # updates at least between two probes, which cost three forward passes
@@ -31,28 +33,47 @@ def robust(trainer: type[T] = Trainer) -> type[T]:
 
 
 class _RobustTrainer(Trainer):
-    # Every loss we return is a mean over its micro-batch: Trainer divides by the number of them.
-    loss_is_scaled_for_ga = False
-
     def __init__(self, *args: Any, method: Method | Sum, probe: bool = True, **kwargs: Any) -> None:
         if not isinstance(method, (Method, Sum)):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise MethodError(f"method={method!r} is not a method. Give e.g. method=toughen.smart().")
         super().__init__(*args, **kwargs)
         if getattr(self.args, "n_gpu", 1) > 1:
             raise MethodError("DataParallel copies the model in every pass; start one process a GPU with torchrun.")
-        model = cast(PreTrainedModel, self.accelerator.unwrap_model(cast(Any, self.model)))
-        # Language models divide by the number of labels of the whole update; other heads only say they would, and
-        # Trainer believes them: their loss would be multiplied by accumulation steps and processes.
-        self.attached: Attached = method.attach(model, self.processing_class, seed=self.args.seed)
-        self._counts_items = self.model_accepts_loss_kwargs and self.attached.task in ("causal_lm", "seq2seq_lm")
-        self.model_accepts_loss_kwargs = self._counts_items
+        self._method = method
+        self._attach(self.model)
+        self._compares = compares_predictions(method)
         self._probe = probe
         self._probed: dict[str, Tensor] = {}
-        self._pending: Iterator[Tensor] | None = None
         self._probed_at = -PROBE_EVERY
+        self._pending: Generator[Tensor] | None = None
+
+    def _attach(self, model: Any) -> None:
+        own = cast(PreTrainedModel, self.accelerator.unwrap_model(model))
+        self.attached: Attached = self._method.attach(own, self.processing_class, seed=self.args.seed)
+        # Some language models divide by the number of labels of the whole update; other heads only say they would,
+        # and Trainer believes them: their loss would be multiplied by accumulation steps and processes.
+        self.model_accepts_loss_kwargs = self.model_accepts_loss_kwargs and divides_by_items(own, self.attached.task)
+
+    def call_model_init(self, trial: Any = None) -> Any:
+        """`model_init=` makes a new model for every `train()`: the method moves over to it."""
+        model = super().call_model_init(trial)
+        if hasattr(self, "attached"):
+            self.attached.detach()
+            self._attach(model)
+        return model
+
+    def _spread(self, num_items_in_batch: Any) -> int:
+        """By how many micro-batches a loss is already divided: then Trainer leaves that division out."""
+        scaled: bool | None = getattr(self, "loss_is_scaled_for_ga", None)  # transformers 5.19 and later
+        if scaled is None:
+            counted = self.model_accepts_loss_kwargs and num_items_in_batch is not None
+            scaled = counted or self.compute_loss_func is not None
+        return self.current_gradient_accumulation_steps if scaled else 1
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
+        self.attached.abandon()  # a window that an earlier run left open when it was interrupted
         self.attached.attach()
+        self.attached.abandon()  # a window that an earlier run left open when it was interrupted
         try:
             return super().train(*args, **kwargs)
         finally:
@@ -63,25 +84,39 @@ class _RobustTrainer(Trainer):
     ) -> Any:
         if self._pending is None:  # evaluation, or a pass of the method itself
             return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
-        return next(self._pending)
+        # A regulariser is a mean over its micro-batch and so must be divided whatever the model's loss is.
+        return next(self._pending) / self._spread(num_items_in_batch)
+
+    @contextmanager
+    def _own_pass(self) -> Generator[None]:
+        pending, self._pending = self._pending, None
+        try:
+            yield
+        finally:
+            self._pending = pending
+
+    def _forward(self, model: Any, inputs: dict[str, Any], num_items_in_batch: Any) -> Any:
+        """One pass, with the loss the Trainer's class makes of it: label smoothing, a loss function of the user's."""
+        spread = self._spread(num_items_in_batch)
+        with self._own_pass():
+            if torch.is_grad_enabled() and not self._compares:
+                return Outcome(self.compute_loss(model, dict(inputs), False, num_items_in_batch) * spread, ())
+            again = repeatable(model, inputs, self.args.device)
+            loss, outputs = self.compute_loss(model, dict(inputs), True, num_items_in_batch)
+            if torch.is_grad_enabled() and not logits_of(outputs).requires_grad:
+                outputs = again()
+        return with_loss(outputs, loss * spread)
 
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Tensor:
         inputs = self._prepare_inputs(inputs)
         sync = self.accelerator.sync_gradients
 
-        def forward() -> Any:
-            pending, self._pending = self._pending, None
-            try:
-                loss, outputs = self.compute_loss(model, dict(inputs), True, num_items_in_batch)
-            finally:
-                self._pending = pending
-            if self._counts_items and num_items_in_batch is not None:
-                loss = loss * self.current_gradient_accumulation_steps  # undone by Trainer's division
-            return _with_loss(outputs, loss)
-
         def quiet() -> Any:
             # Trainer already holds no_sync open when sync is off, and accelerate's does not nest under FSDP2.
             return self.accelerator.no_sync(model) if sync else nullcontext()
+
+        def forward() -> Any:
+            return self._forward(model, inputs, num_items_in_batch)
 
         self.attached.total_steps = self.state.max_steps
         turns = self.attached.turns(last=sync)
@@ -89,14 +124,15 @@ class _RobustTrainer(Trainer):
         gradients: Any = self.accelerator.gradient_state
         total = torch.zeros((), device=self.args.device)
         try:
-            for turn in turns:
-                gradients._set_sync_gradients(turn.sync)  # DeepSpeed steps its engine inside backward when True
-                with nullcontext() if turn.sync else quiet():
-                    loss = super().training_step(model, inputs, num_items_in_batch)
-                total += loss if turn.kept else 0.0
-                if turn.step:
-                    self._inner_update(model)
-            next(self._pending, None)  # runs what stands after the last yield
+            with closing(self._pending):
+                for turn in turns:
+                    gradients._set_sync_gradients(turn.sync)  # DeepSpeed steps its engine inside backward when True
+                    with nullcontext() if turn.sync else quiet():
+                        loss = super().training_step(model, inputs, num_items_in_batch)
+                    total += loss if turn.kept else 0.0
+                    if turn.step:
+                        self._inner_update(model)
+                next(self._pending, None)  # runs what stands after the last yield
         finally:
             self._pending = None
             gradients._set_sync_gradients(sync)
@@ -132,14 +168,7 @@ class _RobustTrainer(Trainer):
         super()._save_rng_state(output_dir)
         state.save(self.attached, output_dir, self.args.process_index)
 
-    def _load_rng_state(self, checkpoint: str | None) -> None:
-        super()._load_rng_state(checkpoint)
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        super()._load_optimizer_and_scheduler(checkpoint)  # made on every resume, which loading random states is not
         if checkpoint is not None:
             state.load(self.attached, checkpoint, self.args.process_index)
-
-
-def _with_loss(outputs: Any, loss: Tensor) -> Any:
-    """The model's output with the loss the Trainer made of it (label smoothing, its own loss function)."""
-    if isinstance(outputs, dict):
-        return {**cast("dict[str, Any]", outputs), "loss": loss}
-    return loss, outputs[1]

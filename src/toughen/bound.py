@@ -1,0 +1,64 @@
+"""One method on a model, and what it carries from one update to the next."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from .batch import Recipe, Step
+from .compare.teacher import MeanWeights
+from .learned import Adversary
+from .outcome import Outcome
+from .perturbation import Injector
+from .schedule import Clock
+
+
+@dataclass
+class Bound:
+    """One method of a sum on the model."""
+
+    method: Recipe
+    injector: Injector
+    mean: MeanWeights | None = None
+    adversary: Adversary | None = None
+
+    def open_window(self, model: nn.Module, clock: Clock) -> None:
+        """Before the first micro-batch of an update."""
+        if self.adversary is not None:
+            self.adversary.warn_if_still(clock.updates)
+        if self.method.constraint is not None:
+            self.method.constraint.apply(model)
+        teacher = self.method.against
+        if teacher is None:
+            return
+        if self.mean is None:
+            self.mean = MeanWeights(model)
+        elif clock.updates:
+            self.mean.update(teacher.decay_at(clock.updates - 1, clock.total))
+
+    def teach(self, step: Step) -> Outcome | None:
+        if self.mean is None:
+            return None
+        with self.mean.in_place():
+            return step.probe()
+
+    def state_dict(self, number: int) -> dict[str, Tensor]:
+        parts = {"mean": self.mean, "adversary": self.adversary}
+        return {
+            f"{part}/{number}/{name}": value
+            for part, owner in parts.items()
+            if owner is not None
+            for name, value in owner.state_dict().items()
+        }
+
+    def load_state_dict(self, number: int, model: nn.Module, state: Mapping[str, Tensor]) -> None:
+        mean = under(f"mean/{number}/", state)
+        if mean:
+            self.mean = MeanWeights(model)
+            self.mean.load_state_dict(mean)
+        if self.adversary is not None:
+            self.adversary.load_state_dict(under(f"adversary/{number}/", state))
+
+
+def under(prefix: str, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {key.removeprefix(prefix): value for key, value in state.items() if key.startswith(prefix)}

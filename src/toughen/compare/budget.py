@@ -1,0 +1,85 @@
+"""WHAT to compare: a divergence, and a price for what the adversary hides."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ..errors import MethodError, StepError
+from ..outcome import Outcome
+from .divergence import Divergence, pointwise
+from .rows import exact
+
+
+@dataclass(frozen=True)
+class BatchDivergence:
+    """Half the symmetric KL, summed over everything and divided by the first dimension, as ASA's code has it.
+
+    A head with one column is taken as one distribution over the batch there, whatever it predicts, and tokens count
+    with their padding.
+    """
+
+    @property
+    def needs_clean(self) -> bool:
+        return True
+
+    @property
+    def needs_labels(self) -> bool:
+        return False
+
+    def __call__(self, bent: Outcome, clean: Outcome | None, deltas: Sequence[Tensor]) -> Tensor:
+        if clean is None:
+            raise MethodError(f"{self!r} compares with a clean prediction, and this method makes none.")
+        symmetric = pointwise("symmetric_kl", "nothing")
+        pairs = zip(bent.predictions, clean.predictions, strict=True)
+        logs = [[_log_probabilities(p.scores) for p in pair] for pair in pairs]
+        return torch.stack([0.5 * symmetric(b, c).sum() / b.shape[0] for b, c in logs]).sum()
+
+
+def _log_probabilities(scores: Tensor) -> Tensor:
+    scores = exact(scores)
+    one_column = scores.dim() == 2 and scores.shape[1] == 1
+    return F.log_softmax(scores.flatten() if one_column else scores, dim=-1)
+
+
+@dataclass(frozen=True)
+class Budgeted:
+    """divergence + tau^2 * visible: an adversary that ascends it changes the prediction most and hides least (ASA).
+
+    Each delta is one layer's count of visible pairs for every example: a share, whose mean over layers is taken, or
+    with `total` a number, whose sum is.
+    """
+
+    divergence: Divergence | BatchDivergence
+    tau: float
+    total: bool = False
+
+    def __post_init__(self) -> None:
+        if self.tau < 0:
+            raise MethodError(f"tau={self.tau}: hiding cannot pay the adversary by itself; tau is 0 or above.")
+
+    @property
+    def needs_clean(self) -> bool:
+        return True
+
+    @property
+    def needs_labels(self) -> bool:
+        return False
+
+    def __call__(self, bent: Outcome, clean: Outcome | None, deltas: Sequence[Tensor]) -> Tensor:
+        return self.explain(bent, clean, deltas)[0]
+
+    def explain(
+        self, bent: Outcome, clean: Outcome | None, deltas: Sequence[Tensor]
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        divergence = self.divergence(bent, clean, deltas)
+        if divergence.requires_grad and not all(delta.requires_grad for delta in deltas):
+            raise StepError(
+                "The adversary's answers carry no gradient: checkpointed layers ran without one (use_reentrant=True). "
+                "Use model.gradient_checkpointing_enable({'use_reentrant': False})."
+            )
+        layers = torch.stack([delta.mean() for delta in deltas])
+        budget = layers.sum() if self.total else layers.mean()
+        return divergence + self.tau**2 * budget, {"divergence": divergence, "budget": budget}

@@ -1,0 +1,64 @@
+"""A setting that changes as training goes on."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias, cast
+
+from .errors import MethodError
+
+
+@dataclass
+class Clock:
+    """How far the training is, in updates; the total only where somebody told it."""
+
+    updates: int = 0
+    total: int | None = None
+
+
+@dataclass(frozen=True)
+class Ramp:
+    """A straight line from `start` to `end`, then level.
+
+    `over` is the share of the training it takes if at most 1 - the number of updates is then asked of `attach` or taken
+    from the Trainer - and a number of updates otherwise.
+    """
+
+    start: float
+    end: float
+    over: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.over <= 0:
+            raise MethodError(f"{self!r}: over is a share of the training or a number of updates, and must be above 0.")
+
+    def at(self, clock: Clock) -> float:
+        length = self.over
+        if length <= 1:
+            if clock.total is None:
+                raise MethodError(
+                    f"{self!r} lasts a share of the training, and the number of updates is not known. Give it: "
+                    "method.attach(model, total_steps=...), or set over to a number of updates."
+                )
+            length *= clock.total
+        return self.start + (self.end - self.start) * min(clock.updates / max(length, 1), 1.0)
+
+
+Scheduled: TypeAlias = float | Ramp
+
+
+def scheduled(value: "Scheduled | Sequence[float]") -> Scheduled:
+    """A number, a Ramp, or the ramp's two or three numbers as a list, as configuration files write it."""
+    if isinstance(value, (int, float, Ramp)):
+        return value
+    numbers = [float(one) for one in value]
+    if len(numbers) not in (2, 3):
+        raise MethodError(f"{value!r}: a ramp is (start, end) or (start, end, over).")
+    return Ramp(*numbers)
+
+
+def now(value: Scheduled, clock: Clock) -> float:
+    return value.at(clock) if isinstance(value, Ramp) else value
+
+
+def lowest(value: Scheduled) -> float:
+    return min(value.start, value.end) if isinstance(value, Ramp) else cast(float, value)

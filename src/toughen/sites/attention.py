@@ -1,0 +1,119 @@
+"""WHERE to perturb: which pairs of positions attention sees."""
+
+from dataclasses import dataclass
+from inspect import unwrap as undecorated
+from typing import Any, cast
+
+from torch import Tensor, nn
+
+from ..errors import SiteError
+from ..outcome import IGNORED, task_of
+from ..parts import Detach, Inject, Place
+from .attention_deberta import attach_deberta, disentangled_blocks
+from .attention_interface import OVER, Door, register
+
+
+@dataclass(frozen=True)
+class AttentionLogits:
+    """Attention's additive mask. `layers` chooses some by number, negative ones from the last; None: all.
+
+    `as_published` repeats two habits of ASA's code. Its BERT multiplies a hidden pair's logit by 0 before the mask is
+    added, so that a query that has lost all keys attends to all alike; that takes attention written out step by step.
+    Its token heads leave labels on padding out of the loss, where today's transformers count them.
+    """
+
+    layers: tuple[int, ...] | None = None
+    as_published: bool = False
+
+    def attach(self, model: nn.Module, inject: Inject) -> Detach:
+        chosen = [place.number for place in self.places(model)]
+        base = _base(model)
+        if _is_deberta(base):
+            return attach_deberta([(n, disentangled_blocks(base)[n]) for n in chosen], inject)
+        before = cast(str, base.config._attn_implementation or "eager")
+        register()
+        base.set_attn_implementation(OVER[before])
+        zero = self.as_published and base.config.model_type == "bert"
+        doors = [Door(attention_blocks(base)[n], n, inject, zero) for n in chosen]
+        undo: list[Detach] = [door.close for door in doors]
+        if self.as_published and task_of(base) == "tokens":
+            undo.append(base.register_forward_pre_hook(_unlabel_padding, with_kwargs=True).remove)
+
+        def detach() -> None:
+            for one in undo:
+                one()
+            base.set_attn_implementation(before)
+
+        return detach
+
+    def places(self, model: nn.Module) -> list[Place]:
+        """The chosen layers, or an error that says why this model has none."""
+        base = _base(model)
+        count = len(disentangled_blocks(base) if _is_deberta(base) else attention_blocks(base))
+        wanted = range(count) if self.layers is None else self.layers
+        wrong = [n for n in wanted if not -count <= n < count]
+        if wrong:
+            raise SiteError(f"{type(base).__name__} has layers 0 to {count - 1}, and no layer {wrong[0]}.")
+        numbers = sorted({n % count for n in wanted})
+        if not numbers:
+            raise SiteError("layers=() leaves no layer to perturb. Name one, or leave it out for all of them.")
+        config = base.config
+        return [Place(n, int(config.hidden_size), int(config.num_attention_heads)) for n in numbers]
+
+
+def _base(model: nn.Module) -> Any:
+    """The transformers model that has the layers: under PEFT's wrapper, or a head that holds a backbone."""
+    base: Any = cast(Any, model).get_base_model() if hasattr(model, "get_base_model") else model
+    inner = (m for m in base.modules() if hasattr(getattr(m, "config", None), "num_hidden_layers"))
+    base = next((m for m in inner if hasattr(m, "set_attn_implementation")), base)
+    if not hasattr(base, "set_attn_implementation") or getattr(base, "config", None) is None:
+        raise SiteError(
+            f"{type(model).__name__} is not a transformers model, and only those let attention be perturbed. "
+            "toughen.smart() and toughen.freelb() work on any model with an input embedding."
+        )
+    return base
+
+
+def _is_deberta(base: Any) -> bool:
+    return base.config.model_type in ("deberta", "deberta-v2")
+
+
+def attention_blocks(base: Any) -> list[nn.Module]:
+    """The self-attention modules of a model, one a layer, in order."""
+    name, config = type(base).__name__, base.config
+    if getattr(config, "is_encoder_decoder", False):
+        raise SiteError(
+            f"{name} is an encoder-decoder: it attends in three ways, and ASA is defined for one stack of layers. "
+            "Use toughen.smart() or toughen.freelb(), which perturb the encoder's input embedding."
+        )
+    blocks = [module for module in base.modules() if _asks_interface(module)]
+    if not blocks or not base._can_set_attn_implementation():
+        raise SiteError(
+            f"{name} computes attention by itself and does not ask transformers' AttentionInterface, so there is no "
+            "joint to reach it by. Use toughen.smart() or toughen.freelb(), which perturb the input embedding."
+        )
+    if len(blocks) != config.num_hidden_layers:
+        raise SiteError(
+            f"{name} has {len(blocks)} attention modules for {config.num_hidden_layers} layers: layers that share one "
+            "(as ALBERT's do) cannot have an adversary each. Use toughen.smart() or toughen.freelb()."
+        )
+    implementation = config._attn_implementation or "eager"
+    if implementation not in (*OVER, *OVER.values()):
+        raise SiteError(
+            f"{name} runs attention as {implementation!r}, a kernel that takes no mask for single pairs. Call "
+            "model.set_attn_implementation('sdpa') first."
+        )
+    return blocks
+
+
+def _asks_interface(module: nn.Module) -> bool:
+    cross = "CrossAttention" in type(module).__name__ or getattr(module, "is_cross_attention", False)
+    code = getattr(undecorated(type(module).forward), "__code__", None)
+    return not cross and code is not None and "get_interface" in code.co_names
+
+
+def _unlabel_padding(_module: nn.Module, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]] | None:
+    labels, mask = kwargs.get("labels"), kwargs.get("attention_mask")
+    if not isinstance(labels, Tensor) or not isinstance(mask, Tensor) or labels.shape != mask.shape:
+        return None
+    return args, {**kwargs, "labels": labels.masked_fill(mask == 0, IGNORED)}

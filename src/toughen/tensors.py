@@ -1,0 +1,48 @@
+"""Many tensors at once: one launch for a list, and each process's own shards where they are sharded (FSDP2)."""
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+_torch: Any = torch  # the list operations have leading underscores, in torch's own optimizers too
+
+
+def local(tensor: Tensor) -> Tensor:
+    """A process's own shard of a sharded tensor, the tensor itself otherwise."""
+    return cast(Any, tensor).to_local() if hasattr(tensor, "to_local") else tensor
+
+
+def _own(tensors: Sequence[Tensor]) -> list[Tensor]:
+    return [local(tensor) for tensor in tensors]
+
+
+def fill(targets: Sequence[Tensor], values: Sequence[Tensor]) -> None:
+    _torch._foreach_copy_(_own(targets), _own(values))
+
+
+def add(targets: Sequence[Tensor], moves: Sequence[Tensor]) -> None:
+    _torch._foreach_add_(_own(targets), _own(moves))
+
+
+def approach(targets: Sequence[Tensor], values: Sequence[Tensor], share: float) -> None:
+    """Target <- target + share * (value - target)"""
+    _torch._foreach_lerp_(_own(targets), _own(values), share)
+
+
+def zero(targets: Sequence[Tensor]) -> None:
+    if targets:
+        _torch._foreach_zero_(_own(targets))
+
+
+def lengths(tensors: Sequence[Tensor]) -> Tensor:
+    """The l2 norm of each tensor, in float32 at least; of sharded ones over all their shards."""
+    wide = torch.promote_types(tensors[0].dtype, torch.float32)
+    found = _torch._foreach_norm(list(tensors), 2, dtype=wide)
+    return torch.stack([n.full_tensor() if hasattr(n, "full_tensor") else n for n in found])
+
+
+def length(tensors: Sequence[Tensor]) -> Tensor:
+    """The l2 norm of several tensors as one vector."""
+    return torch.linalg.vector_norm(lengths(tensors))

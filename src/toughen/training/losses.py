@@ -1,0 +1,66 @@
+"""What a Trainer's own loss is: over what it is divided, and whether its outputs can be trained through."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from ..compare import TaskAwayFromFeatures, TaskLoss
+from ..method import Method, Sum
+from ..outcome import Task, without_adapters
+from ..rng import Replay
+
+
+def compares_predictions(method: Method | Sum) -> bool:
+    """Whether predictions are compared, or losses alone: some Trainers make an extra pass for their outputs."""
+    methods = method.methods if isinstance(method, Sum) else (method,)
+    goals = [goal for one in methods for goal in (one.compare, one.climb_on) if goal is not None]
+    return not all(isinstance(goal, (TaskLoss, TaskAwayFromFeatures)) for goal in goals)
+
+
+def divides_by_items(model: nn.Module, task: Task) -> bool:
+    """Whether a head's loss is divided by the `num_items_in_batch` it is given.
+
+    Only those language models do that use transformers' `loss_function`; T5's, BART's and all other heads take the
+    argument and leave it.
+    """
+    if task not in ("causal_lm", "seq2seq_lm", "masked_lm"):
+        return False
+    kinds = type(without_adapters(model)).__mro__
+    own = [vars(kind)["forward"] for kind in kinds if "forward" in vars(kind)]
+    codes = [getattr(inspect.unwrap(function), "__code__", None) for function in own]
+    return any("loss_function" in code.co_names for code in codes if code is not None)
+
+
+def repeatable(model: nn.Module, inputs: Mapping[str, Any], device: torch.device) -> Callable[[], Any]:
+    """The pass that comes next, once more: under the same dropout mask, and to be trained through.
+
+    TRL's SFTTrainer computes its loss without logits, and gives them from a pass without gradients.
+    """
+    before = Replay(device)
+
+    def again() -> Any:
+        after = Replay(device)
+        before.restore()
+        outputs = model(**{key: value for key, value in inputs.items() if key != "labels"}, use_cache=False)
+        after.restore()
+        return outputs
+
+    return again
+
+
+def logits_of(outputs: Any) -> Tensor:
+    """Any of the outputs' scores: it is only asked for its graph."""
+    if isinstance(outputs, Mapping):
+        named = cast("Mapping[str, Any]", outputs)
+        return cast(Tensor, named["logits"] if "logits" in named else named["start_logits"])
+    return cast(Tensor, outputs[1])
+
+
+def with_loss(outputs: Any, loss: Tensor) -> Any:
+    """The model's output with the loss the Trainer made of it."""
+    if isinstance(outputs, dict):
+        return {**cast("dict[str, Any]", outputs), "loss": loss}
+    return loss, outputs[1]

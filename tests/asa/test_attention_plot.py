@@ -1,0 +1,48 @@
+import pytest
+import torch
+
+import toughen
+from toughen.attention_plot import attention_maps, draw_attention
+from toughen.errors import MethodError
+
+from .families import batch, build
+
+
+class Words:
+    """A tokenizer in few lines: an id by the length of a word."""
+
+    def __call__(self, *texts, return_tensors):
+        self.words = ["[CLS]", *" [SEP] ".join(texts).split(), "[SEP]"]
+        ids = torch.tensor([[5 + len(word) for word in self.words]])
+        return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+
+    def convert_ids_to_tokens(self, _ids):
+        return self.words
+
+
+@pytest.mark.parametrize("family", ["bert", "deberta-v2", "llama", "modernbert", "gpt2"])
+def test_maps_are_attention(family):
+    model, inputs = build(family), batch(family)
+    attached = toughen.asa(visible=0.6, per_head=True).attach(model, seed=0)
+    before = model.config._attn_implementation
+    maps = attention_maps(attached, inputs, sample=True)
+    real = inputs["attention_mask"].bool()[:, None, :]
+    for clean, bent, visible in maps.values():
+        assert clean.shape == bent.shape == (3, 4, 8, 8)
+        assert torch.allclose(clean.sum(-1)[real.expand(3, 4, 8)], torch.tensor(1.0), atol=1e-5)
+        hidden = ~visible & real.unsqueeze(-1)
+        assert (hidden & (clean > 1e-6)).any()
+        assert bent[hidden].abs().max() < 1e-6
+    assert model.config._attn_implementation == before
+
+
+@pytest.mark.parametrize(("ending", "start"), [("png", b"\x89PNG"), ("svg", b"<?xml")])
+def test_picture(tmp_path, ending, start):
+    pytest.importorskip("matplotlib")
+    model = build("bert")
+    attached = toughen.asa(visible=0.6).attach(model, seed=0)
+    path = draw_attention(attached, Words(), ("a b cc", "dd eee"), tmp_path / f"a.{ending}", head=1, sample=True)
+    assert path.read_bytes().startswith(start)
+    assert [p.name for p in tmp_path.iterdir()] == [f"a.{ending}"]
+    with pytest.raises(MethodError, match="no adversary"):
+        draw_attention(attached, Words(), "a b", tmp_path / "b.png", layer=9)

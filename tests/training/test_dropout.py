@@ -1,0 +1,126 @@
+"""Dropout policies: one mask for all passes, a fresh one for each, or none."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from transformers import BartConfig, BartForSequenceClassification
+
+import toughen
+from toughen.outcome import Outcome
+
+from .tiny import bert, collated, texts
+
+pytestmark = pytest.mark.filterwarnings("ignore::toughen.errors.RobustnessWarning")
+
+
+def bart() -> BartForSequenceClassification:
+    """Its layers call functional dropout with rates of their own."""
+    torch.manual_seed(0)
+    return BartForSequenceClassification(
+        BartConfig(
+            vocab_size=48,
+            d_model=32,
+            encoder_layers=2,
+            decoder_layers=2,
+            encoder_attention_heads=4,
+            decoder_attention_heads=4,
+            encoder_ffn_dim=37,
+            decoder_ffn_dim=37,
+            max_position_embeddings=32,
+            num_labels=3,
+            dropout=0.3,
+            activation_dropout=0.2,
+            attention_dropout=0.2,
+        )
+    )
+
+
+def rows() -> dict[str, Any]:
+    batch = collated(texts(8))
+    batch["input_ids"][:, 3] = 2  # BART reads its sentence at the end-of-text token
+    batch["input_ids"][:, 4:] = batch["input_ids"][:, 4:].clamp(min=5)
+    batch["attention_mask"][:] = 1
+    return batch
+
+
+class Recording:
+    """A comparison that keeps what it is given."""
+
+    needs_clean = True
+
+    def __init__(self) -> None:
+        self.pairs: list[tuple[Outcome, Outcome]] = []
+
+    def __call__(self, bent: Outcome, clean: Outcome | None, deltas: Any) -> torch.Tensor:
+        assert clean is not None
+        self.pairs.append((bent, clean))
+        return bent.predictions[0].scores.square().mean()
+
+
+def functional_rates(model: Any) -> dict[str, float]:
+    return {n: m.dropout for n, m in model.named_modules() if isinstance(getattr(m, "dropout", None), float)}
+
+
+def logits(model: Any, dropout: str, checkpointing: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    """Clean and "perturbed" logits of one step with a perturbation of zero, and a check that the model is as it was."""
+    model.train()
+    next(m for m in model.modules() if isinstance(m, torch.nn.Linear)).eval()  # a flag that must survive
+    if checkpointing:
+        model.gradient_checkpointing_enable({"use_reentrant": False})
+    flags = {name: module.training for name, module in model.named_modules()}
+    rates = {n: m.p for n, m in model.named_modules() if isinstance(m, torch.nn.Dropout)}
+    own = functional_rates(model)
+    compare = Recording()
+    method = toughen.r3f(dropout=dropout, init_scale=0.0)  # draws noise, which must not come from dropout's stream
+    torch.manual_seed(3)
+    with replace(method, compare=compare).attach(model) as attached:
+        attached.backward(model, rows())
+    assert flags == {name: module.training for name, module in model.named_modules()}
+    assert rates == {n: m.p for n, m in model.named_modules() if isinstance(m, torch.nn.Dropout)}
+    assert own == functional_rates(model)
+    bent, clean = compare.pairs[0]
+    return bent.predictions[0].scores.detach(), clean.predictions[0].scores.detach()
+
+
+@pytest.mark.parametrize("make", [lambda: bert(0.3), bart], ids=["bert", "bart"])
+@pytest.mark.parametrize("checkpointing", [False, True])
+def test_policies(make: Any, checkpointing: bool) -> None:
+    with torch.no_grad():
+        still = make().eval()(**rows()).logits
+        torch.manual_seed(3)
+    bent, clean = logits(make(), "shared", checkpointing)
+    assert torch.equal(bent, clean)
+    assert not torch.allclose(clean, still, atol=1e-4)  # there was dropout
+    bent, clean = logits(make(), "fresh", checkpointing)
+    assert not torch.allclose(bent, clean, atol=1e-4)
+    bent, clean = logits(make(), "off", checkpointing)
+    torch.testing.assert_close(bent, still)
+    torch.testing.assert_close(clean, still)
+
+
+@pytest.mark.parametrize("dropout", ["shared", "fresh", "off"])
+def test_a_step_leaves_the_stream_where_one_pass_would(dropout: str) -> None:
+    """With one mask for all passes, training goes on with the masks it would have had without the method."""
+    states = []
+    for method in (toughen.plain(), toughen.smart(dropout=dropout)):
+        model = bert(0.3).train()
+        torch.manual_seed(3)
+        with method.attach(model) as attached:
+            attached.backward(model, rows())
+        states.append(torch.get_rng_state())
+    assert torch.equal(*states) == (dropout == "shared")
+
+
+@pytest.mark.parametrize("checkpointing", [False, True])
+def test_no_dropout_is_the_gradient_of_a_model_without(checkpointing: bool) -> None:
+    found = []
+    for model in (bert(0.3), bert(0.0)):
+        if checkpointing:
+            model.gradient_checkpointing_enable({"use_reentrant": False})
+        with toughen.smart(dropout="off").attach(model.train(), seed=1) as attached:
+            attached.backward(model, rows())
+        found.append([p.grad for p in model.parameters()])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other)

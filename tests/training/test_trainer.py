@@ -1,0 +1,254 @@
+"""`robust(Trainer)`: the same training where the method does nothing, the true loss, and nothing left behind."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import (
+    BertForSequenceClassification,
+    Seq2SeqTrainer,
+    Seq2SeqTrainingArguments,
+    Trainer,
+    TrainerCallback,
+)
+
+import toughen
+from toughen.errors import MethodError, StepError
+
+from .tiny import (
+    ALL,
+    Gradients,
+    assert_equal,
+    bert,
+    collated,
+    gpt2,
+    language,
+    llama,
+    made,
+    settings,
+    t5,
+    texts,
+    weights,
+)
+
+pytestmark = pytest.mark.filterwarnings("ignore::toughen.errors.RobustnessWarning")
+
+
+def own_loss(outputs: Any, labels: Any, num_items_in_batch: Any = None) -> Any:
+    flat = torch.nn.functional.cross_entropy(outputs.logits, labels, reduction="sum")
+    return flat / num_items_in_batch
+
+
+@pytest.mark.parametrize(
+    ("model", "data", "changes", "more"),
+    [
+        (bert, texts, {}, {}),
+        (bert, texts, {"label_smoothing_factor": 0.1}, {}),
+        (bert, texts, {"gradient_checkpointing": True}, {}),
+        (bert, texts, {"bf16": True}, {}),
+        (bert, texts, {"gradient_accumulation_steps": 2}, {"compute_loss_func": own_loss}),
+        (gpt2, language, {"gradient_accumulation_steps": 2}, {}),
+        (gpt2, language, {"gradient_accumulation_steps": 2, "label_smoothing_factor": 0.1}, {}),
+        (llama, language, {"gradient_accumulation_steps": 4}, {}),
+    ],
+    ids=["plain", "smoothing", "checkpointing", "bf16", "loss_func", "gpt2", "gpt2-smoothing", "llama"],
+)
+def test_with_a_method_that_does_nothing_it_is_the_trainer(
+    model: Any, data: Any, changes: dict[str, Any], more: dict[str, Any], tmp_path: Path
+) -> None:
+    kwargs = {"args": settings(tmp_path, **changes), "train_dataset": data(32), **more}
+    stock = Trainer(model(), **kwargs)
+    stock.train()
+    ours = toughen.robust(Trainer)(model(), **kwargs, method=toughen.plain())
+    ours.train()
+    assert_equal(weights(ours.model), weights(stock.model))
+    for one, other in zip(ours.state.log_history, stock.state.log_history, strict=True):
+        assert one.get("loss") == other.get("loss")
+        assert one.get("grad_norm") == other.get("grad_norm")
+
+
+@pytest.mark.parametrize("steps", [1, 4])
+@pytest.mark.parametrize("name", ["plain", "smart", "freelb", "sam", "bregman", "rdrop"])
+def test_loss_and_gradient_are_the_true_means(name: str, steps: int, tmp_path: Path) -> None:
+    rows, gradients = texts(4 * steps), Gradients()
+    arguments = settings(tmp_path, gradient_accumulation_steps=steps, max_steps=1, max_grad_norm=0.0)
+    trainer = toughen.robust(Trainer)(
+        bert(0.0), arguments, train_dataset=rows, method=made(name), callbacks=[gradients]
+    )
+    trainer.train()
+    model = bert(0.0).train()
+    with made(name).attach(model, total_steps=1) as attached:
+        loss = attached.backward(model, collated(rows))
+    assert trainer.state.log_history[0]["loss"] == pytest.approx(float(loss), abs=1e-5)
+    for key, parameter in model.named_parameters():
+        torch.testing.assert_close(gradients.seen[0][key], parameter.grad, rtol=1e-4, atol=1e-6, msg=key)
+
+
+@pytest.mark.parametrize("name", ["smart", "bregman", "freelb"])
+def test_regularisers_of_language_models_are_means_too(name: str, tmp_path: Path) -> None:
+    """The task's loss is divided by the labels of the update, the regulariser by its micro-batches."""
+    rows = [{**row, "attention_mask": torch.ones(10).long(), "labels": row["input_ids"]} for row in language(8)]
+    found = []
+    for steps, size in ((1, 8), (2, 4)):
+        gradients = Gradients()
+        arguments = settings(
+            tmp_path,
+            gradient_accumulation_steps=steps,
+            per_device_train_batch_size=size,
+            max_steps=2,
+            max_grad_norm=0.0,
+        )
+        model = llama()  # without dropout
+        toughen.robust(Trainer)(model, arguments, train_dataset=rows, method=made(name), callbacks=[gradients]).train()
+        found.append(gradients.seen[1])
+    for key in found[0]:
+        torch.testing.assert_close(found[0][key], found[1][key], rtol=1e-3, atol=1e-5, msg=key)
+
+
+def test_heads_that_ignore_the_number_of_labels_are_not_multiplied(tmp_path: Path) -> None:
+    rows = language(8)
+    arguments = settings(tmp_path, Seq2SeqTrainingArguments, gradient_accumulation_steps=2, max_steps=1)
+    trainer = toughen.robust(Seq2SeqTrainer)(t5(), arguments, train_dataset=rows, method=toughen.plain())
+    trainer.train()
+    with torch.no_grad():
+        order = [float(t5()(**collated(rows)).loss)]
+    assert trainer.state.log_history[0]["loss"] == pytest.approx(order[0], rel=0.1)  # stock logs twice that
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_method_trains_and_says_what_it_did(name: str, tmp_path: Path) -> None:
+    trainer = toughen.robust(Trainer)(
+        bert(), settings(tmp_path, gradient_accumulation_steps=2), train_dataset=texts(24), method=toughen.make(name)
+    )
+    trainer.train()
+    logs = [entry for entry in trainer.state.log_history if "loss" in entry]
+    assert len(logs) == 3
+    for entry in logs:
+        assert entry["robust/forwards"] >= 1
+        assert all(math.isfinite(value) for value in entry.values())
+    assert "robust/divergence_dropout" in logs[0]
+    assert weights(trainer.model).keys() == weights(bert()).keys()
+
+
+@pytest.mark.parametrize("name", ["smart", "freelb", "r3f", "sam"])
+def test_seq2seq(name: str, tmp_path: Path) -> None:
+    arguments = settings(tmp_path, Seq2SeqTrainingArguments, predict_with_generate=True, generation_max_length=4)
+    trainer = toughen.robust(Seq2SeqTrainer)(
+        t5(), arguments, train_dataset=language(), eval_dataset=language(4), method=toughen.make(name)
+    )
+    trainer.train()
+    assert all(math.isfinite(entry["loss"]) for entry in trainer.state.log_history if "loss" in entry)
+    assert math.isfinite(trainer.evaluate()["eval_loss"])
+
+
+@pytest.mark.parametrize("name", ["smart", "bregman", "smart+bregman", "freelb", "freeat", "neftune", "sam"])
+@pytest.mark.parametrize("steps", [1, 2])
+def test_a_resumed_run_is_bit_for_bit_the_same(name: str, steps: int, tmp_path: Path) -> None:
+    def trainer(folder: Path, **changes: Any) -> Any:
+        arguments = settings(folder, max_steps=5, gradient_accumulation_steps=steps, **changes)
+        return toughen.robust(Trainer)(bert(), arguments, train_dataset=texts(32), method=toughen.make(name))
+
+    whole = trainer(tmp_path, save_strategy="steps", save_steps=2)
+    whole.train()
+    again = trainer(tmp_path / "again")
+    again.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
+    assert_equal(weights(again.model), weights(whole.model))
+    assert_equal(again.attached.state_dict(), whole.attached.state_dict())
+    losses = [[e["loss"] for e in t.state.log_history if "loss" in e] for t in (again, whole)]
+    assert losses[0] == losses[1]
+
+
+def test_the_method_s_state_comes_back_where_data_is_not_skipped(tmp_path: Path) -> None:
+    def trainer(**changes: Any) -> Any:
+        arguments = settings(tmp_path, max_steps=3, **changes)
+        return toughen.robust(Trainer)(bert(), arguments, train_dataset=texts(32), method=toughen.bregman())
+
+    trainer(save_strategy="steps", save_steps=2).train()
+    saved = load_file(tmp_path / "checkpoint-2" / "toughen_state_0.safetensors")
+    assert int(saved["updates"]) == 2
+    again = trainer(ignore_data_skip=True)
+    again.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
+    assert again.attached.updates == 3
+
+
+def test_a_checkpoint_without_the_method_is_refused(tmp_path: Path) -> None:
+    arguments = settings(tmp_path, save_strategy="steps", save_steps=2)
+    Trainer(bert(), arguments, train_dataset=texts()).train()
+    ours = toughen.robust(Trainer)(bert(), arguments, train_dataset=texts(), method=toughen.smart())
+    with pytest.raises(StepError, match="toughen_state_0"):
+        ours.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
+
+
+def test_the_saved_model_is_a_plain_checkpoint(tmp_path: Path) -> None:
+    method = toughen.smart() + toughen.bregman()
+    trainer = toughen.robust(Trainer)(bert(), settings(tmp_path), train_dataset=texts(), method=method)
+    trainer.train()
+    trainer.save_model(str(tmp_path / "model"))
+    assert load_file(tmp_path / "model" / "model.safetensors").keys() == bert().state_dict().keys()
+    config = json.loads((tmp_path / "model" / "config.json").read_text())
+    assert "toughen" not in json.dumps(config)
+    loaded, info = BertForSequenceClassification.from_pretrained(tmp_path / "model", output_loading_info=True)
+    assert not info["missing_keys"]
+    assert not info["unexpected_keys"]
+    inputs = {k: v for k, v in collated(texts()).items() if k != "labels"}
+    with torch.no_grad():
+        assert torch.equal(loaded.eval()(**inputs).logits, trainer.model.eval()(**inputs).logits)
+
+
+@pytest.mark.parametrize("name", ["smart", "freelb", "alum", "sam", "bregman"])
+def test_evaluation_neither_changes_training_nor_is_changed(name: str, tmp_path: Path) -> None:
+    def trainer(**changes: Any) -> Any:
+        return toughen.robust(Trainer)(
+            bert(0.0),  # a DataLoader draws from dropout's stream when it starts, so with dropout even Trainer differs
+            settings(tmp_path, **changes),
+            train_dataset=texts(),
+            eval_dataset=texts(8),
+            method=toughen.make(name),
+        )
+
+    watched, alone = trainer(eval_strategy="steps", eval_steps=1), trainer()
+    watched.train()
+    alone.train()
+    assert_equal(weights(watched.model), weights(alone.model))
+    stock = Trainer(watched.model, settings(tmp_path), eval_dataset=texts(8))
+    assert watched.state.log_history[-2]["eval_loss"] == stock.evaluate()["eval_loss"]
+
+
+def test_a_model_made_anew_gets_the_method(tmp_path: Path) -> None:
+    trainer = toughen.robust(Trainer)(
+        model_init=lambda: bert(), args=settings(tmp_path), train_dataset=texts(), method=toughen.smart()
+    )
+    trainer.train()
+    assert trainer.attached.model is trainer.model
+    assert trainer.attached.updates == 3
+
+
+def test_an_interrupted_window_is_forgotten(tmp_path: Path) -> None:
+    class Stop(TrainerCallback):
+        def on_substep_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            raise KeyboardInterrupt
+
+    found = []
+    for interrupted in (False, True):
+        stop, gradients = Stop(), Gradients()
+        arguments = settings(tmp_path, gradient_accumulation_steps=2, max_steps=1)
+        trainer = toughen.robust(Trainer)(
+            bert(0.0), arguments, train_dataset=texts(32), method=toughen.sam(), callbacks=[gradients]
+        )
+        if interrupted:
+            trainer.add_callback(stop)
+            with pytest.raises(KeyboardInterrupt):
+                trainer.train()
+            trainer.remove_callback(stop)
+        trainer.train()
+        found.append(gradients.seen[0])
+    assert_equal(*found)
+
+
+def test_what_is_not_a_method_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(MethodError, match="not a method"):
+        toughen.robust(Trainer)(bert(), settings(tmp_path), train_dataset=texts(), method="smart")

@@ -1,0 +1,55 @@
+"""The truth table of two processes: logged loss, evaluation loss and gradient are means over all examples."""
+
+import socket
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from . import processes
+from .tiny import bert, collated, made, texts
+
+pytestmark = [
+    pytest.mark.distributed,
+    pytest.mark.filterwarnings("ignore::toughen.errors.RobustnessWarning"),
+]
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def truth(name: str, steps: int) -> tuple[float, float, dict[str, Tensor]]:
+    model = bert(0.0).train()
+    batch = collated(texts(4 * steps * processes.WORLD))
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
+
+    def step() -> None:
+        optimizer.step()
+        optimizer.zero_grad()
+
+    with made(name).attach(model, total_steps=1) as attached:
+        loss = attached.backward(model, batch, step=step)
+    gradients = {key: p.grad.clone() for key, p in model.named_parameters()}
+    step()
+    with torch.no_grad():
+        return float(loss), float(model.eval()(**batch).loss), gradients
+
+
+def test_loss_and_gradient_are_the_true_means(tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("trainer")
+    processes.run_all(folder, free_port())
+    ranks = [load_file(folder / f"rank{rank}.safetensors") for rank in range(processes.WORLD)]
+    for name, steps in processes.CASES:
+        loss, after, gradients = truth(name, steps)
+        for found in ranks:
+            here = f"{name}/{steps}"
+            assert float(found[f"{here}/loss"]) == pytest.approx(loss, abs=1e-5), here
+            assert float(found[f"{here}/eval"]) == pytest.approx(after, abs=1e-5), here
+            for key, expected in gradients.items():
+                torch.testing.assert_close(
+                    found[f"{here}/gradient/{key}"], expected, rtol=1e-4, atol=1e-6, msg=f"{here} {key}"
+                )
