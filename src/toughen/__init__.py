@@ -41,6 +41,9 @@ if TYPE_CHECKING:
     from .registry import available as available
     from .registry import make as make
     from .registry import named as named
+    from .runs.predictor import load as load
+    from .runs.twin import Run as Run
+    from .runs.twin import train as train
     from .schedule import Ramp as Ramp
     from .training.accelerate import accelerated_backward as accelerated_backward
     from .training.trainer import robust as robust
@@ -58,6 +61,9 @@ _HOMES = {
     "accelerated_backward": "training.accelerate",
     "robust": "training.trainer",
     "second_order": "heads.build",
+    "Run": "runs.twin",
+    "train": "runs.twin",
+    "load": "runs.predictor",
 }
 
 

@@ -1,0 +1,57 @@
+"""`toughen new`."""
+
+import argparse
+import re
+import sys
+from pathlib import Path
+
+HELP = "Write a one-file method to edit; --method ./FILE.py:NAME runs it."
+
+TEMPLATE = '''"""A method of your own: toughen train --method ./{file}:{name} --model ... --task ..."""
+
+import toughen
+from toughen import Method
+from toughen.combine import Add
+from toughen.compare import Divergence
+from toughen.search import Ascent, Ball, Normal, Unit
+from toughen.sites import WordEmbedding
+
+
+@toughen.named("{name}")
+def {function}(weight: float = 1.0, step_size: float = 0.03, steps: int = 1) -> Method:
+    """What it does, in a line.
+
+    Args:
+        weight: Weight of the term in the loss.
+        step_size: Length of one ascent step, as a share of the embedding's norm.
+        steps: Ascent steps.
+    """
+    return Method(
+        site=WordEmbedding(),  # WHERE: also Hidden(layer), NormalizedEmbedding(), Weights()
+        search=Ascent(step_size, steps, Normal(0.1 * step_size), Unit(p=2, over="example"), Ball(step_size)),  # HOW
+        compare=Divergence("symmetric_kl"),  # WHAT: also TaskLoss(), Divergence("js"), or a function of your own
+        combine=Add(weight),  # INTO the update: also Replace(), Average(), Accumulate(passes)
+    )
+'''
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", help="my_method.py; must be new.")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from ...runs.errors import RunError
+    from ...runs.files import write_text
+    from ...runs.signatures import known
+
+    path = Path(arguments.file)
+    path = path if path.suffix else path.with_suffix(".py")
+    if path.suffix != ".py":
+        raise RunError(f"{path}: a method is a Python file; end its name with .py.")
+    if path.exists():
+        raise RunError(f"{path} is there already and nothing is overwritten; choose another name.")
+    name = re.sub(r"\W+", "-", path.stem).strip("-") or "mine"
+    name = f"my-{name}" if name in known() or not name[0].isalpha() else name
+    write_text(path, TEMPLATE.format(file=path.name, name=name, function=re.sub(r"\W", "_", name)))
+    sys.stdout.write(f"wrote {path}; try: toughen show ./{path}\n")
+    return 0

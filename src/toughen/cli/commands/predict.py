@@ -1,0 +1,126 @@
+"""`toughen predict`."""
+
+import argparse
+import csv
+import io
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+HELP = "Predict with a run or a model: text, pair, file or stdin; CSV or JSONL out."
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", help="Run folder, one of its seeds (RUN/seeds/2), or a model folder.")
+    parser.add_argument("--text", action="append", default=[], help="A text; again for more.")
+    parser.add_argument("--text_pair", "--text-pair", action="append", default=[], help="Its second text.")
+    parser.add_argument("--file", help="CSV, TSV, JSON, JSONL or Parquet with the texts; - is stdin, one a line.")
+    parser.add_argument("--text_column", help="Column of the text, or two with a comma between them.")
+    parser.add_argument("--out", help="Where to write: .csv or .jsonl; must be new. Without it stdout.")
+    parser.add_argument("--format", choices=("plain", "csv", "jsonl"), help="By default that of --out, else plain.")
+    parser.add_argument("--batch_size", type=int, default=32)
+    parser.add_argument("--device", help="cpu, cuda, cuda:1, ...")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from ...runs.errors import RunError
+    from ...runs.files import write_text
+    from ...runs.predictor import load
+
+    out = Path(arguments.out) if arguments.out else None
+    if out is not None and out.exists():
+        raise RunError(f"{out} is there already and nothing is overwritten; choose another --out.")
+    form = arguments.format or ({".csv": "csv", ".jsonl": "jsonl"}.get(out.suffix) if out else "plain")
+    if form is None:
+        raise RunError(f"--out {out}: end it with .csv or .jsonl, or give --format.")
+    if not arguments.text and not arguments.file and sys.stdin.isatty():
+        raise RunError("nothing to predict: give --text, --file, or texts on stdin.")
+    predictor = load(arguments.run, device=arguments.device, batch_size=arguments.batch_size)
+    inputs = list(_inputs(arguments, predictor.task))
+    text = FORMATS[form](inputs, predictor(inputs), predictor.task)
+    if out is not None:
+        write_text(out, text)
+        sys.stdout.write(f"{len(inputs)} predictions in {out}\n")
+    else:
+        sys.stdout.write(text)
+    return 0
+
+
+def _inputs(arguments: argparse.Namespace, task: Any) -> Iterator[Any]:
+    from ...runs.errors import RunError
+
+    texts, seconds = arguments.text, arguments.text_pair
+    if seconds and len(texts) != len(seconds):
+        raise RunError(f"--text is given {len(texts)} times and --text_pair {len(seconds)} times.")
+    yield from zip(texts, seconds, strict=True) if seconds else texts
+    if arguments.file == "-" or (not arguments.file and not texts):
+        yield from (_line(line, task) for line in sys.stdin.read().splitlines() if line.strip())
+    elif arguments.file:
+        yield from _rows(Path(arguments.file), arguments.text_column, task)
+
+
+def _line(line: str, task: Any) -> Any:
+    """A line of stdin: a text, a pair with a tab between, or JSON for multiple choice."""
+    if task.head == "choices":
+        return json.loads(line)
+    return tuple(line.split("\t")) if len(task.columns) == 2 else line
+
+
+def _rows(path: Path, asked: str | None, task: Any) -> Iterator[Any]:
+    from ...runs.errors import RunError
+    from ...tasks.read.lines import Format, check_file
+    from ...tasks.read.tables import read_rows
+
+    check_file(path)
+    names = [part.strip() for part in asked.split(",")] if asked else list(task.columns)
+    for raw in read_rows(path, Format()):
+        missing = [name for name in names if name not in raw.fields and name != "question"]
+        if missing:
+            raise RunError(
+                f"{path}, row {raw.row}: there is no column {missing[0]!r}; it has "
+                f"{', '.join(map(repr, raw.fields))}; name the right one with --text_column."
+            )
+        if task.head == "choices":
+            yield {name: raw.fields.get(name, "") for name in names}
+        elif task.head == "tokens":
+            yield raw.fields[names[0]]
+        else:
+            texts = [str(raw.fields[name]) for name in names]
+            yield tuple(texts) if len(texts) > 1 else texts[0]
+
+
+def _fields(given: Any, task: Any) -> dict[str, Any]:
+    if isinstance(given, dict):
+        return given
+    values = given if isinstance(given, tuple) else (given,)
+    return dict(zip(task.columns, values, strict=False))
+
+
+def _plain(inputs: list[Any], predictions: list[Any], task: Any) -> str:
+    return "".join(f"{prediction}\n" for prediction in predictions)
+
+
+def _jsonl(inputs: list[Any], predictions: list[Any], task: Any) -> str:
+    lines: list[str] = []
+    for given, said in zip(inputs, predictions, strict=True):
+        row = {**_fields(given, task), "prediction": said.label}
+        row |= {"probabilities": dict(said.probabilities)} if said.probabilities else {}
+        lines.append(json.dumps(row, ensure_ascii=False) + "\n")
+    return "".join(lines)
+
+
+def _csv(inputs: list[Any], predictions: list[Any], task: Any) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    columns = list(_fields(inputs[0], task)) if inputs else list(task.columns)
+    writer.writerow([*columns, "prediction", "score"])
+    for given, said in zip(inputs, predictions, strict=True):
+        fields = [value if isinstance(value, str) else json.dumps(value) for value in _fields(given, task).values()]
+        label = said.label if isinstance(said.label, (str, float)) else json.dumps(said.label)
+        writer.writerow([*fields, label, "" if said.score is None else f"{said.score:.6f}"])
+    return out.getvalue()
+
+
+FORMATS = {"plain": _plain, "csv": _csv, "jsonl": _jsonl}

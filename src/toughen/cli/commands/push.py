@@ -1,0 +1,43 @@
+"""`toughen push`."""
+
+import argparse
+import sys
+from pathlib import Path
+
+HELP = "Put a run's model on the Hugging Face Hub; without --yes it only shows what it would do."
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", help="Run folder, or one of its seeds.")
+    parser.add_argument("repo", help="owner/name")
+    parser.add_argument("--private", action="store_true")
+    parser.add_argument("--yes", action="store_true", help="Really upload, with the token of `hf auth login`.")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from ...runs.errors import RunError
+
+    model = Path(arguments.run) / "model"
+    if not (model / "config.json").is_file():
+        raise RunError(f"{arguments.run} holds no trained model.")
+    if arguments.repo.count("/") != 1 or not all(arguments.repo.split("/")):
+        raise RunError(f"{arguments.repo!r} is no repository; write owner/name.")
+    files = sorted(path for path in model.rglob("*") if path.is_file())
+    size = sum(path.stat().st_size for path in files)
+    kind = "private" if arguments.private else "public"
+    lines = [f"{path.relative_to(model)}  {path.stat().st_size:,} bytes" for path in files]
+    sys.stdout.write("\n".join([*lines, f"{len(files)} files, {size:,} bytes -> {arguments.repo} ({kind})"]) + "\n")
+    if not arguments.yes:
+        sys.stdout.write("dry run: nothing was uploaded; add --yes to do it\n")
+        return 0
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
+
+    api = HfApi()
+    try:
+        api.create_repo(arguments.repo, private=arguments.private, exist_ok=True)
+        done = api.upload_folder(repo_id=arguments.repo, folder_path=model, commit_message="Model trained with toughen")
+    except (OfflineModeIsEnabled, HfHubHTTPError, OSError) as error:
+        raise RunError(f"the Hub said no: {str(error).strip().partition(chr(10))[0]}") from error
+    sys.stdout.write(f"{done}\n")
+    return 0

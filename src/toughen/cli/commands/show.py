@@ -1,0 +1,57 @@
+"""`toughen show`."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+HELP = "A method's composition, options and presets: toughen show smart [--method.weight 5]."
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("method", help="A name, a sum a+b, or ./file.py:name.")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The method's name, then any of its options, with or without `--method.` in front."""
+    from jsonargparse import ArgumentParser
+
+    from ...runs.method_config import make_method, options_of
+    from ..parser import HintingParser, add_options
+
+    words = [word for word in arguments if word not in ("-h", "--help")]
+    if not words or words[0].startswith("-"):
+        sys.stdout.write(f"usage: toughen show METHOD [--OPTION VALUE ...]\n\n{HELP}\n")
+        return 0 if len(words) < len(arguments) else 2
+    name, *rest = words
+    options = options_of(name)
+    parser: ArgumentParser = HintingParser(prog="toughen show", allow_abbrev=False, exit_on_error=False)
+    add_options(parser, options)
+    values: dict[str, Any] = parser.parse_args([_full(word) for word in rest]).as_dict().get("method") or {}
+    made = make_method({"name": name, **values})
+    titles = dict.fromkeys(f"{described.name}: {described.doc}" for described, _ in options.values())
+    lines = [*(titles or [name]), "", "Options:"]
+    for key, (_, option) in options.items():
+        default = "" if option.default is None else f" (default {option.default})"
+        lines.append(f"  --method.{key:<12} {option.help}{default}")
+    lines += ["", "Composition:", *composition(made), ""]
+    sys.stdout.write("\n".join(lines))
+    return 0
+
+
+def _full(word: str) -> str:
+    return f"--method.{word[2:]}" if word.startswith("--") and not word.startswith("--method.") else word
+
+
+def composition(made: Any) -> list[str]:
+    """The parts of a method, one a line; of a sum, those of each."""
+    methods = getattr(made, "methods", (made,))
+    lines: list[str] = []
+    for method in methods:
+        lines += [f"  {type(method).__name__}("]
+        for name in method.__dataclass_fields__:
+            value = getattr(method, name)
+            if value is not None:
+                lines.append(f"    {name}={value!r},")
+        lines.append("  )")
+    return lines

@@ -1,0 +1,38 @@
+"""`toughen submit`."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+HELP = "GLUE's submission zip from the test predictions of runs, checked."
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("runs", nargs="+", help="Run folders, one a task.")
+    parser.add_argument("--out", default="submission.zip", help="Must be new.")
+    parser.add_argument("--partial", action="store_true", help="Allow missing tasks.")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from ...runs.errors import RunError
+    from ...runs.folder import read
+    from ...runs.predictions import read_predictions
+    from ...tasks import submission
+
+    out = Path(arguments.out)
+    if out.exists():
+        raise RunError(f"{out} is there already and nothing is overwritten; choose another --out.")
+    # `toughen submit glue runs/*` reads well, and there is no other benchmark to name.
+    runs = [Path(each) for each in arguments.runs if each != "glue" or Path(each).is_dir()]
+    predictions: dict[str, Any] = {}
+    for folder in runs:
+        results = read(folder)
+        table = folder / str(results.best["folder"]) / "predictions" / "test.tsv"
+        if not table.is_file():
+            raise RunError(f"{folder} has no test predictions: its data had no test split.")
+        if results.task in predictions:
+            raise RunError(f"two of the runs are of {results.task}; give one a task.")
+        predictions[results.task] = read_predictions(table)
+    sys.stdout.write(f"{submission(predictions, out, partial=arguments.partial)}\n")
+    return 0

@@ -1,0 +1,39 @@
+"""`toughen tasks`."""
+
+import argparse
+import sys
+
+HELP = "All tasks; `toughen tasks fetch glue --to FOLDER` saves their data for machines without network."
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("what", nargs="?", choices=("list", "fetch", "verify"), default="list")
+    parser.add_argument("names", nargs="*", help="Tasks to fetch; glue stands for its eleven sets.")
+    parser.add_argument("--to", help="Folder to fetch to, or to verify.")
+    parser.add_argument("--layout", choices=("jsonl", "glue"), default="jsonl", help="JSON lines or GLUE's own tables.")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from ... import tasks
+    from ...runs.errors import RunError
+
+    if arguments.what == "list":
+        lines = [f"{'task':<16} {'head':<11} {'metric':<15} {'data':<24} origin"]
+        for name in tasks.available():
+            task = tasks.task(name)
+            tests = f" (tests {task.tests})" if task.tests else ""
+            where = task.hub.id if task.hub else "own copy"
+            lines.append(f"{name:<16} {task.head:<11} {task.selects:<15} {where:<24} {task.origin}{tests}")
+        sys.stdout.write("\n".join(lines) + "\n")
+        return 0
+    if not arguments.to:
+        raise RunError(f"toughen tasks {arguments.what}: give the folder as --to FOLDER.")
+    if arguments.what == "verify":
+        faults = tasks.verify(arguments.to)
+        sys.stdout.write("\n".join([*faults, f"{len(faults)} files missing or altered"]) + "\n")
+        return 1 if faults else 0
+    if not arguments.names:
+        raise RunError("toughen tasks fetch: name the tasks, e.g. toughen tasks fetch rte sst2 --to FOLDER.")
+    tasks.fetch(arguments.names, arguments.to, arguments.layout, tell=lambda line: print(line, flush=True))  # noqa: T201
+    sys.stdout.write(f"use them with: --data.dir {arguments.to}\n")
+    return 0

@@ -1,0 +1,91 @@
+"""Flags of run_glue.py, FreeLB, DeBERTa's SiFT, mt-dnn, adversarialSA and ParaGen, in today's words."""
+
+from collections.abc import Mapping, Sequence
+
+# Without dashes in front and with "_" for "-": --adv-lr and --adv_lr are one.
+NEW: Mapping[str, str] = {
+    "model_name_or_path": "--model",
+    "init_model": "--model",
+    "bert_model_type": "--model",
+    "load_model_path": "--model",
+    "pretrained_model": "--model",
+    "task_name": "--task",
+    "train_datasets": "--task",
+    "data_dir": "--data.dir",
+    "train_file": "--data.train_file",
+    "validation_file": "--data.validation_file",
+    "test_file": "--data.test_file",
+    "max_seq_length": "--data.max_length",
+    "max_seq_len": "--data.max_length",
+    "max_train_samples": "--data.limit",
+    "limit": "--data.limit",
+    "learning_rate": "--train.learning_rate",
+    "lr": "--train.learning_rate",
+    "num_train_epochs": "--train.epochs",
+    "epochs": "--train.epochs",
+    "max_steps": "--train.max_steps",
+    "train_batch_size": "--train.batch_size",
+    "per_device_train_batch_size": "--train.batch_size",
+    "per_gpu_train_batch_size": "--train.batch_size",
+    "batch_size": "--train.batch_size",
+    "eval_batch_size": "--train.eval_batch_size",
+    "per_device_eval_batch_size": "--train.eval_batch_size",
+    "per_gpu_eval_batch_size": "--train.eval_batch_size",
+    "warmup_steps": "--train.warmup",
+    "warmup_proportion": "--train.warmup",
+    "warmup_ratio": "--train.warmup",
+    "warmup": "--train.warmup",
+    "weight_decay": "--train.weight_decay",
+    "max_grad_norm": "--train.max_grad_norm",
+    "adv_lr": "--method.step_size",
+    "vat_learning_rate": "--method.step_size",
+    "adv_step_size": "--method.step_size",
+    "adv_init_mag": "--method.init_scale",
+    "init_mag": "--method.init_scale",
+    "vat_init_perturbation": "--method.init_scale",
+    "adv_noise_var": "--method.init_scale",
+    "adv_max_norm": "--method.max_norm",
+    "max_norm": "--method.max_norm",
+    "adv_steps": "--method.steps",
+    "adv_k": "--method.steps",
+    "vat_lambda": "--method.weight",
+    "adv_alpha": "--method.weight",
+    "adv_norm_type": "--method.norm",
+    "norm_type": "--method.norm",
+}
+# Flags whose meaning is now something else: a person must choose.
+ASK: Mapping[str, str] = {
+    "adv_epsilon": "only guarded a division in mt-dnn; the radius is --method.max_norm",
+    "gradient_accumulation_steps": "the update's size is --train.batch_size, one pass's rows are --train.micro_batch",
+}
+# Flags that say what the sub-command says already; the value says whether they had one.
+DROPPED = ("do_train", "do_eval", "do_predict", "do_test", "do_lower_case", "overwrite_output_dir")
+SWITCHES: Mapping[str, tuple[str, str]] = {
+    "fp16": ("--train.precision", "fp16"),
+    "bf16": ("--train.precision", "bf16"),
+}
+
+
+def translate(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The arguments in today's words, and a notice for each that changed."""
+    out: list[str] = []
+    notices: list[str] = []
+    for argument in arguments:
+        flag, equals, value = argument.partition("=")
+        key = flag.removeprefix("--").replace("-", "_")
+        if not flag.startswith("--") or "." in flag:
+            out.append(argument)
+        elif key in ASK:
+            raise ValueError(f"{flag} {ASK[key]}.")
+        elif key in DROPPED:
+            notices.append(f"{flag} is not needed")
+        elif key in SWITCHES:
+            new, word = SWITCHES[key]
+            out += [new, word]
+            notices.append(f"{flag} is now {new} {word}")
+        elif key in NEW:
+            out.append(NEW[key] + equals + value)
+            notices.append(f"{flag} is now {NEW[key]}")
+        else:
+            out.append(argument)
+    return out, list(dict.fromkeys(notices))

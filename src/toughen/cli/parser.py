@@ -1,0 +1,213 @@
+"""The parser of `toughen train`: typed nested options, the chosen method's own among them."""
+
+import difflib
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, NoReturn, cast
+
+import yaml
+from jsonargparse import ArgumentParser, Namespace
+
+from ..runs.config import GROUPS, NAMED_GROUPS, docs_of
+from ..runs.configuring import merge, normalised, seeds_of
+from ..runs.errors import RunError
+from ..runs.method_config import options_of
+from ..runs.signatures import NO_DEFAULT
+from ..runs.trainer_options import check_trainer, trainer_options
+
+WORDS = {"float": "a number", "int": "a whole number", "str": "text", "bool": "true or false", "NoneType": "null"}
+SWITCHES = ("--baseline", "--train.keep_checkpoints")
+LAUNCH = ("nnodes", "node_rank", "rdzv_endpoint")
+
+
+class HintingParser(ArgumentParser):
+    """Errors are one line; an unknown option names the nearest known one."""
+
+    def error(self, message: str, ex: Exception | None = None) -> NoReturn:
+        message = " ".join(message.split())
+        wrong = re.search(r'key "(?P<key>[^"]+)": (?P<why>.*?)(?:Given|Got) value: (?P<value>.*)$', message)
+        if wrong:
+            kinds = re.findall(r"<class '(\w+)'>|Literal\[(.*?)\]", wrong["why"].partition("Errors:")[0])
+            words = dict.fromkeys(WORDS.get(kind, kind) or choices.replace("'", "") for kind, choices in kinds)
+            raise RunError(f"{wrong['key']}={wrong['value']}: expected {' or '.join(words) or 'another value'}.")
+        flags = [flag for action in self._actions for flag in action.option_strings]
+        unknown = [word.split("=")[0] for word in message.split() if word.startswith("--")]
+        hint = ""
+        if "nrecognized arguments" in message:
+            near = difflib.get_close_matches(unknown[0], flags, n=2, cutoff=0.6) if unknown else []
+            hint = f" Did you mean {' or '.join(near)}?" if near else " See: toughen train --help"
+        raise RunError(message + "." * (not message.endswith(".")) + hint)
+
+
+def split_arguments(arguments: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
+    """Arguments without config files and recipes, and what those say, merged in their order."""
+    rest: list[str] = []
+    below: dict[str, Any] = {}
+    recipe: str | None = None
+    words = iter(_spelled_out(arguments))
+    for word in words:
+        flag, equals, value = word.partition("=")
+        if flag in ("--config", "-c", "--recipe"):
+            value = value if equals else next(words, "")
+            if not value:
+                raise RunError(f"{flag} needs a value.")
+            if flag == "--recipe":
+                recipe = value
+            else:
+                merge(below, normalised(read_yaml(Path(value))))
+        else:
+            rest.append(word)
+    recipe = recipe or below.pop("recipe", None)
+    if recipe is not None:
+        below = merge(_recipe(recipe), below)
+    return rest, below
+
+
+def _spelled_out(arguments: Sequence[str]) -> list[str]:
+    """`--method freelb` as `--method.name freelb`; `--peft` alone is LoRA."""
+    out: list[str] = []
+    for place, word in enumerate(arguments):
+        flag, equals, value = word.partition("=")
+        if flag.removeprefix("--") in NAMED_GROUPS and flag.startswith("--"):
+            out.append(f"{flag}.name{equals}{value}")
+            following = arguments[place + 1] if place + 1 < len(arguments) else "--"
+            if flag == "--peft" and not equals and following.startswith("-"):
+                out.append("lora")
+        elif word in SWITCHES:
+            following = arguments[place + 1] if place + 1 < len(arguments) else "--"
+            out.append(f"{word}=true" if following.startswith("-") else word)
+        else:
+            out.append(word)
+    return out
+
+
+def _recipe(name: str) -> dict[str, Any]:
+    try:
+        from ..recipes import config  # pyright: ignore[reportMissingImports, reportUnknownVariableType]
+    except ImportError:
+        raise RunError(f"recipe {name!r}: this installation has no recipes; give --config FILE.") from None
+    found = cast("Mapping[str, Any]", config(name))
+    return {**normalised(found), "recipe": name}
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """The values of a YAML file, or one line that says what is wrong with it."""
+    try:
+        values: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise RunError(f"{path}: {error.strerror or error}.") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise RunError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(values, dict):
+        raise RunError(f"{path} holds no options; write one with: toughen init {path.stem}")
+    return cast("dict[str, Any]", values)
+
+
+def train_parser(method: str, trainer_keys: Sequence[str] = ()) -> HintingParser:
+    """The parser for one method."""
+    parser = HintingParser(
+        prog="toughen train",
+        usage="toughen train --model MODEL (--task TASK | --data.train_file FILE) [options]",
+        description="Fine-tune a model with a robust method; leaves a run folder.",
+        epilog="Options of another method: toughen train --method NAME --help. All methods: toughen methods.",
+        allow_abbrev=False,
+        exit_on_error=False,
+        default_env=False,
+    )
+    parser.add_argument("--config", action="config", help="YAML file of options; flags go over it.")
+    parser.add_argument("--recipe", type=str | None, default=None, help="A published experiment; see: toughen recipes.")
+    parser.add_argument("--resume", type=str | None, default=None, metavar="RUN", help="Go on with an unfinished run.")
+    parser.add_argument("--task", type=str | None, default=None, help="A named task (see: toughen tasks).")
+    parser.add_argument("--model", type=str | None, default=None, help="Name on the Hugging Face Hub, or a folder.")
+    parser.add_argument("--seed", type=int | list[int] | str, default=[1], help="One seed or several: 1,2,3.")
+    parser.add_argument("--baseline", type=bool, default=False, help="Train plainly too, with the same budget.")
+    parser.add_argument("--output_dir", type=str | None, default=None, help="Run folder; must be new or empty.")
+    parser.add_argument("--nproc", type=int, default=1, help="Processes on this machine, one a GPU (torchrun).")
+    parser.add_argument("--nnodes", type=int, default=1, help="Machines; start the same command on each.")
+    parser.add_argument("--node_rank", type=int, default=0, help="Number of this machine.")
+    parser.add_argument("--rdzv_endpoint", type=str | None, default=None, help="host:port of the first machine.")
+    _add_method(parser, method)
+    for name, kind in GROUPS.items():
+        _add_group(parser, name, kind)
+    _add_trainer(parser, trainer_keys)
+    return parser
+
+
+def _add_group(parser: HintingParser, name: str, kind: type) -> None:
+    # Not add_class_arguments: it looks classes up as attributes of the package, which would import torch.
+    described = docs_of(kind)
+    group = parser.add_argument_group(name.capitalize(), described[""])
+    for each in fields(kind):
+        text = described[each.name].replace("%", "%%")
+        group.add_argument(f"--{name}.{each.name}", type=each.type, default=each.default, help=text)
+
+
+def _add_method(parser: HintingParser, method: str) -> None:
+    options = options_of(method)
+    titles = dict.fromkeys(f"{described.name}: {described.title}" for described, _ in options.values())
+    group = parser.add_argument_group("Method", " / ".join(titles) or method)
+    group.add_argument("--method.name", type=str, default=method, help="Its name, a sum a+b, or ./file.py:name.")
+    add_options(group, options)
+
+
+def add_options(parser: Any, options: Mapping[str, tuple[Any, Any]]) -> None:
+    """The options of a method as `--method.KEY`."""
+    for key, (_, option) in options.items():
+        default = None if option.default is NO_DEFAULT else option.default
+        parser.add_argument(f"--method.{key}", type=option.type, default=default, help=option.help.replace("%", "%%"))
+
+
+def _add_trainer(parser: HintingParser, keys: Sequence[str]) -> None:
+    known = trainer_options() if keys else {}
+    text = "Any field of transformers.TrainingArguments: --trainer.KEY VALUE, e.g. --trainer.lr_scheduler_type cosine."
+    group = parser.add_argument_group("Trainer", text)
+    for key in dict.fromkeys(keys):
+        check_trainer({key: None})
+        group.add_argument(f"--trainer.{key}", type=known[key], help="A field of TrainingArguments.")
+
+
+def parse_train(arguments: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Nested values of a run, and how to launch it. `--help` and `--print_config` print and leave."""
+    rest, below = split_arguments(arguments)
+    method = _last(rest, "--method.name") or dict(below.get("method") or {}).get("name") or "smart"
+    if _last(rest, "--method.name") and below:
+        merge(below, {"method": {"name": method}})
+    given = [word.partition("=")[0] for word in rest if word.startswith("--trainer.")]
+    keys = [*dict(below.get("trainer") or {}), *(flag.removeprefix("--trainer.") for flag in given)]
+    parser = train_parser(method, keys)
+    if {"-h", "--help"} & set(rest):
+        parser.print_help()
+        sys.exit(0)
+    show = "--print_config" in rest
+    rest = [word for word in rest if not word.startswith("--print_config")]
+    values = _parse(parser, rest, below)
+    launch = {key: values.pop(key) for key in LAUNCH}
+    if show:
+        del values["resume"]
+        from ..runs.configuring import build, to_yaml
+
+        sys.stdout.write(to_yaml(build(values)))
+        sys.exit(0)
+    return values, launch
+
+
+def _parse(parser: HintingParser, rest: Sequence[str], below: Mapping[str, Any]) -> dict[str, Any]:
+    text = [f"--config={yaml.safe_dump(dict(below))}"] if below else []
+    parsed: Namespace = parser.parse_args([*text, *rest])
+    values = parsed.as_dict()
+    for key in ("config", "print_config", "help"):
+        values.pop(key, None)
+    values["seed"] = seeds_of(values["seed"])
+    return values
+
+
+def _last(words: Sequence[str], flag: str) -> str | None:
+    found: str | None = None
+    for place, word in enumerate(words):
+        name, equals, value = word.partition("=")
+        if name == flag:
+            found = value if equals else words[place + 1] if place + 1 < len(words) else None
+    return found

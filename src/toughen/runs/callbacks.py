@@ -1,0 +1,97 @@
+"""What happens beside the training steps: metrics.jsonl, progress, checkpoints in between, stopping."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from .errors import Interrupted
+from .health import Health
+from .progress import Reporter
+from .stopping import Stop
+
+
+class Watch(TrainerCallback):
+    """One seed of one arm, as it trains."""
+
+    def __init__(
+        self,
+        run: Path,
+        folder: Path,
+        arm: str,
+        seed: int,
+        reporter: Reporter,
+        stop: Stop,
+        health: Health,
+        save: int | None,
+    ) -> None:
+        self.run, self.folder, self.arm, self.seed, self.save = run, folder, arm, seed, save
+        self.reporter, self.stop, self.health = reporter, stop, health
+        self.stopping = False
+        self.trainer: Any = None  # set once it is made
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        self.reporter.begin(self.arm, self.seed, state.global_step, state.max_steps, state.num_train_epochs)
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        self.reporter.step(state.global_step)
+        self.stopping = self.stopping or self.stop.wanted(state.global_step)
+        # The last step of an epoch is followed by its evaluation: what is saved before that would resume without it.
+        whole = abs((state.epoch or 0) - round(state.epoch or 0)) < 1e-9 or state.global_step >= state.max_steps
+        if not whole and (self.stopping or (self.save and state.global_step % self.save == 0)):
+            control.should_save = True
+        if control.should_save:
+            self.health.check(self.seed)
+
+    def on_epoch_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        self.health.check(self.seed)  # a broken model is neither scored nor saved
+
+    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        if self.stopping:
+            # Not should_training_stop: Trainer would score the unfinished epoch and might take it for the best.
+            raise Interrupted(self.folder, state.global_step, self.stop.signal)
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        logs = logs or {}
+        kind = "eval" if any(key.startswith("eval_") for key in logs) else "train" if "loss" in logs else None
+        if kind == "train":
+            self.health.check(self.seed)
+        if kind is None or not state.is_world_process_zero:
+            return
+        row = {"seed": self.seed, "arm": self.arm, "step": state.global_step, "epoch": state.epoch, "kind": kind}
+        row |= {key: value for key, value in logs.items() if key != "epoch"}
+        if kind == "train":
+            row["cost"] = round(self.trainer.cost, 3)
+        with (self.run / "metrics.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
+        self.reporter.row(row)
+
+
+def forget_rows(run: Path, arm: str, seed: int, after: int) -> None:
+    """Drop a seed's rows of metrics.jsonl past the checkpoint it goes on from: they will come again."""
+    from .files import write_text
+
+    file = run / "metrics.jsonl"
+    if not file.is_file():
+        return
+    kept: list[str] = []
+    for line in file.read_text(encoding="utf-8").splitlines():
+        try:
+            row = json.loads(line)
+        except ValueError:
+            continue  # the process ended in the middle of a line
+        if (row["arm"], row["seed"]) != (arm, seed) or row["step"] <= after:
+            kept.append(line)
+    write_text(file, "".join(f"{line}\n" for line in kept))

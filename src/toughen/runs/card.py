@@ -1,0 +1,98 @@
+"""README.md of a run: a model card that the Hub reads."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ..tasks import Data
+from .config import Config
+
+PIPELINES = {"tokens": "token-classification", "choices": "multiple-choice"}
+NAMES = {"tokens": "AutoModelForTokenClassification", "choices": "AutoModelForMultipleChoice"}
+
+
+def model_card(results: Mapping[str, Any], data: Data, config: Config) -> str:
+    """Front matter with a model-index, then what was done in words and numbers."""
+    task, method = data.task, results["method"]
+    # A folder of somebody's machine is nobody's base model.
+    published = not Path(config.model).exists() and config.model.count("/") <= 1
+    name = f"{task.name}-{method['name']}"
+    scores = results["seeds"][0]["metrics"] if len(results["seeds"]) == 1 else results["mean"]
+    index = {
+        "name": name,
+        "results": [
+            {
+                "task": {"type": PIPELINES.get(task.head, "text-classification")},
+                "dataset": {
+                    "name": task.title,
+                    "type": task.hub.id if task.hub else "own",
+                    "split": config.data.eval_split,
+                },
+                "metrics": [
+                    {"type": key, "value": round(value, 6)} for key, value in scores.items() if key in task.metrics
+                ],
+            }
+        ],
+    }
+    front: dict[str, Any] = {
+        "library_name": "transformers",
+        "pipeline_tag": PIPELINES.get(task.head, "text-classification"),
+        **({"base_model": config.model} if published else {}),
+        "tags": ["toughen", "robust-fine-tuning", *method["name"].split("+")],
+        "model-index": [index],
+    }
+    base = f"`{config.model}`" if published else f"a local model (`{Path(config.model).name}`)"
+    auto = NAMES.get(task.head, "AutoModelForSequenceClassification")
+    lines = [
+        "---",
+        yaml.safe_dump(front, sort_keys=False).strip(),
+        "---",
+        "",
+        f"# {name}",
+        "",
+        f"{base}, fine-tuned on {task.title} with `{method['name']}` by toughen {results['toughen']}.",
+        "",
+        *(["```python", "import toughen  # knows the second-order head"] if results["head"] else ["```python"]),
+        f"from transformers import AutoTokenizer, {auto}",
+        "",
+        f'model = {auto}.from_pretrained("path/or/name")',
+        'tokenizer = AutoTokenizer.from_pretrained("path/or/name")',
+        "```",
+        "",
+        *_numbers(results),
+        "",
+        "## Method",
+        "",
+        "```",
+        str(method["repr"]),
+        "```",
+        "",
+        "## Notes",
+        "",
+        *(f"- {note}" for note in results["notes"]),
+        f"- {', '.join(f'{key} {value}' for key, value in results['versions'].items())}",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _numbers(results: Mapping[str, Any]) -> list[str]:
+    names = list(results["mean"])
+    seeds = ", ".join(str(seed["seed"]) for seed in results["seeds"])
+    lines = [
+        f"## Scores (seeds {seeds})",
+        "",
+        f"| | {' | '.join(names)} |",
+        f"|---|{'---:|' * len(names)}",
+        f"| {results['method']['name']} | {' | '.join(_cell(results, name) for name in names)} |",
+    ]
+    if results["baseline"]:
+        lines.append(f"| plain | {' | '.join(_cell(results['baseline'], name) for name in names)} |")
+    return lines
+
+
+def _cell(values: Mapping[str, Any], name: str) -> str:
+    spread = f" ± {values['sd'][name]:.4f}" if len(values["seeds"]) > 1 else ""
+    return f"{values['mean'][name]:.4f}{spread}"

@@ -1,0 +1,161 @@
+"""What a run is made of: typed, nested, plain values; written to and read from config.yaml."""
+
+import ast
+import inspect
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+Precision = Literal["auto", "fp32", "bf16", "fp16"]
+Split = Literal["train", "validation", "test"]
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """Where the data comes from, and which of it is used."""
+
+    dir: str | None = None
+    """Folder of sets on disk (for a named task); without it the task comes from the Hugging Face Hub."""
+    train_file: str | None = None
+    """Own data: CSV, TSV, JSON, JSONL, Parquet or CoNLL; .gz too."""
+    validation_file: str | None = None
+    """Own development set; without one a share of the training rows is held out."""
+    test_file: str | None = None
+    """Own test set; its predictions are written, its labels (if any) scored."""
+    text_column: str | None = None
+    """Column of the text, or two with a comma between them; found out when there is no doubt."""
+    label_column: str | None = None
+    """Column of the label."""
+    labels: list[str] | None = None
+    """Label names in the order of the class numbers."""
+    head: Literal["classes", "regression", "multilabel", "tokens", "choices"] | None = None
+    """What the labels of own files are, where it is not found out rightly."""
+    delimiter: str | None = None
+    """Of a table, when it is not found out rightly."""
+    label_separator: str | None = None
+    """Between several labels of one row."""
+    on_bad: Literal["error", "skip"] = "error"
+    """Rows that cannot be used: stop, or leave them out and count them."""
+    validation_share: float = 0.1
+    """Share of the training rows held out when there is no development set."""
+    eval_split: Split = "validation"
+    """The split that is scored each epoch and selects the best one."""
+    max_length: int = 128
+    """Tokens a text is cut at."""
+    limit: int | None = None
+    """At most so many rows of every split, for a quick look."""
+    few_shot: int | None = None
+    """So many training rows a class."""
+    label_noise: float = 0.0
+    """Share of training labels changed at random."""
+    imbalance: float | None = None
+    """Smallest to largest class of the training rows."""
+    seed: int = 0
+    """Of the held-out share and of everything above that draws rows."""
+    cache_dir: str | None = None
+    """Where prepared data is kept; by default the cache of `datasets`."""
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """How long, how fast, and what is kept."""
+
+    learning_rate: float = 2e-5
+    """Peak learning rate."""
+    epochs: float = 3.0
+    """Passes over the training rows."""
+    max_steps: int | None = None
+    """Updates; goes before epochs."""
+    batch_size: int = 32
+    """Rows of one update, over all processes: the same on one GPU and on eight."""
+    micro_batch: int | None = None
+    """Rows of one pass on one device; the rest is accumulated. By default the whole share of the device."""
+    eval_batch_size: int = 64
+    """Rows of one evaluation pass."""
+    warmup: float = 0.06
+    """Updates of warm-up; below 1 a share of them all."""
+    weight_decay: float = 0.01
+    """Of AdamW."""
+    max_grad_norm: float = 1.0
+    """Gradients are cut at this norm; 0 does not cut."""
+    precision: Precision = "auto"
+    """auto is bf16 on GPUs that have it, else fp32."""
+    patience: int | None = None
+    """Stop early after so many epochs without a better score."""
+    log_steps: int = 10
+    """Updates between two rows of metrics.jsonl."""
+    save_steps: int | None = None
+    """Updates between two checkpoints; by default one an epoch."""
+    keep_checkpoints: bool = False
+    """Keep the checkpoint of every epoch; else they go once the seed is done."""
+
+
+@dataclass(frozen=True)
+class HeadConfig:
+    """The classification head: the model's own, or a second-order one (MGCrP)."""
+
+    name: Literal["second-order"] | None = None
+    """second-order replaces the model's own head."""
+    preset: str | None = None
+    """Published settings: mnli, qnli, rte, cola, original-text, isqrt, average."""
+    q: int | None = None
+    """Rows of the cross-covariance."""
+    k: int | None = None
+    """Columns of the cross-covariance."""
+    dropout: float | None = None
+    """On the pooled vector."""
+
+
+@dataclass(frozen=True)
+class PeftConfig:
+    """Low-rank adapters in place of full fine-tuning; needs the extra `peft`."""
+
+    name: Literal["lora"] | None = None
+    """lora trains adapters and the head only."""
+    r: int = 8
+    """Rank."""
+    alpha: int = 16
+    """Scale."""
+    dropout: float = 0.0
+    """On the adapters' input."""
+    targets: list[str] | None = None
+    """Names of the layers that get adapters; by default all linear ones but the head."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """One run."""
+
+    model: str
+    task: str | None = None
+    method: dict[str, Any] = field(default_factory=lambda: {"name": "smart"})
+    data: DataConfig = DataConfig()
+    train: TrainConfig = TrainConfig()
+    seed: tuple[int, ...] = (1,)
+    baseline: bool = False
+    head: HeadConfig = HeadConfig()
+    peft: PeftConfig = PeftConfig()
+    output_dir: str | None = None
+    nproc: int = 1
+    trainer: dict[str, Any] = field(default_factory=dict[str, Any])
+    recipe: str | None = None
+
+    @property
+    def method_name(self) -> str:
+        return str(self.method["name"])
+
+
+# Groups whose bare value is their name: `--method freelb`, `method: freelb`.
+NAMED_GROUPS = ("method", "head", "peft")
+GROUPS: dict[str, Any] = {"data": DataConfig, "train": TrainConfig, "head": HeadConfig, "peft": PeftConfig}
+
+
+def docs_of(group: type) -> dict[str, str]:
+    """What each field of a group means, by name, and under "" the group itself; read from this file."""
+    tree = ast.parse(Path(__file__).read_text(encoding="utf-8"))
+    record = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == group.__name__)
+    found = {"": inspect.getdoc(group) or ""}
+    for line, following in zip(record.body, record.body[1:], strict=False):
+        if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name) and isinstance(following, ast.Expr):
+            found[line.target.id] = str(ast.literal_eval(following.value))
+    return found

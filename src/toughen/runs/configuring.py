@@ -1,0 +1,145 @@
+"""Nested plain values to a `Config` and back; what is wrong is told before anything runs."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields, is_dataclass
+from typing import Any, cast
+
+import yaml
+
+from ..errors import nearest
+from .config import GROUPS, NAMED_GROUPS, Config
+from .errors import RunError
+from .method_config import check_method
+from .trainer_options import check_trainer
+
+EXPONENT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
+
+
+def normalised(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested values with `method: freelb` spelled out, dotted keys unfolded and seeds as a list."""
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        top, _, rest = str(key).partition(".")
+        if value is None and not rest:
+            continue  # `data:` with nothing but comments under it
+        if rest:
+            value = _unfolded(rest, value)
+        elif top in NAMED_GROUPS and not isinstance(value, Mapping):
+            value = {"name": _group_name(top, value)}
+        merge(found, {top: _numbers(value) if isinstance(value, Mapping) else value})
+    if "seed" in found:
+        found["seed"] = seeds_of(found["seed"])
+    return found
+
+
+def _unfolded(path: str, value: Any) -> dict[str, Any]:
+    first, _, rest = path.partition(".")
+    return {first: _unfolded(rest, value) if rest else value}
+
+
+def _numbers(value: Any) -> Any:
+    """Numbers such as 1e-5, which YAML 1.1 takes for text since they have no point."""
+    if isinstance(value, Mapping):
+        return {key: _numbers(each) for key, each in cast("Mapping[str, Any]", value).items()}
+    return float(value) if isinstance(value, str) and EXPONENT.fullmatch(value) else value
+
+
+def _group_name(group: str, value: Any) -> Any:
+    if group == "peft" and isinstance(value, bool):
+        return "lora" if value else None
+    return value
+
+
+def merge(below: dict[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Put `above` over `below`, group by group. Another method's name drops the settings of the one below."""
+    for key, value in above.items():
+        if isinstance(value, Mapping) and isinstance(below.get(key), dict):
+            known = cast("dict[str, Any]", below[key])
+            if key in NAMED_GROUPS and "name" in value and known.get("name") not in (None, value["name"]):
+                known.clear()
+            merge(known, cast("Mapping[str, Any]", value))
+        else:
+            below[key] = dict(cast("Mapping[str, Any]", value)) if isinstance(value, Mapping) else value
+    return below
+
+
+def seeds_of(value: Any) -> list[int]:
+    """`1`, `"1,2,3"` or `[1, 2, 3]` as a list."""
+    parts = value.split(",") if isinstance(value, str) else value if isinstance(value, Sequence) else [value]
+    try:
+        seeds = [int(part) for part in parts]
+    except (TypeError, ValueError):
+        raise RunError(f"seed={value!r}: give a whole number, or several with commas: 1,2,3.") from None
+    if not seeds or len(set(seeds)) < len(seeds) or min(seeds) < 0:
+        raise RunError(f"seed={value!r}: give one or more different numbers, none below 0.")
+    return seeds
+
+
+def build(values: Mapping[str, Any]) -> Config:
+    """A `Config` from nested values, or a `RunError` that names the option."""
+    values = normalised(values)
+    _known("", values, [each.name for each in fields(Config)])
+    if not values.get("model"):
+        raise RunError("which model? Give --model: a name on the Hugging Face Hub or a folder.")
+    made: dict[str, Any] = dict(values)
+    for name, kind in GROUPS.items():
+        given = dict(values.get(name) or {})
+        _known(f"{name}.", given, [each.name for each in fields(kind)])
+        made[name] = kind(**given)
+    made["seed"] = tuple(values.get("seed") or (1,))
+    made["method"] = dict(values.get("method") or {"name": "smart"})
+    made["trainer"] = dict(values.get("trainer") or {})
+    config = Config(**made)
+    _check(config)
+    return config
+
+
+def _known(prefix: str, given: Mapping[str, Any], names: list[str]) -> None:
+    for key in given:
+        if key not in names:
+            raise RunError(f"there is no option {prefix}{key}. {nearest(key, names)}")
+
+
+def _check(config: Config) -> None:
+    check_method(config.method)
+    check_trainer(config.trainer)
+    if config.task is None and config.data.train_file is None:
+        raise RunError("what to learn? Give --task NAME (see: toughen tasks) or --data.train_file FILE.")
+    train = config.train
+    for name in ("learning_rate", "epochs", "batch_size", "eval_batch_size", "log_steps"):
+        if not getattr(train, name) > 0:
+            raise RunError(f"train.{name}={getattr(train, name)}: it must be above 0.")
+    for name in ("max_steps", "micro_batch", "save_steps", "patience"):
+        if getattr(train, name) is not None and getattr(train, name) < 1:
+            raise RunError(f"train.{name}={getattr(train, name)}: it must be at least 1.")
+    if train.warmup < 0 or config.data.max_length < 1 or config.nproc < 1:
+        raise RunError(
+            f"train.warmup={train.warmup}, data.max_length={config.data.max_length}, nproc={config.nproc}: "
+            "warm-up starts at 0, the others at 1."
+        )
+    if train.batch_size % config.nproc:
+        raise RunError(f"train.batch_size={train.batch_size} cannot be shared by {config.nproc} processes evenly.")
+
+
+def plain(config: Config) -> dict[str, Any]:
+    """The config as nested plain values, without what is left at nothing."""
+
+    def cleared(value: Any) -> Any:
+        if is_dataclass(value) and not isinstance(value, type):
+            value = asdict(value)
+        if isinstance(value, Mapping):
+            inner = {key: cleared(each) for key, each in cast("Mapping[str, Any]", value).items()}
+            return {key: each for key, each in inner.items() if each is not None}
+        return list(cast("tuple[Any, ...]", value)) if isinstance(value, tuple) else value
+
+    values: dict[str, Any] = {each.name: cleared(getattr(config, each.name)) for each in fields(config)}
+    for group in ("head", "peft"):
+        if values[group].get("name") is None:
+            del values[group]
+    return {key: value for key, value in values.items() if value is not None and value != {}}
+
+
+def to_yaml(config: Config) -> str:
+    """config.yaml: merged and re-runnable."""
+    return "# Run it again with: toughen train --config config.yaml\n" + yaml.safe_dump(plain(config), sort_keys=False)

@@ -1,0 +1,31 @@
+"""What a method costs, from its composition: passes of one micro-batch in units of a plain step."""
+
+from typing import Any
+
+from ..combine import Accumulate, Replace, Replay, Sharpen
+from ..sites import Nowhere
+
+SEARCH = 2 / 3  # a pass of the search: forward, and back to the perturbation only, without the weights' gradients
+TEACHER = 1 / 3  # a forward pass alone
+
+
+def cost_of(method: Any) -> float:
+    """About how many plain steps a step of a method or sum costs; a backward pass is taken as two forward ones."""
+    first, *others = getattr(method, "methods", (method,))
+    return _alone(first) + sum(_alone(other) - 1 for other in others)  # a sum shares the clean pass
+
+
+def _alone(method: Any) -> float:
+    combine = method.combine
+    if isinstance(combine, (Accumulate, Replay)):
+        return float(combine.passes)
+    if isinstance(combine, Sharpen):
+        return 2.0
+    passes = 1.0 if isinstance(method.site, Nowhere) or isinstance(combine, Replace) else 2.0
+    return passes + method.search.steps * SEARCH + (TEACHER if method.against is not None else 0.0)
+
+
+def search_gradients(method: Any) -> int:
+    """Gradients that the search takes by itself, beside the training's backward passes."""
+    own = (Accumulate, Replay, Sharpen)
+    return sum(m.search.steps for m in getattr(method, "methods", (method,)) if not isinstance(m.combine, own))

@@ -1,0 +1,91 @@
+"""The `method:` group of a config: a name or a sum of names, with the settings of each."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from ..errors import MethodError, nearest
+from .signatures import Signature, own_file, signature
+
+if TYPE_CHECKING:
+    from ..method import Method, Sum
+
+
+def parts_of(name: str) -> list[tuple[str, str]]:
+    """The names of a sum with the key under which each one's settings stand: `smart+./mine.py:soft` -> smart, soft."""
+    parts = [part.strip() for part in name.split("+")]
+    if not all(parts):
+        raise MethodError(f"method {name!r}: write a sum as a+b.")
+    keyed = [(part, own_file(part)[1]) for part in parts]
+    if len({key for _, key in keyed}) < len(keyed):
+        raise MethodError(f"method {name!r}: a sum holds each method once.")
+    return keyed
+
+
+def options_of(name: str) -> dict[str, tuple[Signature, Any]]:
+    """The dotted options of a method or sum: `weight`, or `smart.weight` in a sum."""
+    parts = parts_of(name)
+    found: dict[str, tuple[Signature, Any]] = {}
+    for part, key in parts:
+        described = signature(part)
+        prefix = f"{key}." if len(parts) > 1 else ""
+        found |= {f"{prefix}{option.name}": (described, option) for option in described.options}
+    return found
+
+
+def settings_of(method: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The given settings of each part, by the part's name as written."""
+    name = str(method["name"])
+    parts = parts_of(name)
+    rest = {key: value for key, value in method.items() if key != "name" and value is not None}
+    if len(parts) == 1:
+        return {parts[0][0]: rest}
+    keys = [key for _, key in parts]
+    for key, value in rest.items():
+        if key not in keys or not isinstance(value, Mapping):
+            own = " or ".join(f"method.{each}.{key}" for each in keys)
+            raise MethodError(f"method.{key}: in a sum say whose option it is: {own}.")
+    return {part: dict(cast("Mapping[str, Any]", rest.get(key) or {})) for part, key in parts}
+
+
+def check_method(method: Mapping[str, Any]) -> None:
+    """Refuse unknown methods, options and presets without importing any method."""
+    if not method.get("name"):
+        raise MethodError("method has no name. Give one: --method smart (see: toughen methods).")
+    for part, given in settings_of(method).items():
+        described = signature(part)
+        names = [option.name for option in described.options]
+        for key in given:
+            if key not in names:
+                hint = nearest(key, names) if names else "It has no options."
+                raise MethodError(f"method {described.name} has no option {key!r}. {hint}")
+        preset = given.get("preset")
+        if described.presets and preset is not None and preset not in described.presets:
+            raise MethodError(f"method {described.name} has no preset {preset!r}. {nearest(preset, described.presets)}")
+
+
+def make_method(method: Mapping[str, Any]) -> "Method | Sum":
+    """The method of a config, made. A person's own file is executed here, and only here."""
+    from .. import registry
+
+    made: list[Any] = []
+    for part, given in settings_of(method).items():
+        path, key = own_file(part)
+        factory = registry.factory(key) if path is None else _from_file(path, key)
+        made.append(factory(**given))
+    first, *others = made
+    for other in others:
+        first = first + other
+    return first
+
+
+def _from_file(path: Any, key: str) -> Any:
+    import importlib.util
+
+    from .. import registry
+
+    spec = importlib.util.spec_from_file_location(f"toughen_own_{path.stem}", path)
+    assert spec is not None  # a .py file always has both
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)  # registers it; a name of the package's own is refused there
+    return registry.factory(key)

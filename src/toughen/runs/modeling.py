@@ -1,0 +1,94 @@
+"""The model and tokenizer of a run: dtype, head, labels, adapters."""
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ..errors import require
+from ..tasks import Task, auto_class, model_kwargs
+from .config import Config, PeftConfig
+from .errors import RunError
+
+
+def load_tokenizer(name: str) -> Any:
+    """The tokenizer, with a padding token."""
+    from transformers import AutoTokenizer
+
+    tokenizer = loaded(partial(AutoTokenizer.from_pretrained, name), name)
+    if tokenizer.pad_token_id is None:
+        if tokenizer.eos_token is None:
+            raise RunError(f"the tokenizer of {name} has neither a padding nor an end token; batches need one.")
+        tokenizer.pad_token = tokenizer.eos_token
+    return tokenizer
+
+
+def load_model(config: Config, task: Task, tokenizer: Any) -> Any:
+    """The model with the head of the task; always in float32, whatever the checkpoint was saved in."""
+    import torch
+
+    settings: dict[str, Any] = {"dtype": torch.float32}
+    if config.head.name == "second-order":
+        model = _second_order(config, task, tokenizer, settings)
+    else:
+        kind, kwargs = auto_class(task), model_kwargs(task)
+        # A head of another size is made anew; the LOAD REPORT of transformers says so.
+        model = loaded(
+            lambda: kind.from_pretrained(config.model, ignore_mismatched_sizes=True, **settings, **kwargs), config.model
+        )
+    if getattr(model.config, "pad_token_id", None) is None:
+        model.config.pad_token_id = tokenizer.pad_token_id
+    return with_adapters(model, config.peft, task) if config.peft.name else model
+
+
+def _second_order(config: Config, task: Task, tokenizer: Any, arguments: dict[str, Any]) -> Any:
+    from ..heads.build import second_order
+
+    if task.head == "tokens":
+        raise RunError("head second-order pools all words into one vector; leave it out for token tasks.")
+    labels = model_kwargs(task)
+    if task.head == "choices":
+        labels = {"num_labels": 1}
+    elif "id2label" in labels:
+        labels = {key: labels[key] for key in ("id2label", "problem_type")}
+    settings: dict[str, Any] = {
+        "q": config.head.q,
+        "k": config.head.k,
+        "dropout": config.head.dropout,
+        "preset": config.head.preset,
+        "task": "multiple-choice" if task.head == "choices" else "sequence-classification",
+        "special_token_ids": tokenizer.all_special_ids,
+        "from_pretrained": arguments,
+        **labels,
+    }
+    return loaded(partial(second_order, config.model, **settings), config.model)
+
+
+def with_adapters(model: Any, peft: PeftConfig, task: Task) -> Any:
+    """LoRA on all linear layers but the head, which is trained whole."""
+    library = require("peft", "peft")
+    kinds = {"tokens": "TOKEN_CLS"}
+    settings = library.LoraConfig(
+        task_type=kinds.get(task.head, "SEQ_CLS"),
+        r=peft.r,
+        lora_alpha=peft.alpha,
+        lora_dropout=peft.dropout,
+        target_modules=peft.targets or "all-linear",
+        modules_to_save=["classifier"] if task.head == "choices" else None,
+    )
+    return library.get_peft_model(model, settings)
+
+
+def without_adapters(model: Any) -> Any:
+    """The same model with its adapters added into the weights: a plain checkpoint."""
+    return model.merge_and_unload() if hasattr(model, "merge_and_unload") else model
+
+
+def loaded(load: Any, name: str) -> Any:
+    """What `load` gives, or one line on why the model is not to be had."""
+    try:
+        return load()
+    except (OSError, ConnectionError) as error:
+        local = Path(name).exists()
+        first = str(error).strip().partition("\n")[0]
+        where = "is no model folder" if local else "is neither a folder here nor to be had from the Hub (offline?)"
+        raise RunError(f"model {name!r} {where}: {first}") from error

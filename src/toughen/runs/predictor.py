@@ -1,0 +1,174 @@
+"""A trained model as a function of texts."""
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from ..tasks import Task, answers_of, auto_class, collator
+from ..tasks.tokenising import Tokenise
+from .errors import RunError
+from .folder import read_config
+from .predictions import probabilities
+from .quiet import quiet
+
+Input = str | Sequence[str] | Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What the model says of one input."""
+
+    label: Any
+    """The label's name; a number for regression; a list for several labels or for the words of a text."""
+    score: float | None = None
+    """Probability of the label."""
+    probabilities: Mapping[str, float] | None = None
+
+    def __str__(self) -> str:
+        return f"{self.label}" if self.score is None else f"{self.label} {self.score:.4f}"
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """Call it with a text, a pair of texts, or a list of them.
+
+    Multiple choice takes mappings with `context`, `question` and `choices`; token tasks a text or a list of words.
+    """
+
+    model: Any
+    tokenizer: Any
+    task: Task
+    max_length: int
+    batch_size: int = 32
+
+    def __call__(self, inputs: Input | Sequence[Input]) -> Any:
+        """One prediction for one input, a list for a list."""
+        one = isinstance(inputs, (str, tuple, Mapping))
+        given = cast("list[Input]", [inputs] if one else list(inputs))
+        if not given:
+            return []
+        found = [prediction for part in self._parts(given) for prediction in part]
+        return found[0] if one else found
+
+    def _parts(self, inputs: list[Input]) -> Iterator[list[Prediction]]:
+        rows = [self._row(each, number) for number, each in enumerate(inputs)]
+        for start in range(0, len(rows), self.batch_size):
+            yield self._predict(rows[start : start + self.batch_size])
+
+    def _row(self, given: Input, number: int) -> dict[str, Any]:
+        """An input by the names of the task's columns."""
+        if isinstance(given, Mapping):
+            missing = [name for name in self.task.columns if name not in given]
+            if missing and missing != ["question"]:
+                raise RunError(f"input {number + 1} has no {missing[0]!r}; it needs {', '.join(self.task.columns)}.")
+            return {"question": "", **given}
+        if self.task.head == "choices":
+            raise RunError(f"input {number + 1}: multiple choice needs context, question and choices by name.")
+        if self.task.head == "tokens":
+            return {"tokens": given.split() if isinstance(given, str) else list(given)}
+        texts = [given] if isinstance(given, str) else list(given)
+        if len(texts) != len(self.task.columns):
+            wanted = "a pair of texts" if len(self.task.columns) == 2 else "one text"
+            raise RunError(f"input {number + 1} has {len(texts)} texts; this model reads {wanted}.")
+        return dict(zip(self.task.columns, texts, strict=True))
+
+    def _predict(self, rows: list[dict[str, Any]]) -> list[Prediction]:
+        work = Tokenise(self.task, self.tokenizer, self.max_length, labelled=False)
+        encoded = work.encode({name: [row[name] for row in rows] for name in self.task.columns})
+        logits = self.logits(encoded, len(rows))
+        if self.task.head == "tokens":
+            return [
+                Prediction(_tags(self.task, encoded.word_ids(i), logits[i].argmax(-1), rows[i]["tokens"]))
+                for i in range(len(rows))
+            ]
+        chances, answers = probabilities(self.task, logits), answers_of(self.task, logits)
+        return [self._said(answers[i], None if chances is None else chances[i]) for i in range(len(rows))]
+
+    def logits(self, encoded: Any, count: int) -> Any:
+        """The model's raw output for tokenised rows, as a NumPy array."""
+        import torch
+
+        kept = [name for name in ("input_ids", "token_type_ids") if name in encoded]
+        flat = [{name: encoded[name][i] for name in kept} for i in range(len(encoded["input_ids"]))]
+        flat = [{**row, "attention_mask": [1] * len(row["input_ids"])} for row in flat]
+        if self.task.head == "choices":
+            each = len(flat) // count
+            groups = [flat[start : start + each] for start in range(0, len(flat), each)]
+            flat = [{name: [row[name] for row in group] for name in group[0]} for group in groups]
+        batch = collator(self.task, self.tokenizer)(flat)
+        device = next(self.model.parameters()).device
+        with torch.no_grad():
+            output = self.model(**{name: value.to(device) for name, value in batch.items()})
+        return output.logits.float().cpu().numpy()
+
+    def _said(self, answer: Any, chances: Any) -> Prediction:
+        task = self.task
+        if task.head == "regression":
+            return Prediction(float(answer))
+        named = {name: float(value) for name, value in zip(task.labels or map(str, range(9)), chances, strict=False)}
+        if task.head == "multilabel":
+            return Prediction([name for name, on in zip(task.labels, answer, strict=True) if on], None, named)
+        label = task.labels[int(answer)]
+        return Prediction(label, float(chances[int(answer)]), named)
+
+
+def _tags(task: Task, words: list[int | None], answers: Any, tokens: Sequence[str]) -> list[str]:
+    """The tag of each word, from its first piece; words past the longest length are outside."""
+    found = ["O" if "O" in task.labels else task.labels[0]] * len(tokens)
+    for place in reversed(range(len(words))):
+        word = words[place]
+        if word is not None:
+            found[word] = task.labels[int(np.asarray(answers)[place])]
+    return found
+
+
+def load(run: "str | os.PathLike[str]", *, device: str | None = None, batch_size: int = 32) -> Predictor:
+    """A predictor from a run folder, one of its seeds, or any folder with a classifier of transformers."""
+    import torch
+
+    from .modeling import load_tokenizer, loaded
+
+    folder = Path(run)
+    root = next((each for each in (folder, *folder.parents[:3]) if (each / "began.json").is_file()), None)
+    place = folder / "model" if (folder / "model" / "config.json").is_file() else folder
+    if not (place / "config.json").is_file():
+        state = f"go on with: toughen train --resume {folder}" if root else "give a run or a model folder"
+        raise RunError(f"{folder} holds no trained model; {state}.")
+    tokenizer = load_tokenizer(str(place))
+    task = _task_of_run(root) if root else _task_of_model(place)
+    length = min(read_config(root).data.max_length if root else 512, int(tokenizer.model_max_length))
+    with quiet():
+        model = loaded(lambda: auto_class(task).from_pretrained(place, dtype=torch.float32), str(place))
+    where = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    return Predictor(model.to(where).eval(), tokenizer, task, length, batch_size)
+
+
+def _task_of_run(root: Path) -> Task:
+    began: dict[str, Any] = json.loads((root / "began.json").read_text(encoding="utf-8"))
+    names: dict[str, Any] = {key: tuple(began[key]) for key in ("columns", "labels", "metrics")}
+    return Task(began["task"], began["task"], began["kind"], began["head"], **names)
+
+
+def _task_of_model(folder: Path) -> Task:
+    """A task with the labels and the head of a plain checkpoint; it reads one text."""
+    config: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    kind = str((config.get("architectures") or ["?"])[0])
+    named: dict[str, str] = config.get("id2label") or {}
+    labels = tuple(named[number] for number in sorted(named, key=int))
+    if "TokenClassification" in kind:
+        return Task(folder.name, folder.name, "tokens", "tokens", ("tokens",), labels or ("0", "1"))
+    if "MultipleChoice" in kind:
+        columns = ("context", "question", "choices")
+        return Task(folder.name, folder.name, "choices", "choices", columns, tuple(map(str, range(9))))
+    if "SequenceClassification" not in kind:
+        raise RunError(f"{folder} is a {kind}; predictions need a classifier.")
+    if config.get("problem_type") == "regression" or len(labels) == 1:
+        return Task(folder.name, folder.name, "sentence", "regression", ("text",), metrics=("pearson",))
+    several = config.get("problem_type") == "multi_label_classification"
+    labels = labels or ("LABEL_0", "LABEL_1")
+    return Task(folder.name, folder.name, "sentence", "multilabel" if several else "classes", ("text",), labels)

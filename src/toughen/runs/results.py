@@ -1,0 +1,100 @@
+"""results.json from the seeds that are done; the best seed's model; the model card."""
+
+import json
+import platform
+import statistics
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from .. import __version__
+from ..tasks import Data
+from .card import model_card
+from .config import Config
+from .files import copy_folder, write_text
+from .folder import seed_folder, write_results
+from .method_config import make_method
+
+PACKAGES = ("torch", "transformers", "accelerate", "datasets", "peft", "safetensors", "tokenizers", "numpy")
+
+
+def finish(folder: Path, config: Config, data: Data, notes: Sequence[str]) -> dict[str, Any] | None:
+    """Write the results of all seeds done so far; nothing while the method has none."""
+    seeds = _done(folder, config, "method")
+    if not seeds:
+        return None
+    baseline = _done(folder, config, "baseline")
+    said = [*data.notes, *notes]
+    left = len(config.seed) - len(seeds)
+    if left:
+        said.append(f"unfinished: {left} of {len(config.seed)} seeds are missing")
+    if config.seed and config.data.eval_split != "validation":
+        said.append(f"the best epoch was chosen on the split {config.data.eval_split}, which is also scored")
+    values: dict[str, Any] = {
+        "toughen": __version__,
+        "task": data.task.name,
+        "model": config.model,
+        "head": config.head.name,
+        "method": {
+            "name": config.method_name,
+            "settings": {key: value for key, value in config.method.items() if key != "name" and value is not None},
+            "repr": repr(make_method(config.method)),
+        },
+        "metric": data.task.selects,
+        "higher_is_better": True,
+        "seeds": seeds,
+        **summary(seeds),
+        "baseline": {"seeds": baseline, **summary(baseline)} if baseline else None,
+        "data": {name: len(split) for name, split in data.splits.items()},
+        "versions": versions(),
+        "hardware": hardware(),
+        "notes": said,
+    }
+    best = max(seeds, key=lambda seed: seed["metrics"][data.task.selects])
+    copy_folder(folder / best["folder"] / "model", folder / "model")
+    card = model_card(values, data, config)
+    write_text(folder / "README.md", card)
+    write_text(folder / "model" / "README.md", card)
+    write_results(folder, values)
+    return values
+
+
+def _done(folder: Path, config: Config, arm: str) -> list[dict[str, Any]]:
+    files = [seed_folder(folder, arm, seed) / "result.json" for seed in config.seed]
+    return [json.loads(file.read_text(encoding="utf-8")) for file in files if file.is_file()]
+
+
+def summary(seeds: Sequence[dict[str, Any]]) -> dict[str, dict[str, float]]:
+    """Mean, sample standard deviation (0 for one seed) and median of every metric."""
+    names = list(seeds[0]["metrics"])
+    values = {name: [seed["metrics"][name] for seed in seeds] for name in names}
+    return {
+        "mean": {name: statistics.fmean(each) for name, each in values.items()},
+        "sd": {name: statistics.stdev(each) if len(each) > 1 else 0.0 for name, each in values.items()},
+        "median": {name: statistics.median(each) for name, each in values.items()},
+    }
+
+
+def versions() -> dict[str, str]:
+    """Python and the packages that numbers depend on."""
+    found = {"python": platform.python_version(), **{name: version_of(name) for name in PACKAGES}}
+    return {name: value for name, value in found.items() if value}
+
+
+def version_of(package: str) -> str:
+    """The installed version, or nothing."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""
+
+
+def hardware() -> dict[str, Any]:
+    """What the run was made on."""
+    import os
+
+    import torch
+
+    gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    return {"cpu": platform.processor() or platform.machine(), "cores": os.cpu_count(), "gpus": gpus}

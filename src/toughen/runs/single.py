@@ -1,0 +1,140 @@
+"""One seed of one arm: train, take the best epoch, score, save."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from ..tasks import collator, compute_metrics
+from .callbacks import Watch, forget_rows
+from .errors import RunError
+from .finishing import finish_seed
+from .folder import checkpoints
+from .health import Health
+from .job import Job
+from .method_config import make_method
+from .modeling import load_model
+from .progress import Reporter
+from .stopping import Stop
+
+
+def train_seed(job: Job, reporter: Reporter, stop: Stop) -> dict[str, Any]:
+    """Train one seed, from its last checkpoint if it has one; smaller micro-batches where memory runs out."""
+    import torch
+
+    share = job.config.train.batch_size // job.world
+    micro = min(job.config.train.micro_batch or share, share)
+    notes: list[str] = []
+    while True:
+        try:
+            return {**_train(job, micro, reporter, stop), "notes": notes}
+        except torch.OutOfMemoryError:
+            smaller = next((n for n in range(micro // 2, 0, -1) if share % n == 0), 0)
+            if not smaller:
+                raise RunError(
+                    f"out of memory with one row of {job.config.data.max_length} tokens at a time; lower "
+                    "data.max_length, add --peft, or give --trainer.gradient_checkpointing true."
+                ) from None
+            notes.append(f"out of memory with {micro} rows a pass: {smaller} a pass, the update as before")
+            reporter.line(f"seed {job.seed}: {notes[-1]}")
+            micro = smaller
+        # Outside the handler: the traceback holds the tensors of the failed pass.
+        torch.cuda.empty_cache()
+
+
+def _train(job: Job, micro: int, reporter: Reporter, stop: Stop) -> dict[str, Any]:
+    import torch
+    from transformers import EarlyStoppingCallback, set_seed
+    from transformers.trainer_callback import PrinterCallback
+
+    from .trainer import RunTrainer
+
+    config, train = job.config, job.config.train
+    share = train.batch_size // job.world
+    if share % micro:
+        raise RunError(f"train.micro_batch={micro} does not divide the {share} rows of a device's share of an update.")
+    set_seed(job.seed)
+    model = load_model(config, job.data.task, job.tokenizer)
+    health = Health(job.method, train.learning_rate, job.precision)
+    watch = Watch(job.run, job.folder, job.arm, job.seed, reporter, stop, health, train.save_steps)
+    rows = getattr(job.data, config.data.eval_split)
+    trainer = RunTrainer(
+        model,
+        _arguments(job, micro),
+        method=make_method(job.method),
+        health=health,
+        train_dataset=job.data.train,
+        eval_dataset=rows,
+        data_collator=collator(job.data.task, job.tokenizer),
+        processing_class=job.tokenizer,
+        compute_metrics=compute_metrics(job.data.task),
+        callbacks=[watch, *([EarlyStoppingCallback(train.patience)] if train.patience else [])],
+    )
+    watch.trainer = trainer
+    if trainer.args.world_size != job.world:
+        raise RunError(f"{job.world} processes were started, but Trainer sees {trainer.args.world_size}.")
+    trainer.remove_callback(PrinterCallback)
+    found = checkpoints(job.folder)
+    last = found[-1] if found else None
+    began = time.perf_counter()
+    if torch.cuda.is_available():
+        torch.cuda.reset_peak_memory_stats()
+    try:
+        if last is not None and _is_trained(last):
+            trainer.load_best(last)
+        else:
+            if trainer.is_world_process_zero():
+                forget_rows(job.run, job.arm, job.seed, int(last.name.rpartition("-")[2]) if last else 0)
+            trainer.train(resume_from_checkpoint=str(last) if last else None)
+    finally:
+        reporter.end()
+    return finish_seed(job, trainer, time.perf_counter() - began, rows)
+
+
+def _arguments(job: Job, micro: int) -> Any:
+    import torch
+    from transformers import TrainingArguments
+
+    train = job.config.train
+    settings: dict[str, Any] = {
+        "learning_rate": train.learning_rate,
+        "per_device_eval_batch_size": train.eval_batch_size,
+        "warmup_steps": train.warmup,
+        "weight_decay": train.weight_decay,
+        "max_grad_norm": train.max_grad_norm,
+        "bf16": job.precision == "bf16",
+        "fp16": job.precision == "fp16",
+        "logging_steps": train.log_steps,
+        "logging_nan_inf_filter": False,  # a broken loss is told, not hidden
+        "save_total_limit": None if train.keep_checkpoints else 1,
+        "report_to": "none",
+        "ddp_find_unused_parameters": False,
+        "disable_tqdm": True,
+        "dataloader_pin_memory": torch.cuda.is_available(),
+        # Without it processes on CPUs would not find each other: each would train alone, and say nothing.
+        "use_cpu": not torch.accelerator.is_available(),
+        **job.config.trainer,
+        "output_dir": str(job.folder),
+        "seed": job.seed,
+        "num_train_epochs": train.epochs,
+        "max_steps": train.max_steps or -1,
+        "per_device_train_batch_size": micro,
+        "gradient_accumulation_steps": train.batch_size // job.world // micro,
+        "eval_strategy": "epoch",
+        "save_strategy": "epoch",
+        "load_best_model_at_end": True,
+        "restore_callback_states_from_checkpoint": True,  # the patience that is left
+        "metric_for_best_model": job.data.task.selects,
+        "greater_is_better": True,
+    }
+    try:
+        return TrainingArguments(**settings)
+    except (TypeError, ValueError, ImportError) as error:
+        raise RunError(f"trainer options: {' '.join(str(error).split())}") from error
+
+
+def _is_trained(checkpoint: Path) -> bool:
+    """Whether training was over when this was saved; then only the scoring is left."""
+    state = json.loads((checkpoint / "trainer_state.json").read_text(encoding="utf-8"))
+    control = state.get("stateful_callbacks", {}).get("TrainerControl", {})
+    return bool(control.get("args", {}).get("should_training_stop"))

@@ -1,0 +1,61 @@
+"""Options of the Hugging Face Trainer under `trainer.*`: any field of its TrainingArguments, read from its source.
+
+Importing TrainingArguments takes seconds, and a typo should be told at once.
+"""
+
+import ast
+import importlib.util
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ..errors import nearest
+from .annotations import type_of
+from .errors import RunError
+
+# Fields a run decides itself, and what to use instead.
+OURS: Mapping[str, str] = {
+    "output_dir": "output_dir",
+    "seed": "seed",
+    "max_steps": "train.max_steps",
+    "num_train_epochs": "train.epochs",
+    "per_device_train_batch_size": "train.micro_batch",
+    "gradient_accumulation_steps": "train.batch_size and train.micro_batch",
+    "resume_from_checkpoint": "--resume",
+    "load_best_model_at_end": "train.patience, or nothing: the best epoch is always taken",
+    "metric_for_best_model": "the task's first metric",
+    "greater_is_better": "the task's first metric",
+    "eval_strategy": "nothing: each epoch is scored",
+    "save_strategy": "train.save_steps",
+    "save_only_model": "nothing: a run that can be resumed needs the optimizer too",
+    "bf16": "train.precision",
+    "fp16": "train.precision",
+    "do_train": "toughen train",
+    "do_eval": "toughen evaluate",
+    "do_predict": "toughen predict",
+}
+
+
+@cache
+def trainer_options() -> dict[str, Any]:
+    """Field -> type; a type that a command line cannot write is Any."""
+    found = importlib.util.find_spec("transformers")
+    if found is None or found.origin is None:
+        return {}
+    tree = ast.parse((Path(found.origin).parent / "training_args.py").read_text(encoding="utf-8"))
+    record = next(n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "TrainingArguments")
+    return {
+        line.target.id: type_of(ast.unparse(line.annotation)) or Any
+        for line in record.body
+        if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name) and not line.target.id.startswith("_")
+    }
+
+
+def check_trainer(given: Mapping[str, Any]) -> None:
+    """Refuse unknown fields and those that a run decides itself."""
+    for key in given:
+        if key in OURS:
+            raise RunError(f"trainer.{key} is the run's own; use {OURS[key]}.")
+        if key not in trainer_options():
+            raise RunError(f"transformers.TrainingArguments has no {key!r}. {nearest(key, trainer_options())}")

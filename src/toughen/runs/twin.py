@@ -1,0 +1,93 @@
+"""The command line's twin in Python: `toughen.train(...)` gives a run."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .config import Config
+from .configuring import build, merge, normalised
+from .folder import Results, create, read, read_config
+from .launch import execute_everywhere
+from .predictor import Predictor, load
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run folder."""
+
+    path: Path
+
+    @property
+    def results(self) -> Results:
+        """What each seed reached."""
+        return read(self.path)
+
+    @property
+    def config(self) -> Config:
+        """What was run."""
+        return read_config(self.path)
+
+    def load(self, seed: int | None = None, **settings: Any) -> Predictor:
+        """A predictor: of the best seed, or of the one named."""
+        return load(self.path if seed is None else self.path / "seeds" / str(seed), **settings)
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.results}"
+
+
+def train(
+    method: str = "smart",
+    *,
+    model: "str | os.PathLike[str] | None" = None,
+    task: str | None = None,
+    seeds: int | Sequence[int] = 1,
+    data: Mapping[str, Any] | None = None,
+    train: Mapping[str, Any] | None = None,
+    trainer: Mapping[str, Any] | None = None,
+    head: str | Mapping[str, Any] | None = None,
+    peft: bool | str | Mapping[str, Any] = False,
+    baseline: bool = False,
+    output_dir: "str | os.PathLike[str] | None" = None,
+    nproc: int = 1,
+    config: "Mapping[str, Any] | None" = None,
+    **settings: Any,
+) -> Run:
+    """Fine-tune a model with a method and leave a run folder; what `toughen train` does.
+
+    `settings` are the method's own: `train("freelb", ..., step_size=0.1)`. `data`, `train` and `trainer` are the
+    groups of the same name (`toughen train --help`), `config` a whole config below all of them.
+    """
+    given: dict[str, Any] = {
+        "method": {"name": method, **settings},
+        "model": None if model is None else os.fspath(model),
+        "task": task,
+        "seed": list(seeds) if isinstance(seeds, Sequence) else [seeds],
+        "data": _plain(data),
+        "train": _plain(train),
+        "trainer": _plain(trainer),
+        "head": head,
+        "peft": peft,
+        "baseline": baseline,
+        "output_dir": None if output_dir is None else os.fspath(output_dir),
+        "nproc": nproc,
+    }
+    above = {key: value for key, value in given.items() if value is not None}
+    folder = create(build(merge(normalised(config or {}), normalised(above))))
+    execute_everywhere(folder)
+    return Run(folder)
+
+
+def resume(run: "str | os.PathLike[str]") -> Run:
+    """Go on with an unfinished run."""
+    read_config(Path(run))
+    execute_everywhere(Path(run))
+    return Run(Path(run))
+
+
+def _plain(values: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Paths as text, so that the config can be written."""
+    if values is None:
+        return None
+    return {key: os.fspath(value) if isinstance(value, os.PathLike) else value for key, value in values.items()}

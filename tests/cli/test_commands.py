@@ -1,0 +1,142 @@
+"""The commands, on a finished run of a tiny model."""
+
+import csv
+import io
+import json
+import re
+import subprocess
+import sys
+import time
+import zipfile
+from pathlib import Path
+
+import pytest
+import yaml
+
+from toughen.cli.main import COMMANDS, available, main
+from toughen.runs.configuring import build
+
+SOURCE = str(Path(__file__).resolve().parents[2] / "src")
+
+
+def out(capsys, *words) -> str:
+    assert main(list(map(str, words))) == 0
+    return capsys.readouterr().out
+
+
+def test_train_from_the_command_line(little, tmp_path, capsys):
+    words = [word for key, value in little.data.items() for word in (f"--data.{key}", value)]
+    words += ["--model", little.model, "--max_steps", "3", "--train.batch_size", "8", "--output_dir", tmp_path / "run"]
+    text = out(capsys, "train", *words, "--method", "rdrop", "--method.weight", "2", "--seed", "1,2")
+    assert "accuracy: seed 1" in text
+    assert f"saved {tmp_path / 'run'}/" in text
+    assert yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())["method"] == {"name": "rdrop", "weight": 2.0}
+
+
+def test_help_lists_every_command(capsys):
+    text = out(capsys)
+    assert all(name in text for name in available())
+    ours = "train predict methods show new init doctor tasks submit push"
+    assert set(ours.split()) <= set(available())
+    assert set(available()) <= set(COMMANDS)
+
+
+@pytest.mark.parametrize("words", [["--help"], ["train", "--help"], ["train", "--method", "freelb", "--help"]])
+def test_help_is_quick_and_imports_nothing_heavy(words):
+    code = (
+        f"import sys; sys.path.insert(0, {SOURCE!r})\n"
+        "from toughen.cli.main import main\n"
+        f"try: main({words!r})\n"
+        "except SystemExit: pass\n"
+        "heavy = {'torch', 'transformers', 'datasets', 'numpy', 'sklearn', 'accelerate'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    # Processor time: a busy machine makes the clock lie. The best of three, as for any measurement of speed.
+    times = []
+    for _ in range(3):
+        before = time.perf_counter()
+        done = subprocess.run(
+            [sys.executable, "-c", "import resource\n" + code + _USED], capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        times.append(min(time.perf_counter() - before, float(done.stderr.split()[-1])))
+    assert min(times) < 0.3, times
+
+
+_USED = """
+import resource
+used = resource.getrusage(resource.RUSAGE_SELF)
+sys.stderr.write(str(used.ru_utime + used.ru_stime))
+"""
+
+
+def test_predict_in_all_forms(finished, little, capsys, tmp_path, monkeypatch):
+    texts = [json.loads(line)["text"] for line in Path(little.test_file).read_text().splitlines()]
+    table = finished.path / finished.results.best["folder"] / "predictions" / "test.tsv"
+    expected = [line.split("\t")[1] for line in table.read_text().splitlines()[1:]]
+    printed = out(capsys, "predict", finished.path, "--file", little.test_file, "--format", "jsonl")
+    rows = [json.loads(line) for line in printed.splitlines()]
+    assert [row["prediction"] for row in rows] == expected
+    assert [row["text"] for row in rows] == texts
+    out(capsys, "predict", finished.path, "--file", little.test_file, "--out", tmp_path / "said.csv")
+    with (tmp_path / "said.csv").open() as file:
+        assert [row["prediction"] for row in csv.DictReader(file)] == expected
+    monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(texts)))
+    assert [line.split()[0] for line in out(capsys, "predict", finished.path).splitlines()] == expected
+    assert out(capsys, "predict", finished.path, "--text", texts[0]).split()[0] == expected[0]
+
+
+def test_methods_and_show(capsys):
+    assert "smart      2.7  Smoothness-inducing" in out(capsys, "methods")
+    assert "freelb" in out(capsys, "methods", "--names").split()
+    text = out(capsys, "show", "smart", "--weight", "5", "--method.preset", "paper")
+    assert "combine=Add(weight=5.0" in text
+    assert "init=Normal(scale=1e-05" in text
+
+
+def test_new_and_init_give_files_that_work(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    out(capsys, "new", "smart.py")  # a name that is taken gets another
+    assert "my-smart" in out(capsys, "show", "./smart.py:my-smart", "--weight", "2")
+    out(capsys, "init", "run", "--method", "freelb", "--task", "rte")
+    lines = Path("run.yaml").read_text().splitlines()
+    assert build(yaml.safe_load("\n".join(lines))).method_name == "freelb"
+    # Every option that stands there as a comment is right as it stands, once the mark is taken away.
+    bare = [re.sub(r"^(\s*)# (\s*\w+:( |$))", r"\1\2", line) for line in lines]
+    values = yaml.safe_load("\n".join(line for line in bare if "any field" not in line.lower()))
+    assert (values["train"]["batch_size"], values["peft"]["r"], values["method"]["steps"]) == (32, 8, None)
+    del values["trainer"]
+    assert build(values).train == build(yaml.safe_load("\n".join(lines))).train
+
+
+def test_doctor_and_tasks(capsys):
+    assert "torch" in out(capsys, "doctor")
+    text = out(capsys, "tasks")
+    assert "stsb" in text
+    assert "(tests mnli)" in text
+
+
+def test_submit_makes_the_zip(capsys, tmp_path, finished):
+    from toughen.tasks.glue_zip import ROWS
+
+    run = tmp_path / "wnli"
+    (run / "seeds/1/predictions").mkdir(parents=True)
+    values = json.loads((finished.path / "results.json").read_text())
+    (run / "results.json").write_text(json.dumps({**values, "task": "wnli", "seeds": values["seeds"][:1]}))
+    answers = "".join(f"{number}\tentailment\n" for number in range(ROWS["wnli"]))
+    (run / "seeds/1/predictions/test.tsv").write_text("index\tprediction\n" + answers)
+    text = out(capsys, "submit", "glue", run, "--partial", "--out", tmp_path / "all.zip")
+    assert "1 of 11 files" in text
+    with zipfile.ZipFile(tmp_path / "all.zip") as archive:
+        assert archive.read("WNLI.tsv").decode().splitlines()[1] == "0\t1"
+
+
+def test_push_is_a_dry_run_unless_told_otherwise(capsys, finished, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.HfApi.create_repo", None)
+    text = out(capsys, "push", finished.path, "me/mine")
+    assert "model.safetensors" in text
+    assert "dry run: nothing was uploaded" in text
+
+
+def test_version(capsys):
+    assert out(capsys, "--version").startswith("toughen 0")

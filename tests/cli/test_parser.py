@@ -1,0 +1,136 @@
+"""Options: typed, nested, from YAML and flags; the chosen method's own; old flags in new words."""
+
+import pytest
+import yaml
+
+from toughen.cli.old_flags import NEW, translate
+from toughen.cli.parser import parse_train, train_parser
+from toughen.runs.config import GROUPS
+from toughen.runs.configuring import build, to_yaml
+
+BASE = ["--model", "m", "--task", "rte"]
+
+
+def config(*words: str):
+    values, _ = parse_train([*BASE, *words])
+    del values["resume"]
+    return build(values)
+
+
+def test_defaults_and_types():
+    made = config("--train.epochs", "2", "--seed", "1,2,3", "--baseline", "--train.learning_rate", "3e-5")
+    assert (made.train.epochs, made.seed, made.baseline, made.train.learning_rate) == (2.0, (1, 2, 3), True, 3e-5)
+    assert made.method == {
+        "name": "smart",
+        "preset": "recommended",
+        **dict.fromkeys(made.method.keys() - {"name", "preset"}),
+    }
+
+
+def test_flags_go_over_yaml_and_later_files_over_earlier(tmp_path):
+    (tmp_path / "a.yaml").write_text(
+        "method: {name: freelb, step_size: 0.1, steps: 2}\ntrain: {epochs: 5}\nseed: [4, 5]\n"
+    )
+    (tmp_path / "b.yaml").write_text("train:\n  epochs: 6\ndata:\n  # nothing but a comment\n")
+    files = ["--config", str(tmp_path / "a.yaml"), f"-c={tmp_path}/b.yaml"]
+    made = config(*files, "--method.step_size", "1e-3", "--data.limit=7")
+    assert (made.method["step_size"], made.method["steps"], made.method_name) == (1e-3, 2, "freelb")
+    assert (made.train.epochs, made.seed, made.data.limit) == (6.0, (4, 5), 7)
+
+
+def test_another_method_drops_the_settings_of_the_first(tmp_path):
+    (tmp_path / "a.yaml").write_text("method: {name: freelb, norm: linf}\n")
+    made = config("--config", str(tmp_path / "a.yaml"), "--method", "smart")
+    assert "norm" not in made.method
+
+
+def test_yaml_short_forms(tmp_path):
+    (tmp_path / "a.yaml").write_text("method: sam\npeft: true\nhead: second-order\ntrain.epochs: 4\nseed: 7\n")
+    made = config("--config", str(tmp_path / "a.yaml"))
+    assert (made.method_name, made.peft.name, made.head.name, made.seed) == ("sam", "lora", "second-order", (7,))
+    assert made.train.epochs == 4.0
+
+
+def test_sums_have_the_options_of_their_parts():
+    made = config("--method", "smart+bregman", "--method.smart.preset", "paper", "--method.bregman.weight=2")
+    assert made.method["smart"]["preset"] == "paper"
+    assert made.method["bregman"]["weight"] == 2.0
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            ["--method.stepsize", "1"],
+            r"unrecognized arguments: --method\.stepsize 1\. Did you mean --method\.step_size",
+        ),
+        (["--method", "rdrop", "--method.step_size", "1"], "unrecognized arguments"),
+        (["--train.learning_rat", "1"], r"Did you mean --train\.learning_rate"),
+        (["--method.weight", "much"], r"method\.weight=much: expected a number or null\."),
+        (["--train.epochs", "many"], r"train\.epochs=many: expected a number\."),
+        (["--train.precision", "fp8"], r"train\.precision=fp8: expected auto, fp32, bf16, fp16\."),
+        (["--trainer.learning_rat", "1"], "has no 'learning_rat'. Did you mean 'learning_rate'"),
+        (["--trainer.logging_steps", "x"], r"trainer\.logging_steps=x: expected a number"),
+        (["--seed", "1,x"], "give a whole number"),
+        (["--method", "smrt"], "Did you mean 'smart'"),
+        (["--config", "/nowhere/x.yaml"], "/nowhere/x.yaml: No such file"),
+        (["--config"], "needs a value"),
+        (["--recipe", "nobody/knows"], "nobody/knows"),
+    ],
+)
+def test_mistakes_are_named_with_the_nearest_right_word(words, message):
+    with pytest.raises(ValueError, match=message):
+        config(*words)
+
+
+@pytest.mark.parametrize(
+    "text", ["- 1\n", "a: [\n", "nonsense: 3\n", "train: {epoch: 3}\n", "method: {name: smart, wieght: 1}\n"]
+)
+def test_bad_yaml(tmp_path, text):
+    (tmp_path / "a.yaml").write_text(text)
+    with pytest.raises(ValueError) as told:
+        config("--config", str(tmp_path / "a.yaml"))
+    assert "\n" not in str(told.value)
+
+
+def test_print_config_runs_again(capsys):
+    words = ["--method", "freelb", "--method.steps", "2", "--trainer.lr_scheduler_type", "cosine", "--peft"]
+    with pytest.raises(SystemExit):
+        parse_train([*BASE, *words, "--print_config"])
+    printed = capsys.readouterr().out
+    made = build(yaml.safe_load(printed))
+    assert made.trainer == {"lr_scheduler_type": "cosine"}
+    assert to_yaml(made) == printed
+
+
+def test_help_explains_every_option_and_only_the_chosen_methods(capsys):
+    with pytest.raises(SystemExit):
+        parse_train(["--method", "freelb", "--help"])
+    text = " ".join(capsys.readouterr().out.split())
+    assert "--method.norm" in text
+    assert "--method.weight" not in text
+    assert "--train.learning_rate" in text
+    actions = [a for a in train_parser("smart")._actions if a.dest not in ("help", "print_config")]
+    assert [a.dest for a in actions if not a.help] == []
+    assert {f"{name}.{field}" for name in GROUPS for field in GROUPS[name].__dataclass_fields__} <= {
+        a.dest for a in actions
+    }
+
+
+def test_old_flags():
+    old = (
+        "--model_name_or_path m --task_name RTE --num_train_epochs 3 --adv-lr 0.1 --adv_init_mag=0.2 --do_train --fp16"
+    )
+    words, notices = translate(old.split())
+    new = "--model m --task RTE --train.epochs 3 --method.step_size 0.1 --method.init_scale=0.2 --train.precision fp16"
+    assert words == new.split()
+    assert "--adv-lr is now --method.step_size" in notices
+    assert len(notices) == 7
+    assert translate(new.split()) == (new.split(), [])
+    with pytest.raises(ValueError, match="only guarded a division"):
+        translate(["--adv_epsilon", "1e-6"])
+
+
+def test_every_old_flag_becomes_an_option_that_is_there():
+    flags = {flag for method in ("smart", "freelb") for a in train_parser(method)._actions for flag in a.option_strings}
+    assert set(NEW.values()) <= flags

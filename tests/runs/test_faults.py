@@ -1,0 +1,80 @@
+"""A broken loss is named, memory that runs out is worked around, bad settings are told before training."""
+
+import pytest
+import torch
+
+from toughen.runs import Diverged, RunError
+from toughen.runs.health import Health
+from toughen.runs.trainer import RunTrainer
+
+
+def test_nan_in_the_perturbed_term_names_the_methods_option(start):
+    with pytest.raises(Diverged, match=r"seed 1, step 1: the perturbed term .* method\.step_size=1e\+38"):
+        start("smart", step_size=1e38, max_norm=1e38)
+
+
+def test_nan_in_the_clean_loss_names_the_learning_rate(start, little):
+    train = {**little.train, "learning_rate": 1e30, "max_grad_norm": 0.0}
+    with pytest.raises(Diverged, match=r"step \d: the clean loss .* train\.learning_rate=1e\+30"):
+        start("plain", train=train)
+
+
+def test_health_finds_the_first_step_of_the_first_part():
+    health = Health({"step_size": 0.1}, 1e-3, "bf16")
+    for step, value in enumerate([1.0, 2.0, float("nan"), float("nan")], start=1):
+        health.see(
+            step, {"loss": torch.tensor(value), "0/term": torch.tensor(value), "0/loss_clean": torch.tensor(1.0)}
+        )
+    with pytest.raises(Diverged, match=r"step 3: the perturbed term .*0\.1.*precision=fp32 \(it is bf16\)"):
+        health.check(seed=1)
+    Health({}, 1.0, "fp32").check(seed=1)
+
+
+def test_out_of_memory_takes_smaller_micro_batches_and_the_same_update(start, little, monkeypatch):
+    step = RunTrainer.training_step
+
+    def small_memory(self, model, inputs, *args, **kwargs):
+        if len(inputs["input_ids"]) > 2:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return step(self, model, inputs, *args, **kwargs)
+
+    expected = start("smart", "expected", train={**little.train, "micro_batch": 2}).results
+    monkeypatch.setattr(RunTrainer, "training_step", small_memory)
+    found = start("smart", "found").results
+    assert found.seeds[0]["metrics"] == expected.seeds[0]["metrics"]
+    assert "out of memory with 8 rows a pass: 4 a pass, the update as before" in found.notes
+    assert "out of memory with 4 rows a pass: 2 a pass, the update as before" in found.notes
+
+
+def test_out_of_memory_with_one_row_gives_up_and_says_what_to_do(start, monkeypatch):
+    def never(*_, **__):
+        raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    monkeypatch.setattr(RunTrainer, "training_step", never)
+    with pytest.raises(RunError, match=r"one row .* data\.max_length"):
+        start("plain")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"train": {"batch_size": 8, "micro_batch": 3}}, "does not divide"),
+        ({"train": {"epochs": 0}}, "train.epochs=0"),
+        ({"train": {"epoch": 1}}, "there is no option train.epoch. Did you mean 'epochs'"),
+        ({"trainer": {"seed": 3}}, "trainer.seed is the run's own; use seed"),
+        ({"trainer": {"optm": "x"}}, "Did you mean 'optim'"),
+        ({"trainer": {"optim": "nonsense"}}, "trainer options: .*nonsense"),
+        ({"seeds": [1, 1]}, "different numbers"),
+        ({"model": "nobody/nothing-here"}, "neither a folder here nor to be had from the Hub"),
+        ({"weight": -1.0}, "weight=-1.0: it cannot be negative"),
+        ({"wieght": 1.0}, "has no option 'wieght'. Did you mean 'weight'"),
+        ({"preset": "papr"}, "no preset 'papr'. Did you mean 'paper'"),
+        ({"train": {"precision": "fp16"}}, "fp16 needs a GPU"),
+        ({"nproc": 3}, "cannot be shared by 3 processes"),
+    ],
+)
+def test_bad_settings(start, changes, message):
+    if torch.cuda.is_available() and changes.get("train", {}).get("precision"):
+        pytest.skip("this machine has a GPU")
+    with pytest.raises(ValueError, match=message):
+        start("smart", **changes)

@@ -1,0 +1,138 @@
+"""Nothing is lost: signals, kill -9, half-written checkpoints; a resumed run ends on the same bits."""
+
+import json
+import os
+import signal
+
+import pytest
+from safetensors.torch import load_file
+
+from toughen.runs import Interrupted, RunError
+from toughen.runs.configuring import build
+from toughen.runs.folder import checkpoints, create
+from toughen.runs.session import execute
+from toughen.runs.trainer import RunTrainer
+from toughen.runs.twin import resume
+
+from .conftest import python
+
+KILLED = """
+import os, signal
+from pathlib import Path
+from toughen.runs.session import execute
+from toughen.runs.trainer import RunTrainer
+whole = RunTrainer.training_step
+def step(self, *args, **kwargs):
+    if self.state.global_step == int(sys.argv[2]):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return whole(self, *args, **kwargs)
+RunTrainer.training_step = step
+execute(Path(sys.argv[1]))
+"""
+
+
+def config_of(little, folder, method="smart+bregman", **train):
+    given = {**little.train, "keep_checkpoints": True, **train}
+    return build(
+        {"model": little.model, "data": little.data, "train": given, "method": method, "output_dir": str(folder)}
+    )
+
+
+def last_weights(folder):
+    return load_file(checkpoints(folder / "seeds" / "1")[-1] / "model.safetensors")
+
+
+def assert_same_end(one, other):
+    weights, expected = last_weights(one), last_weights(other)
+    assert weights.keys() == expected.keys()
+    assert all(weights[name].equal(expected[name]) for name in expected)
+    assert (one / "model" / "model.safetensors").read_bytes() == (other / "model" / "model.safetensors").read_bytes()
+    metrics = [json.loads((run / "results.json").read_text())["seeds"][0]["metrics"] for run in (one, other)]
+    assert metrics[0] == metrics[1]
+
+
+def test_kill_9_in_the_middle_of_an_epoch(little, tmp_path):
+    whole = create(config_of(little, tmp_path / "whole", save_steps=2))
+    execute(whole)
+    killed = create(config_of(little, tmp_path / "killed", save_steps=2))
+    process = python(KILLED, killed, "9", check=False)
+    assert process.returncode == -signal.SIGKILL, process.stderr
+    assert [path.name for path in checkpoints(killed / "seeds" / "1")][-1] == "checkpoint-8"
+    assert not (killed / "results.json").exists()
+    # What a kill in the middle of a save leaves: weights, but no whole state. It must be passed over.
+    half = killed / "seeds" / "1" / "checkpoint-10"
+    half.mkdir()
+    (half / "trainer_state.json").write_text('{"global_step": 10, "log_hist')
+    resume(killed)
+    assert_same_end(whole, killed)
+    rows = [json.loads(line) for line in (killed / "metrics.jsonl").read_text().splitlines()]
+    steps = [row["step"] for row in rows if row["kind"] == "train"]
+    assert steps == sorted(set(steps))  # no row twice
+
+
+@pytest.mark.parametrize("at", [3, 6], ids=["in an epoch", "at its end"])
+def test_sigterm_saves_and_resumes_on_the_same_bits(little, tmp_path, monkeypatch, at):
+    whole = create(config_of(little, tmp_path / "whole", method="freelb"))
+    execute(whole)
+    stopped = create(config_of(little, tmp_path / "stopped", method="freelb"))
+    step = RunTrainer.training_step
+
+    def then_signal(self, *args, **kwargs):
+        if self.state.global_step == at - 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return step(self, *args, **kwargs)
+
+    monkeypatch.setattr(RunTrainer, "training_step", then_signal)
+    handler = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(Interrupted) as told:
+        execute(stopped)
+    assert (told.value.step, told.value.signal) == (at, signal.SIGTERM)
+    assert signal.getsignal(signal.SIGTERM) == handler
+    monkeypatch.setattr(RunTrainer, "training_step", step)
+    resume(stopped)
+    assert_same_end(whole, stopped)
+
+
+def test_killed_between_training_and_scoring(little, tmp_path, monkeypatch):
+    whole = create(config_of(little, tmp_path / "whole", method="plain"))
+    execute(whole)
+    killed = create(config_of(little, tmp_path / "killed", method="plain"))
+
+    class Killed(BaseException):
+        pass
+
+    def die(*_):
+        raise Killed
+
+    monkeypatch.setattr("toughen.runs.single.finish_seed", die)
+    with pytest.raises(Killed):
+        execute(killed)
+    monkeypatch.undo()
+    monkeypatch.setattr(RunTrainer, "training_step", die)  # there is nothing left to train
+    resume(killed)
+    assert_same_end(whole, killed)
+
+
+def test_finished_seeds_are_not_trained_again(finished, monkeypatch):
+    before = (finished.path / "results.json").read_bytes()
+    monkeypatch.setattr(RunTrainer, "training_step", None)
+    resume(finished.path)
+    assert (finished.path / "results.json").read_bytes() == before
+
+
+def test_other_labels_are_refused(little, tmp_path):
+    from ..little import rows, write_csv
+
+    file = write_csv(tmp_path / "train.csv", rows(16))
+    given = {"train_file": str(file), "cache_dir": str(tmp_path / "cache")}
+    folder = create(
+        build({"model": little.model, "data": given, "train": little.train, "output_dir": str(tmp_path / "run")})
+    )
+    execute(folder)
+    for path in (folder / "seeds" / "1" / "result.json", folder / "results.json"):
+        path.unlink()
+    write_csv(file, [{**row, "label": row["label"].upper()} for row in rows(16)])
+    with pytest.raises(RunError, match=r"began with labels \['neg', 'pos'\]"):
+        resume(folder)
+    with pytest.raises(RunError, match="is no run folder"):
+        resume(tmp_path)

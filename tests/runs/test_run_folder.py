@@ -1,0 +1,126 @@
+"""What a run leaves behind, and that others can use it."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from toughen.runs import RunError, load, read
+from toughen.runs.configuring import build
+from toughen.runs.folder import create, read_config
+
+from .conftest import python
+
+
+def test_everything_is_there(finished):
+    names = {path.relative_to(finished.path).as_posix() for path in finished.path.rglob("*") if path.is_file()}
+    wanted = {"config.yaml", "results.json", "metrics.jsonl", "train.log", "README.md", "model/config.json"}
+    wanted |= {"all_results.json", "train_results.json", "eval_results.json", "model/model.safetensors"}
+    for folder in ("seeds/1", "seeds/2", "baseline/1", "baseline/2"):
+        wanted |= {f"{folder}/predictions/{split}.tsv" for split in ("validation", "test")}
+        wanted.add(f"{folder}/model/model.safetensors")
+    assert wanted <= names
+    assert not [name for name in names if "checkpoint" in name or Path(name).name.startswith(".") or ".bin" in name]
+
+
+def test_results_hold_what_is_promised(finished):
+    values = json.loads((finished.path / "results.json").read_text())
+    assert set(values) == {
+        *("toughen", "task", "model", "head", "method", "metric", "higher_is_better", "seeds", "mean", "sd", "median"),
+        *("baseline", "data", "versions", "hardware", "notes"),
+    }
+    results = read(finished.path)
+    first, second = results.seeds
+    assert set(first) == {
+        *("seed", "metrics", "best_epoch", "train_seconds", "passes", "seconds_per_step", "peak_memory_mb", "folder"),
+    }
+    assert results.mean["accuracy"] == pytest.approx((first["metrics"]["accuracy"] + second["metrics"]["accuracy"]) / 2)
+    assert first["passes"] == {"forward": 3.0, "backward": 2.0}  # clean, search and perturbed; search and training
+    assert results.baseline["seeds"][0]["passes"] == {"forward": 1.0, "backward": 1.0}
+    assert results.data == {"train": 48, "validation": 20, "test": 10}
+
+
+def test_metrics_rows(finished):
+    rows = [json.loads(line) for line in (finished.path / "metrics.jsonl").read_text().splitlines()]
+    assert {(row["seed"], row["arm"]) for row in rows} == {(s, a) for s in (1, 2) for a in ("method", "baseline")}
+    trained = next(row for row in rows if row["kind"] == "train" and row["arm"] == "method")
+    assert {"loss", "robust/loss_clean", "robust/term", "robust/delta_relative", "cost"} <= set(trained)
+    assert sum(row["kind"] == "eval" for row in rows) == 2 * 2 * 2
+
+
+def test_config_is_merged_and_runs_again(finished, tmp_path):
+    config = read_config(finished.path)
+    again = yaml.safe_load((finished.path / "config.yaml").read_text())
+    assert build(again) == config
+    assert build({**again, "output_dir": str(tmp_path / "again")}).train == config.train
+
+
+def test_model_loads_without_toughen_and_gives_the_logged_predictions(finished, little):
+    code = """
+import csv, json
+class No:
+    def find_spec(self, name, *_):
+        if name.split(".")[0] == "toughen": raise ImportError("toughen is not to be imported")
+sys.meta_path.insert(0, No())
+from transformers import pipeline
+pipe = pipeline("text-classification", model=sys.argv[1], device="cpu", top_k=None)
+texts = [row["text"] for row in csv.DictReader(open(sys.argv[2]))]
+print(json.dumps([{each["label"]: each["score"] for each in said} for said in pipe(texts)]))
+"""
+    said = json.loads(python(code, finished.path / "model", little.data["validation_file"]).stdout)
+    best = finished.results.best["folder"]
+    lines = (finished.path / best / "predictions" / "validation.tsv").read_text().splitlines()
+    assert lines[0] == "index\tprediction\tlabel\tprobabilities"
+    assert len(lines) == len(said) + 1
+    for line, scores in zip(lines[1:], said, strict=True):
+        _, label, _, probabilities = line.split("\t")
+        assert max(scores, key=scores.get) == label
+        assert [scores["neg"], scores["pos"]] == pytest.approx(json.loads(probabilities), abs=1e-5)
+
+
+def test_predictor_gives_the_logged_predictions(finished, little):
+    predictor = load(finished.path / "seeds" / "2")
+    texts = [json.loads(line)["text"] for line in Path(little.test_file).read_text().splitlines()]
+    lines = (finished.path / "seeds" / "2" / "predictions" / "test.tsv").read_text().splitlines()[1:]
+    for said, line in zip(predictor(texts), lines, strict=True):
+        assert said.label == line.split("\t")[1]
+        assert list(said.probabilities.values()) == pytest.approx(json.loads(line.split("\t")[3]), abs=1e-5)
+    assert predictor(texts[0]).label == predictor(texts)[0].label
+    with pytest.raises(RunError, match="one text"):
+        predictor([("a", "b")])
+
+
+def test_card_has_a_model_index(finished):
+    front = yaml.safe_load((finished.path / "model" / "README.md").read_text().split("---")[1])
+    metrics = front["model-index"][0]["results"][0]["metrics"]
+    assert {each["type"] for each in metrics} == {"accuracy", "f1"}
+    assert "base_model" not in front  # a folder of this machine is nobody's base model
+
+
+def test_same_seed_same_numbers(start):
+    first, second = (start("freelb", name, seeds=[3]).results for name in ("one", "two"))
+    assert first.seeds[0]["metrics"] == second.seeds[0]["metrics"]
+    files = [run.path / "model" / "model.safetensors" for run in (first, second)]
+    assert files[0].read_bytes() == files[1].read_bytes()
+
+
+def test_an_existing_folder_is_left_alone(finished, little):
+    before = {path: path.stat().st_mtime_ns for path in finished.path.rglob("*")}
+    with pytest.raises(RunError, match="nothing is overwritten; go on with --resume"):
+        create(build({"model": little.model, "data": little.data, "output_dir": str(finished.path)}))
+    assert before == {path: path.stat().st_mtime_ns for path in finished.path.rglob("*")}
+
+
+def test_two_runs_in_one_second_get_two_folders(little, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    config = build({"model": little.model, "data": little.data, "method": "smart+rdrop"})
+    first, second = create(config), create(config)
+    assert first != second
+    assert first.name.startswith("train-smart+rdrop-2")
+
+
+def test_an_unfinished_run_says_how_to_go_on(little, tmp_path):
+    folder = create(build({"model": little.model, "data": little.data, "output_dir": str(tmp_path / "run")}))
+    with pytest.raises(RunError, match=f"toughen train --resume {folder}"):
+        read(folder)
