@@ -1,0 +1,41 @@
+"""The words of the demo's grammar, all our own: what is spoken of, and how well it is liked."""
+
+THINGS = (
+    "soup lamp hotel jacket phone film bakery train guide garden song blanket printer museum app kettle novel bicycle "
+    "teacher campsite camera sofa ferry salad"
+).split()
+GOOD = "good great excellent lovely pleasant delightful impressive comfortable reliable charming".split()
+BAD = "bad terrible awful poor unpleasant dreadful disappointing uncomfortable unreliable dull".split()
+LIKED = "loved enjoyed adored".split()
+HATED = "hated disliked regretted".split()
+DEGREES = "really quite very truly rather".split()
+
+# Never seen in training.
+NEW_GOOD = "superb wonderful splendid brilliant fantastic marvellous outstanding exquisite".split()
+NEW_BAD = "horrible lousy atrocious mediocre appalling pathetic abysmal wretched".split()
+NEW_LIKED = "cherished treasured praised".split()
+NEW_HATED = "despised detested resented".split()
+
+DENIALS = ("not",)
+NEW_DENIALS = ("hardly", "never", "far from", "by no means", "anything but")
+
+OPENINGS = (
+    "after three weeks of use i can say that",
+    "as i told my sister on the phone yesterday,",
+    "we arrived late on a tuesday with two bags and a map, and",
+    "for the price they ask in the shop around the corner,",
+    "i read the small print twice before i bought it, and",
+)
+ENDINGS = (
+    ", and that is all there is to say about the matter",
+    ", at least on the two days when we were there",
+    ", which is what i wrote on the card by the door",
+    ", even though the box was larger than i had thought",
+)
+# A feeling that belongs to something else: the label follows the thing that is judged.
+ASIDES = (
+    "it was a {other} day outside .",
+    "my neighbour had a {other} week .",
+    "the news that morning was {other} .",
+    "the road there was {other} .",
+)
