@@ -93,7 +93,8 @@ def rows(
         found.setdefault(change(dice, text, liked) if change else text, liked)
     flipped = set(dice.sample(range(count), round(wrong * count)))
     return [
-        {"text": text, "label": LABELS[liked != (place in flipped)]} for place, (text, liked) in enumerate(found.items())
+        {"text": text, "label": LABELS[liked != (place in flipped)]}
+        for place, (text, liked) in enumerate(found.items())
     ]
 
 

@@ -1,20 +1,64 @@
 """The words of the demo's grammar, all our own: what is spoken of, and how well it is liked."""
 
-THINGS = (
-    "soup lamp hotel jacket phone film bakery train guide garden song blanket printer museum app kettle novel bicycle "
-    "teacher campsite camera sofa ferry salad"
-).split()
-GOOD = "good great excellent lovely pleasant delightful impressive comfortable reliable charming".split()
-BAD = "bad terrible awful poor unpleasant dreadful disappointing uncomfortable unreliable dull".split()
-LIKED = "loved enjoyed adored".split()
-HATED = "hated disliked regretted".split()
-DEGREES = "really quite very truly rather".split()
+THINGS = [
+    "soup",
+    "lamp",
+    "hotel",
+    "jacket",
+    "phone",
+    "film",
+    "bakery",
+    "train",
+    "guide",
+    "garden",
+    "song",
+    "blanket",
+    "printer",
+    "museum",
+    "app",
+    "kettle",
+    "novel",
+    "bicycle",
+    "teacher",
+    "campsite",
+    "camera",
+    "sofa",
+    "ferry",
+    "salad",
+]
+GOOD = [
+    "good",
+    "great",
+    "excellent",
+    "lovely",
+    "pleasant",
+    "delightful",
+    "impressive",
+    "comfortable",
+    "reliable",
+    "charming",
+]
+BAD = [
+    "bad",
+    "terrible",
+    "awful",
+    "poor",
+    "unpleasant",
+    "dreadful",
+    "disappointing",
+    "uncomfortable",
+    "unreliable",
+    "dull",
+]
+LIKED = ["loved", "enjoyed", "adored"]
+HATED = ["hated", "disliked", "regretted"]
+DEGREES = ["really", "quite", "very", "truly", "rather"]
 
 # Never seen in training.
-NEW_GOOD = "superb wonderful splendid brilliant fantastic marvellous outstanding exquisite".split()
-NEW_BAD = "horrible lousy atrocious mediocre appalling pathetic abysmal wretched".split()
-NEW_LIKED = "cherished treasured praised".split()
-NEW_HATED = "despised detested resented".split()
+NEW_GOOD = ["superb", "wonderful", "splendid", "brilliant", "fantastic", "marvellous", "outstanding", "exquisite"]
+NEW_BAD = ["horrible", "lousy", "atrocious", "mediocre", "appalling", "pathetic", "abysmal", "wretched"]
+NEW_LIKED = ["cherished", "treasured", "praised"]
+NEW_HATED = ["despised", "detested", "resented"]
 
 DENIALS = ("not",)
 NEW_DENIALS = ("hardly", "never", "far from", "by no means", "anything but")
