@@ -22,10 +22,10 @@ SPLITS = {
 class Words:
     """The part of the vocabulary that a split may use."""
 
-    good: list[str]
-    bad: list[str]
-    liked: list[str]
-    hated: list[str]
+    good: tuple[str, ...]
+    bad: tuple[str, ...]
+    liked: tuple[str, ...]
+    hated: tuple[str, ...]
     denials: tuple[str, ...]
 
 

@@ -1,64 +1,25 @@
 """The words of the demo's grammar, all our own: what is spoken of, and how well it is liked."""
 
-THINGS = [
-    "soup",
-    "lamp",
-    "hotel",
-    "jacket",
-    "phone",
-    "film",
-    "bakery",
-    "train",
-    "guide",
-    "garden",
-    "song",
-    "blanket",
-    "printer",
-    "museum",
-    "app",
-    "kettle",
-    "novel",
-    "bicycle",
-    "teacher",
-    "campsite",
-    "camera",
-    "sofa",
-    "ferry",
-    "salad",
-]
-GOOD = [
-    "good",
-    "great",
-    "excellent",
-    "lovely",
-    "pleasant",
-    "delightful",
-    "impressive",
-    "comfortable",
-    "reliable",
-    "charming",
-]
-BAD = [
-    "bad",
-    "terrible",
-    "awful",
-    "poor",
-    "unpleasant",
-    "dreadful",
-    "disappointing",
-    "uncomfortable",
-    "unreliable",
-    "dull",
-]
-LIKED = ["loved", "enjoyed", "adored"]
-HATED = ["hated", "disliked", "regretted"]
-DEGREES = ["really", "quite", "very", "truly", "rather"]
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+THINGS = _words(
+    "soup lamp hotel jacket phone film bakery train guide garden song blanket printer museum app kettle novel bicycle "
+    "teacher campsite camera sofa ferry salad"
+)
+GOOD = _words("good great excellent lovely pleasant delightful impressive comfortable reliable charming")
+BAD = _words("bad terrible awful poor unpleasant dreadful disappointing uncomfortable unreliable dull")
+LIKED = _words("loved enjoyed adored")
+HATED = _words("hated disliked regretted")
+DEGREES = _words("really quite very truly rather")
 
 # Never seen in training.
-NEW_GOOD = ["superb", "wonderful", "splendid", "brilliant", "fantastic", "marvellous", "outstanding", "exquisite"]
-NEW_BAD = ["horrible", "lousy", "atrocious", "mediocre", "appalling", "pathetic", "abysmal", "wretched"]
-NEW_LIKED = ["cherished", "treasured", "praised"]
-NEW_HATED = ["despised", "detested", "resented"]
+NEW_GOOD = _words("superb wonderful splendid brilliant fantastic marvellous outstanding exquisite")
+NEW_BAD = _words("horrible lousy atrocious mediocre appalling pathetic abysmal wretched")
+NEW_LIKED = _words("cherished treasured praised")
+NEW_HATED = _words("despised detested resented")
 
 DENIALS = ("not",)
 NEW_DENIALS = ("hardly", "never", "far from", "by no means", "anything but")

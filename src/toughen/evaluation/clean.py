@@ -20,6 +20,8 @@ _READING = (
     *("delimiter", "label_separator", "on_bad", "validation_share", "limit", "seed", "cache_dir"),
 )
 
+_OWN_FILE = ("text_column", "label_column", "delimiter", "label_separator")
+
 
 def evaluate(
     path: "str | os.PathLike[str]",

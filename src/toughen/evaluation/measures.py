@@ -56,14 +56,7 @@ def measure(
     """Metrics with intervals, calibration, confusion, scores by class and by slice."""
     scores = metrics(task)(outputs.logits, outputs.labels)
     notes = [*scores.notes, *about.pop("notes", ())]
-    table: dict[str, dict[str, float | None]] = {}
-    for key, value in scores.items():
-        try:
-            found = interval(task, outputs.logits, outputs.labels, key, samples=samples)
-            table[key] = {"value": value, "low": found.low, "high": found.high}
-        except ValueError as problem:
-            table[key] = {"value": value, "low": None, "high": None}
-            notes.append(str(problem))
+    table = {key: _with_interval(task, outputs, key, value, samples, notes) for key, value in scores.items()}
     classes = task.head == "classes"
     return Evaluation(
         name=name,
@@ -79,6 +72,17 @@ def measure(
         notes=notes,
         **about,
     )
+
+
+def _with_interval(
+    task: Task, outputs: Outputs, metric: str, value: float, samples: int, notes: list[str]
+) -> dict[str, float | None]:
+    try:
+        found = interval(task, outputs.logits, outputs.labels, metric, samples=samples)
+    except ValueError as problem:  # a metric that has none
+        notes.append(str(problem))
+        return {"value": value, "low": None, "high": None}
+    return {"value": value, "low": found.low, "high": found.high}
 
 
 def probabilities(task: Task, logits: Any) -> Any:

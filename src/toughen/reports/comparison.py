@@ -123,9 +123,9 @@ def _comparable(a: Predictions, b: Predictions) -> bool:
 
 
 def _notes(runs: Sequence[Run], groups: dict[str, list[Member]]) -> Iterator[str]:
-    if models := sorted({str(run.results.get("model")) for run in runs}):
-        if len(models) > 1:
-            yield f"The models differ: {', '.join(models)}."
+    models = sorted({str(run.results.get("model")) for run in runs})
+    if len(models) > 1:
+        yield f"The models differ: {', '.join(models)}."
     sizes = {repr(run.results.get("data")) for run in runs}
     if len(sizes) > 1:
         yield "The runs saw different numbers of rows."

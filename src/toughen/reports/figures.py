@@ -67,10 +67,8 @@ def bars(title: str, groups: Mapping[str, Mapping[str, tuple[float, float, float
 
 def confusion(title: str, labels: Sequence[str], counts: Sequence[Sequence[int]]) -> str:
     """Labels down, answers across, shade by share of the label."""
-    with _axes(title, "answer", "label", wide=max(3.6, 0.7 * len(labels) + 2), high=max(3.0, 0.6 * len(labels) + 1.4)) as (
-        axes,
-        drawn,
-    ):  # fmt: skip
+    size = len(labels)
+    with _axes(title, "answer", "label", max(3.6, 0.7 * size + 2), max(3.0, 0.6 * size + 1.4)) as (axes, drawn):
         shares = [[n / max(1, sum(row)) for n in row] for row in counts]
         axes.imshow(shares, cmap="Blues", vmin=0, vmax=1, aspect="auto")
         for down, row in enumerate(counts):

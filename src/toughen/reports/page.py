@@ -90,8 +90,8 @@ def _table(table: Comparison, by: By) -> dict[str, Any]:
     best = max(row.summary.mean for row in table.rows)
     several = len(table.rows) > 1
     legend = (
-        f"Difference from {table.rows[0].name}. Over seeds: paired t test on the seeds both have. On rows: McNemar's exact "
-        "test on the predictions of one seed. Cost: seconds of a step as a multiple of the reference's."
+        f"Difference from {table.rows[0].name}. Over seeds: paired t test on the seeds both have. On rows: McNemar's "
+        "exact test on the predictions of one seed. Cost: seconds of a step as a multiple of the reference's."
     )
     return {
         "title": f"{table.rows[0].task}: {table.metric}",

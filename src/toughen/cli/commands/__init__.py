@@ -1,0 +1,1 @@
+"""One file a command: `HELP`, `add(parser)`, `run(arguments) -> exit code`."""
