@@ -78,7 +78,8 @@ def train_arm(
             disable_tqdm=True,
             use_cpu=True,
         )
-        trainer: Any = robust(Trainer)(
+        made: Any = robust(Trainer)
+        trainer: Any = made(
             encoder.model(seed),
             arguments,
             train_dataset=splits["train"],

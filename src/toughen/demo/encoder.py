@@ -56,7 +56,7 @@ def find(folder: str | None = None) -> Encoder:
         package: Any = __import__(PACKAGE)
     except ImportError:
         notice = (
-            "NOTE: the pretrained encoder is not installed, so a tiny random model takes its place and the numbers mean "
+            "NOTE: the pretrained encoder is not installed; a tiny random model takes its place and the numbers mean "
             'nothing. Install it with: pip install "toughen[demo]"'
         )
         return Encoder(None, "tiny random BERT", notice)
@@ -65,23 +65,7 @@ def find(folder: str | None = None) -> Encoder:
 
 def _vocabulary() -> dict[str, int]:
     known = [*words.THINGS, *words.GOOD, *words.BAD, *words.LIKED, *words.HATED, *words.DEGREES]
-    known += [
-        "the",
-        "was",
-        "not",
-        "i",
-        "found",
-        "a",
-        "from",
-        "start",
-        "to",
-        "end",
-        "we",
-        "everyone",
-        "at",
-        "table",
-        "this",
-    ]
+    known += [*words.SMALL]
     special = ["[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]"]
     return {word: number for number, word in enumerate(dict.fromkeys([*special, *known]))}
 

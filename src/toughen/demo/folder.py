@@ -19,11 +19,16 @@ from .arms import MAX_LENGTH, Arm, Settings
 from .encoder import SENTIMENT, Encoder
 from .grammar import LABELS, SPLITS
 
-NOTES = (
-    "All texts are synthetic: they come from a small grammar inside toughen, and a tenth of the training labels are wrong "
-    "on purpose. The weights of the encoder are real.",
-    "The model of the last epoch is evaluated; nothing was selected on the splits shown.",
-)
+
+def notes(encoder: Encoder) -> list[str]:
+    """What a reader must know about these numbers."""
+    real = "The encoder's weights are real." if encoder.folder else "The encoder is random, too."
+    return [
+        *((encoder.notice,) if encoder.notice else ()),
+        "All texts are synthetic: they come from a small grammar inside toughen, and a tenth of the training labels are "
+        f"wrong on purpose. {real}",
+        "The model of the last epoch is evaluated; nothing was selected on the splits shown.",
+    ]
 
 
 def accuracy(outputs: Outputs) -> float:
@@ -54,7 +59,7 @@ def write_run(folder: Path, arms: Sequence[Arm], encoder: Encoder, settings: Set
             "data": rows,
             "versions": {"python": platform.python_version(), **{p: version(p) for p in ("torch", "transformers")}},
             "hardware": {"machine": platform.machine(), "cores": os.cpu_count(), "threads": _threads()},
-            "notes": [*((encoder.notice,) if encoder.notice else ()), *NOTES],
+            "notes": notes(encoder),
         },
     )
     log = [json.dumps(row) for arm in arms for row in _log(arm)]

@@ -12,7 +12,7 @@ from ..reports import report
 from ..reports.statistics import paired_bootstrap
 from .arms import Arm, Settings, quiet, train_arm
 from .encoder import find
-from .folder import NOTES, accuracy, pooled, write_run
+from .folder import accuracy, notes, pooled, write_run
 from .grammar import SPLITS, make
 
 METHODS = ("plain", "smart", "freelb")
@@ -34,6 +34,7 @@ def demo(
     began = time.monotonic()
     quiet()
     encoder = find(model)
+    chosen = settings or (Settings() if encoder.folder else Settings(learning_rate=3e-3))
     data = make(train=limit or 320)
     tell(f"{encoder.name}, {len(data['train'])} synthetic sentences to learn from, {len(data['clean'])} in each test.")
     if encoder.notice:
@@ -42,24 +43,23 @@ def demo(
     for number, seed in enumerate(seeds):
         spent = time.monotonic() - began
         if number and spent * (number + 1) / number > BUDGET:
-            tell(
-                f"{spent:.0f} s are over, so seed {seed} and later ones are left out (toughen demo --seed 1,2,3 is yours)."
-            )
+            tell(f"{spent:.0f} s are over, so seed {seed} and later ones are left out.")
             break
         for name in METHODS:
-            arm = train_arm(name, seed, data, encoder, settings)
+            arm = train_arm(name, seed, data, encoder, chosen)
             arms[name].append(arm)
             clean = accuracy(arm.outputs["clean"])
             tell(f"  seed {seed}  {name:7} {arm.steps} updates in {arm.seconds:5.1f} s, clean accuracy {clean:.3f}")
     folder = Path(out)
     rows = {name: len(each) for name, each in data.items()}
-    runs = [write_run(folder / name, each, encoder, settings or Settings(), rows) for name, each in arms.items()]
+    runs = [write_run(folder / name, each, encoder, chosen, rows) for name, each in arms.items()]
     for line in table(arms):
         tell(line)
     verdict = [sentence(name, arms) for name in METHODS[1:]]
-    for line in (*verdict, *NOTES):
+    said = notes(encoder)
+    for line in (*verdict, *said):
         tell(line)
-    page = report(runs, folder / "report.html", title="Demo: plain and robust fine-tuning", intro=[*verdict, *NOTES])
+    page = report(runs, folder / "report.html", title="Demo: plain and robust fine-tuning", intro=[*verdict, *said])
     tell(f"{time.monotonic() - began:.0f} s in all. The page: {page}")
     return arms
 

@@ -14,6 +14,7 @@ BAD = _words("bad terrible awful poor unpleasant dreadful disappointing uncomfor
 LIKED = _words("loved enjoyed adored")
 HATED = _words("hated disliked regretted")
 DEGREES = _words("really quite very truly rather")
+SMALL = _words("the was not i found a from start to end we everyone at table this")
 
 # Never seen in training.
 NEW_GOOD = _words("superb wonderful splendid brilliant fantastic marvellous outstanding exquisite")

@@ -18,11 +18,9 @@ def run(arguments: Any) -> int:
 
     out = console()
     seeds = [int(seed) for seed in arguments.seed.split(",")]
-    demo(
-        arguments.out,
-        seeds=seeds,
-        model=arguments.model,
-        limit=arguments.limit,
-        say=lambda line: out.print(line, markup=False, soft_wrap=True),
-    )
+
+    def say(line: str) -> None:
+        out.print(line, markup=False, soft_wrap=True)
+
+    demo(arguments.out, seeds=seeds, model=arguments.model, limit=arguments.limit, say=say)
     return 0
