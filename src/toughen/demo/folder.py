@@ -25,7 +25,7 @@ def notes(encoder: Encoder) -> list[str]:
     real = "The encoder's weights are real." if encoder.folder else "The encoder is random, too."
     return [
         *((encoder.notice,) if encoder.notice else ()),
-        "All texts are synthetic: they come from a small grammar inside toughen, and a tenth of the training labels are "
+        "All texts are synthetic: they come from a grammar inside toughen, and a tenth of the training labels are "
         f"wrong on purpose. {real}",
         "The model of the last epoch is evaluated; nothing was selected on the splits shown.",
     ]

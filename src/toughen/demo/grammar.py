@@ -12,7 +12,7 @@ SPLITS = {
     "clean": "the same grammar, other sentences",
     "new words": "words of praise and blame that were never seen in training",
     "negation": "denials that were never seen in training: hardly, far from, anything but",
-    "typos": "two letters of each long word swapped, dropped or doubled",
+    "typos": "a slip in every word of four letters or more: two swapped, one lost or one doubled",
     "longer": "the same opinion inside a sentence three times as long",
     "distractors": "a feeling about something else comes first",
 }
@@ -64,14 +64,15 @@ def distracted(dice: random.Random, text: str, liked: bool) -> str:
 
 
 def mistyped(dice: random.Random, text: str, liked: bool) -> str:
-    """Every word of five letters or more gets one slip inside it: two letters swapped, one lost or one doubled."""
-    return " ".join(_slip(dice, word) if len(word) > 4 else word for word in text.split())
+    """Every word of four letters or more gets one slip inside it: two letters swapped, one lost or one doubled."""
+    return " ".join(_slip(dice, word) if len(word) > 3 else word for word in text.split())
 
 
 def _slip(dice: random.Random, word: str) -> str:
     at = dice.randrange(1, len(word) - 2)
-    kind = dice.choice(("swap", "drop", "double"))
-    if kind == "swap":
+    # Short words lose no letter (good would be god), and two letters that are the same are not swapped.
+    kind = dice.choice(("swap", "drop", "double") if len(word) > 4 else ("swap", "double"))
+    if kind == "swap" and word[at] != word[at + 1]:
         return word[:at] + word[at + 1] + word[at] + word[at + 2 :]
     return word[:at] + (word[at + 1 :] if kind == "drop" else word[at] + word[at:])
 
@@ -90,7 +91,9 @@ def rows(
     while len(found) < count:
         liked = len(found) % 2 == 1
         text = sentence(dice, liked, lexicon, denied)
-        found.setdefault(change(dice, text, liked) if change else text, liked)
+        changed = change(dice, text, liked) if change else text
+        if change is None or changed != text:
+            found.setdefault(changed, liked)
     flipped = set(dice.sample(range(count), round(wrong * count)))
     return [
         {"text": text, "label": LABELS[liked != (place in flipped)]}
