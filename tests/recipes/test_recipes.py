@@ -1,5 +1,6 @@
 """Every recipe can be read, names what it must, and takes a step on a tiny model of its family."""
 
+from argparse import ArgumentParser
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import yaml
 
 import toughen
 from toughen import recipes, tasks
+from toughen.cli.commands import recipes as command
 from toughen.errors import MethodError
 
 from ..families.zoo import FAMILIES
@@ -149,3 +151,25 @@ def test_a_sum_takes_settings_by_part():
     assert method == toughen.smart("paper", weight=3.0) + toughen.bregman()
     with pytest.raises(MethodError, match=r"whose 'weight' is"):
         toughen.make("smart+bregman", weight=3.0)
+
+
+def printed(capsys, *words) -> str:
+    parser = ArgumentParser()
+    command.add(parser)
+    assert command.run(parser.parse_args(list(words))) == 0
+    return capsys.readouterr().out
+
+
+def test_the_command(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "160")
+    everything = printed(capsys)
+    assert all(name in everything for name in NAMES)
+    some = printed(capsys, "mgcrp")
+    assert "mgcrp/rte-bert-base" in some
+    assert "sift/" not in some
+    one = printed(capsys, "freelb/rte-roberta-base")
+    assert "81.58 (accuracy, plain 80.14)" in one
+    assert "published grid" in one
+    assert yaml.safe_load(printed(capsys, "smart/rte-bert-base", "--yaml")) == recipes.config("smart/rte-bert-base")
+    with pytest.raises(recipes.RecipeError, match="Did you mean 'smart/rte-bert-base'"):
+        printed(capsys, "smart/rte-bert-bse")

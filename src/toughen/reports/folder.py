@@ -68,7 +68,9 @@ class Run:
     def evaluations(self) -> dict[str, dict[str, Any]]:
         """What `toughen evaluate` left, by name."""
         found: dict[str, dict[str, Any]] = {}
-        for file in sorted((self.path / "evaluations").glob("*.json")):
+        files = (self.path / "evaluations").glob("*.json")
+        # The run's own split first: what the others are held against.
+        for file in sorted(files, key=lambda each: (each.stem not in ("clean", "validation"), each.stem)):
             found[file.stem] = _json(file)
         return found
 
