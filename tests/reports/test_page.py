@@ -205,3 +205,12 @@ def test_commands(smart, freelb, tmp_path, capsys, monkeypatch):
     checked(html)
     assert report_command.run(arguments(report_command, smart, "--out", tmp_path / "x.html")) == 0
     assert (tmp_path / "x.html").is_file()
+
+
+def test_a_loss_with_two_names_is_drawn_once(tmp_path):
+    folder = make_run(tmp_path / "plain", "plain")
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    same = [row | {"robust/term": row["loss"], "robust/loss_clean": row["loss"]} for row in rows if "loss" in row]
+    (folder / "metrics.jsonl").write_text("\n".join(map(json.dumps, same)))
+    text, _ = checked(report(folder))
+    assert "regulariser" not in text

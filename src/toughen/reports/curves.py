@@ -37,7 +37,12 @@ def loss_parts(run: Run) -> dict[str, Points]:
     found = {label: series(run, key) for key, label in names.items()}
     found |= {f"{label} ({key.split('/')[1]})": series(run, key) for key, label in _numbered(run, names).items()}
     found["loss, plain baseline"] = series(run, "loss", arm="baseline")
-    return {label: points for label, points in found.items() if points}
+    shown: dict[str, Points] = {}
+    for label, points in found.items():
+        # Methods without a regulariser log their one task loss under several names.
+        if points and points not in shown.values():
+            shown[label] = points
+    return shown
 
 
 def _numbered(run: Run, names: Mapping[str, str]) -> dict[str, str]:
