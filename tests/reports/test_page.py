@@ -200,7 +200,8 @@ def test_commands(smart, freelb, tmp_path, capsys, monkeypatch):
     assert compare_command.run(arguments(compare_command, smart, freelb, "--html", html)) == 0
     printed = capsys.readouterr().out
     assert "0.7100 ± 0.0100" in printed
-    assert "McNemar" in printed
+    assert "McNemar, exact p = " in printed
+    assert "Difference from plain" in printed
     assert "3.00x" in printed
     checked(html)
     assert report_command.run(arguments(report_command, smart, "--out", tmp_path / "x.html")) == 0
@@ -214,3 +215,15 @@ def test_a_loss_with_two_names_is_drawn_once(tmp_path):
     (folder / "metrics.jsonl").write_text("\n".join(map(json.dumps, same)))
     text, _ = checked(report(folder))
     assert "regulariser" not in text
+
+
+def test_of_a_loss_less_is_better(tmp_path):
+    for name, score in (("plain", 0.9), ("smart", 0.4)):
+        folder = make_run(tmp_path / name, name, scores=(score, score + 0.01))
+        results = json.loads((folder / "results.json").read_text())
+        for seed in results["seeds"]:
+            seed["metrics"]["mse"] = seed["metrics"]["accuracy"]
+        (folder / "results.json").write_text(json.dumps(results | {"metric": "mse"}))
+    (found,) = compare_runs(find_runs([tmp_path]))
+    assert found.best.name == "smart"
+    assert 'class="up">-0.5' in report([tmp_path], tmp_path / "x.html").read_text()

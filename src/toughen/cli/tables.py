@@ -16,7 +16,7 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Any:
     text = require("rich.text", "cli").Text
     made = require("rich.table", "cli").Table(box=require("rich.box", "cli").SIMPLE_HEAD, pad_edge=False)
     for place, head in enumerate(heads):
-        made.add_column(text(head), justify="right" if place else "left", overflow="fold")
+        made.add_column(text(head), justify="right" if place else "left", overflow="fold", no_wrap=place > 0)
     for row in rows:
         made.add_row(*(text(cell) for cell in row))
     return made

@@ -117,3 +117,15 @@ def quiet() -> None:
 
     logging.set_verbosity_error()
     logging.disable_progress_bar()
+
+
+def spare_threads() -> int | None:
+    """Use one thread where other programs keep the cores busy: two that wait for each other are slower than one."""
+    import torch
+
+    cores = os.cpu_count() or 1
+    busy = hasattr(os, "getloadavg") and os.getloadavg()[0] > cores / 2
+    if not busy or torch.get_num_threads() == 1:
+        return None
+    torch.set_num_threads(1)
+    return 1

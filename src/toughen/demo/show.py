@@ -10,7 +10,7 @@ import numpy as np
 
 from ..reports import report
 from ..reports.statistics import paired_bootstrap
-from .arms import Arm, Settings, quiet, train_arm
+from .arms import Arm, Settings, quiet, spare_threads, train_arm
 from .encoder import find
 from .folder import accuracy, notes, pooled, write_run
 from .grammar import SPLITS, make
@@ -33,6 +33,8 @@ def demo(
     tell = say or _print
     began = time.monotonic()
     quiet()
+    if threads := spare_threads():
+        tell(f"The machine is busy: {threads} thread, which is then faster than two.")
     encoder = find(model)
     chosen = settings or (Settings() if encoder.folder else Settings(learning_rate=3e-3))
     data = make(train=limit or 320)

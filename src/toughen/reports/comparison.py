@@ -9,6 +9,7 @@ from .folder import Predictions, ReportError, Run
 from .statistics import Paired, Summary, cost, cost_ratio, mcnemar, paired_bootstrap, paired_t, summarise
 
 By = Literal["run", "method"]
+LOWER = ("loss", "mse")  # metrics of which less is better
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,14 @@ class Comparison:
     metric: str
     rows: Sequence[Row]
     notes: Sequence[str] = ()
+
+    @property
+    def best(self) -> Row:
+        """The row with the best mean."""
+        return self.best_of(self.rows)
+
+    def best_of(self, rows: Sequence[Row]) -> Row:
+        return (min if self.metric in LOWER else max)(rows, key=lambda row: row.summary.mean)
 
 
 def compare_runs(runs: Sequence[Run], *, by: By = "run", metric: str | None = None) -> list[Comparison]:

@@ -8,7 +8,7 @@ from typing import Any
 from .._version import __version__
 from ..atomic import write_text
 from ..errors import require
-from .comparison import By, Comparison, Row, compare_runs
+from .comparison import LOWER, By, Comparison, Row, compare_runs
 from .folder import Run, find_runs
 from .sections import Section, evaluation_table, run_section
 
@@ -71,12 +71,12 @@ def _drawn(section: Section) -> dict[str, Any]:
 
 def _cards(table: Comparison) -> list[dict[str, str]]:
     """The score, and what the best method gains over the reference and costs."""
-    best = max(table.rows, key=lambda row: row.summary.mean)
+    best = table.best
     spread = "one seed" if best.summary.sd is None else f"mean ± sd of {best.summary.count} seeds"
     cards = [{"name": f"{best.task}: {table.metric}", "value": str(best.summary), "note": f"{best.name}, {spread}"}]
     others = [row for row in table.rows if row.over_seeds is not None]
     if others:
-        top, reference = max(others, key=lambda row: row.summary.mean), table.rows[0].name
+        top, reference = table.best_of(others), table.rows[0].name
         test = top.over_seeds
         if test is not None:
             value = f"{test.difference:+.4f}" if test.count else "-"
@@ -87,7 +87,7 @@ def _cards(table: Comparison) -> list[dict[str, str]]:
 
 
 def _table(table: Comparison, by: By) -> dict[str, Any]:
-    best = max(row.summary.mean for row in table.rows)
+    best = table.best.summary.mean
     several = len(table.rows) > 1
     legend = (
         f"Difference from {table.rows[0].name}. Over seeds: paired t test on the seeds both have. On rows: McNemar's "
@@ -96,17 +96,19 @@ def _table(table: Comparison, by: By) -> dict[str, Any]:
     return {
         "title": f"{table.rows[0].task}: {table.metric}",
         "by": by,
-        "rows": [_cells(row, several and row.summary.mean == best) for row in table.rows],
+        "rows": [
+            _cells(row, several and row.summary.mean == best, -1 if table.metric in LOWER else 1) for row in table.rows
+        ],
         "legend": legend if several else "",
         "notes": table.notes,
     }
 
 
-def _cells(row: Row, best: bool) -> dict[str, Any]:
+def _cells(row: Row, best: bool, sign: int) -> dict[str, Any]:
     test = row.over_seeds
     rows = next((each for each in row.over_rows if each.test.startswith("McNemar")), None)
     known = test is not None and test.count > 0
-    turn = ("up" if test.difference > 0 else "down") if test is not None and known and test.difference else ""
+    turn = ("up" if sign * test.difference > 0 else "down") if test is not None and known and test.difference else ""
     return {
         "name": row.name,
         "seeds": row.summary.count,

@@ -27,26 +27,38 @@ def add(parser: Any) -> None:
 def run(arguments: Any) -> int:
     from ...evaluation import evaluate
 
+    _quiet()
     options = {key: value for key, value in vars(arguments).items() if key not in ("paths", "json", "command")}
     found = [(path, each) for path in arguments.paths for each in evaluate(path, **options)]
     if arguments.json:
         sys.stdout.write(json.dumps([each.to_dict() for _, each in found], indent=1, ensure_ascii=False) + "\n")
         return 0
-    _print(found)
+    _print(found, many=len(arguments.paths) > 1)
     return 0
 
 
-def _print(found: list[tuple[str, Any]]) -> None:
+def _quiet() -> None:
+    """No progress bars for what takes a moment."""
+    from datasets import disable_progress_bars
+    from transformers.utils import logging
+
+    disable_progress_bars()
+    logging.disable_progress_bar()
+
+
+def _print(found: list[tuple[str, Any]], many: bool) -> None:
     from ..tables import console, table
 
     out = console()
-    best = max(each.score for _, each in found)
+    best = max(range(len(found)), key=lambda place: found[place][1].score)
     rows: list[list[str]] = []
-    for path, each in found:
-        scores = [f"{name} {_span(value)}" for name, value in each.metrics.items()]
+    for place, (path, each) in enumerate(found):
+        name = f"{path} · {each.name}" if many else each.name
+        star = " *" if len(found) > 1 and place == best else ""
         ece = f"{each.calibration['ece']:.3f}" if each.calibration else "-"
-        star = " *" if len(found) > 1 and each.score == best else ""
-        rows.append([f"{path} · {each.name}{star}", str(each.rows), "\n".join(scores), ece])
+        shown = each.metrics if len(found) == 1 else {each.metric: each.metrics[each.metric]}
+        scores = "\n".join(f"{metric} {_span(value)}" for metric, value in shown.items())
+        rows.append([f"{name}{star}", str(each.rows), scores, ece])
     out.print(table(["evaluation", "rows", "score (95 % interval)", "ECE"], rows))
     if len(found) == 1:
         _details(out, found[0][1])
@@ -56,10 +68,8 @@ def _details(out: Any, each: Any) -> None:
     from ..tables import table
 
     if each.per_class:
-        rows = [
-            [n, *(f"{v[k]:.3f}" for k in ("precision", "recall", "f1")), str(v["rows"])]
-            for n, v in each.per_class.items()
-        ]
+        wanted = ("precision", "recall", "f1")
+        rows = [[n, *(f"{v[k]:.3f}" for k in wanted), str(v["rows"])] for n, v in each.per_class.items()]
         out.print(table(["class", "precision", "recall", "F1", "rows"], rows))
     for kind, parts in each.slices.items():
         rows = [[part["name"], f"{part[each.metric]:.3f}", str(part["rows"])] for part in parts]
