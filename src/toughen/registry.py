@@ -1,6 +1,6 @@
 """Methods by name: the package's own, a plug-in's (entry points `toughen.methods`), or a person's."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -54,15 +54,19 @@ def factory(name: str) -> Callable[..., Any]:
 
 
 def make(name: str, **settings: Any) -> Method | Sum:
-    """A method by name, or a sum of names: `make("smart+bregman")`, `make("freelb", step_size=0.1)`."""
+    """A method by name, or a sum of names: `make("freelb", step_size=0.1)`, `make("smart+bregman")`.
+
+    The settings of a sum go by part: `make("smart+bregman", smart={"preset": "paper"})`.
+    """
     parts = [part.strip() for part in name.split("+")]
     if len(parts) == 1:
         return factory(parts[0])(**settings)
-    if settings:
+    if stray := [key for key, value in settings.items() if key not in parts or not isinstance(value, Mapping)]:
         raise MethodError(
-            f"Settings of a sum are ambiguous. Make the parts yourself and add them: {' + '.join(parts)}."
+            f"Settings of a sum are ambiguous. Make the parts yourself and add them: {' + '.join(parts)}; or say whose "
+            f"{stray[0]!r} is: make({name!r}, {parts[0]}={{...}})."
         )
-    first, *others = [factory(part)() for part in parts]
+    first, *others = [factory(part)(**settings.get(part, {})) for part in parts]
     for other in others:
         first = first + other
     return first

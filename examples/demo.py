@@ -1,0 +1,6 @@
+"""Plain fine-tuning against two robust methods on a small pretrained encoder: minutes on two cores, offline."""
+
+from toughen.demo import demo
+
+if __name__ == "__main__":
+    demo("demo-report")

@@ -1,0 +1,33 @@
+"""Files that are there whole or not at all."""
+
+import json
+import os
+import uuid
+from pathlib import Path
+from typing import Any
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write beside the place, then move there: a reader sees the old file or the new one, never a half."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
+    try:
+        unfinished.write_text(text, encoding="utf-8")
+        os.replace(unfinished, path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """JSON that every reader takes: numbers that are not finite become null."""
+    write_text(path, json.dumps(_finite(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if value - value == 0 else None
+    if isinstance(value, dict):
+        return {key: _finite(each) for key, each in value.items()}  # pyright: ignore[reportUnknownVariableType]
+    if isinstance(value, (list, tuple)):
+        return [_finite(each) for each in value]  # pyright: ignore[reportUnknownVariableType]
+    return value

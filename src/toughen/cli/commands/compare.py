@@ -1,0 +1,53 @@
+"""`toughen compare RUNS...`"""
+
+from typing import Any
+
+HELP = "Runs side by side: mean and spread over seeds, paired tests, cost."
+
+
+def add(parser: Any) -> None:
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="run folders, or folders of runs")
+    parser.add_argument(
+        "--by", choices=("run", "method"), default="run", help="one line a run, or a method's runs together"
+    )
+    parser.add_argument("--metric", help="by default the one that selects")
+    parser.add_argument("--html", metavar="OUT", help="also write a page")
+
+
+def run(arguments: Any) -> int:
+    from ...reports import compare_runs, find_runs, report
+    from ...reports.page import p_words, passes
+    from ..tables import console, table
+
+    out = console()
+    for found in compare_runs(find_runs(arguments.runs), by=arguments.by, metric=arguments.metric):
+        rows: list[list[str]] = []
+        for row in found.rows:
+            test, ratio = row.over_seeds, row.ratio.get("seconds_per_step")
+            change = f"{test.difference:+.4f}" if test and test.count else ""
+            p = p_words(test.p, "-").removeprefix("p ").removeprefix("= ") if test else ""
+            times = f"{ratio:.2f}x" if ratio else ""
+            rows.append([row.name, str(row.summary.count), str(row.summary), change, p, passes(row.cost), times])
+        heads = [f"{found.rows[0].task}", "seeds", found.metric, "difference", "p", "F + B", "cost"]
+        out.print(table(heads, rows))
+        for line in (*_said(found), *found.notes):
+            out.print(line, markup=False)
+    if arguments.html:
+        out.print(f"{report(arguments.runs, arguments.html, by=arguments.by)}", markup=False, soft_wrap=True)
+    return 0
+
+
+def _said(found: Any) -> list[str]:
+    """What the columns cannot hold: the tests by name, medians, and why there is no p."""
+    from ...reports.page import p_words
+
+    lines = [f"Median: {', '.join(f'{row.name} {row.summary.median:.4f}' for row in found.rows)}."]
+    if len(found.rows) > 1:
+        lines.append(f"Difference from {found.rows[0].name}; p of a paired t test over the seeds both have.")
+    for row in found.rows[1:]:
+        if row.over_seeds is not None and row.over_seeds.p is None:
+            lines.append(f"{row.name}: no p over seeds, {row.over_seeds.why}.")
+        for test in row.over_rows:
+            span = f", {test.difference:+.4f} ({test.low:+.4f} to {test.high:+.4f})" if test.low is not None else ""
+            lines.append(f"{row.name}, rows of one seed: {test.test} {p_words(test.p, test.why)}{span}.")
+    return lines

@@ -1,0 +1,26 @@
+"""`toughen demo`"""
+
+from typing import Any
+
+HELP = "A small real run in minutes, offline: plain fine-tuning against two robust methods."
+
+
+def add(parser: Any) -> None:
+    parser.add_argument("--out", default="demo-report", help="folder for runs and report.html (default: demo-report)")
+    parser.add_argument("--seed", default="1,2", help="one seed, or several with commas (default: 1,2)")
+    parser.add_argument("--model", help="folder of another encoder; by default all-MiniLM-L6-v2 of the extra [demo]")
+    parser.add_argument("--limit", type=int, help="training rows, for a quick look")
+
+
+def run(arguments: Any) -> int:
+    from ...demo import demo
+    from ..tables import console
+
+    out = console()
+    seeds = [int(seed) for seed in arguments.seed.split(",")]
+
+    def say(line: str) -> None:
+        out.print(line, markup=False, soft_wrap=True)
+
+    demo(arguments.out, seeds=seeds, model=arguments.model, limit=arguments.limit, say=say)
+    return 0

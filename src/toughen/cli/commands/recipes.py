@@ -1,0 +1,46 @@
+"""`toughen recipes [NAME]`"""
+
+from typing import Any
+
+HELP = "Published experiments as configs: all of them, or one with its source and differences."
+
+
+def add(parser: Any) -> None:
+    parser.add_argument("name", nargs="?", help="a recipe such as sift/mnli-deberta-base, or the start of some: sift")
+    parser.add_argument("--yaml", action="store_true", help="the recipe's configuration alone, to save and edit")
+
+
+def run(arguments: Any) -> int:
+    import yaml
+
+    from ... import recipes
+    from ..tables import console, table
+
+    out, name = console(), arguments.name
+    if name is None or any(each.startswith(f"{name.rstrip('/')}/") for each in recipes.available()):
+        start = f"{name.rstrip('/')}/" if name else ""
+        chosen = [each for each in recipes.available() if each.startswith(start)]
+        rows = [
+            [each, recipes.config(each)["task"], recipes.config(each)["model"], recipes.published(each)]
+            for each in chosen
+        ]
+        out.print(table(["recipe", "task", "model", "published"], rows))
+        out.print("toughen recipes NAME tells more; toughen train --recipe NAME runs it.", markup=False)
+        return 0
+    config = yaml.safe_dump(recipes.config(name), sort_keys=False, width=100)
+    if arguments.yaml:
+        out.print(config, markup=False, highlight=False, soft_wrap=True, end="")
+        return 0
+    about = recipes.about(name)
+    lines = [about["title"], "", f"source     {about['source']}", f"published  {recipes.published(name)}"]
+    lines += [f"           {about['published']['note']}"] if "note" in about["published"] else []
+    lines += ["", "differences", *(f"  - {line}" for line in about["differences"])]
+    if "grid" in about:
+        lines += [
+            "",
+            "published grid",
+            yaml.safe_dump(about["grid"], sort_keys=False, default_flow_style=None, width=100),
+        ]
+    out.print("\n".join(lines), markup=False, highlight=False)
+    out.print("", config, sep="\n", markup=False, highlight=False)
+    return 0

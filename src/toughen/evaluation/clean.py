@@ -1,0 +1,123 @@
+"""`toughen.evaluate`: a run or a model on any split or file."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from .._version import __version__
+from ..atomic import write_json
+
+from ..tasks import load, task as task_named  # isort: skip
+from ..tasks.spec import SPLITS, DataError, Task
+from .measures import Evaluation, measure
+from .outputs import load_model, outputs_of
+from .subjects import Subject, subjects_of
+
+# The run's own settings that say how its files are read.
+_READING = (
+    *("dir", "train_file", "validation_file", "test_file", "text_column", "label_column", "labels", "head"),
+    *("delimiter", "label_separator", "on_bad", "validation_share", "limit", "seed", "cache_dir"),
+)
+
+_OWN_FILE = ("text_column", "label_column", "delimiter", "label_separator")
+
+
+def evaluate(
+    path: "str | os.PathLike[str]",
+    *,
+    task: str | Task | None = None,
+    split: str = "validation",
+    file: "str | os.PathLike[str] | None" = None,
+    dir: "str | os.PathLike[str] | None" = None,
+    text_column: str | None = None,
+    label_column: str | None = None,
+    max_length: int | None = None,
+    limit: int | None = None,
+    batch_size: int = 64,
+    samples: int = 1000,
+    all_seeds: bool = False,
+    all_checkpoints: bool = False,
+    write: bool = True,
+) -> list[Evaluation]:
+    """Score a run's model (or all its seeds or checkpoints) or a model folder; write evaluations/<name>.json.
+
+    A run knows its task, data and length. `task` and `dir` evaluate on another set, such as HANS for an MNLI model;
+    `file` on a person's own rows. Intervals are percentile bootstraps over rows, `samples` of them.
+    """
+    found: list[Evaluation] = []
+    for subject in subjects_of(path, all_seeds=all_seeds, all_checkpoints=all_checkpoints):
+        columns = {"text_column": text_column, "label_column": label_column}
+        data = _data(subject, task, split, file, dir, columns, limit)
+        rows = getattr(data, split)
+        model, tokenizer = load_model(subject.model, data.task)
+        length = max_length or subject.data.get("max_length")
+        outputs = outputs_of(model, tokenizer, data.task, rows, max_length=length, batch_size=batch_size)
+        kept = {column: rows[column] for column in data.task.keep if column in rows.column_names}
+        name = _name(subject, data.task, split, file)
+        evaluation = measure(
+            data.task,
+            outputs,
+            name=name,
+            split=split,
+            columns=kept,
+            samples=samples,
+            model=os.fspath(subject.model),
+            source=os.fspath(file) if file else None,
+        )
+        if write:
+            write_json(subject.home / "evaluations" / f"{name}.json", {"toughen": __version__, **evaluation.to_dict()})
+        found.append(evaluation)
+    return found
+
+
+def _data(
+    subject: Subject, task: str | Task | None, split: str, file: Any, dir: Any, columns: dict[str, Any], limit: Any
+) -> Any:
+    if split not in SPLITS:
+        raise DataError(f"there is no split {split!r}: give one of {', '.join(SPLITS)}.")
+    chosen = task or subject.task
+    columns = {key: value for key, value in columns.items() if value is not None}
+    own = {key: value for key, value in subject.data.items() if key in _READING and value is not None}
+    if isinstance(own.get("text_column"), str):
+        own["text_column"] = own["text_column"].split(",")
+    if file is not None:
+        if isinstance(columns.get("text_column"), str):
+            columns["text_column"] = columns["text_column"].split(",")
+        usable = {
+            key: own[key] for key in ("text_column", "label_column", "delimiter", "label_separator") if key in own
+        }
+        settings: dict[str, Any] = {**usable, **columns, f"{split}_file": file, "limit": limit}
+        if chosen is None:
+            settings |= {"labels": own.get("labels") or _labels(subject), "head": own.get("head")}
+            return load(**settings)
+        return load(chosen, **settings)
+    if chosen is None and not own.get("train_file"):
+        raise DataError(f"{subject.model} does not say its task: give task= (--task), or file= (--file).")
+    other = task is not None and (subject.task is None or task_named(task) != task_named(subject.task))
+    settings = {key: own[key] for key in ("dir", "cache_dir") if key in own} if other else own
+    if dir is not None:
+        settings["dir"] = dir
+    settings["limit"] = limit or settings.get("limit")
+    data = load(chosen, **settings)
+    if getattr(data, split) is None:
+        raise DataError(f"{data.task.name!r} has no split {split!r}; it has {', '.join(data.splits)}.")
+    # Only this split is tokenised.
+    return replace(data, **{name: None for name in SPLITS if name != split})
+
+
+def _labels(subject: Subject) -> list[str] | None:
+    """Label names of own data, in the order the model learned them."""
+    from transformers import AutoConfig
+
+    config: Any = AutoConfig.from_pretrained(subject.model)
+    names = [str(config.id2label[number]) for number in range(config.num_labels)]
+    unnamed = all(name == f"LABEL_{number}" for number, name in enumerate(names))
+    return None if unnamed or getattr(config, "problem_type", None) == "regression" else names
+
+
+def _name(subject: Subject, task: Task, split: str, file: Any) -> str:
+    """Of the file, or of the set where it is another than the run's, and the split; then which model."""
+    other = task.name != subject.task and subject.task is not None
+    first = Path(file).name.partition(".")[0] if file else (f"{task.name}-{split}" if other else split)
+    return "-".join(part for part in (first, subject.label) if part)

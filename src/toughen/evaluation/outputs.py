@@ -1,0 +1,93 @@
+"""A model's outputs on a split of raw rows."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..tasks import auto_class, collator, model_task, prepare
+from ..tasks.data import Data
+from ..tasks.spec import DataError, Task
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """Logits in the order of the task's classes, labels, and how many tokens each row has."""
+
+    logits: Any
+    labels: Any
+    lengths: Any
+
+
+def load_model(folder: Any, task: Task) -> tuple[Any, Any]:
+    """The model, in float32 and eval mode, and its tokenizer."""
+    import torch
+    from transformers import AutoTokenizer
+
+    model = auto_class(task).from_pretrained(folder, dtype=torch.float32).eval()
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    return model.to(device), AutoTokenizer.from_pretrained(folder)
+
+
+def outputs_of(
+    model: Any, tokenizer: Any, task: Task, rows: Any, *, max_length: int | None = None, batch_size: int = 64
+) -> Outputs:
+    """What the model says about raw rows of the task (a `datasets.Dataset` with its columns and `label`).
+
+    Whoever changes rows first, as attacks do, hands the changed rows over here.
+    """
+    import torch
+
+    order = class_order(model.config, task)
+    longest = max_length or _longest(model, tokenizer)
+    split = prepare(Data(task, validation=rows), tokenizer, longest).validation
+    if "labels" not in split.column_names:
+        raise DataError("the labels of this split are withheld: nothing can be scored. Give another split or file.")
+    lengths = np.array([_length(row) for row in split["input_ids"]])
+    collate = collator(task, tokenizer)
+    # Rows of like length share a batch: less padding, and no output depends on the order.
+    ranked = np.argsort(lengths, kind="stable")
+    found: list[Any] = [None] * len(split)
+    labels: list[Any] = [None] * len(split)
+    with torch.inference_mode():
+        for start in range(0, len(ranked), batch_size):
+            places = ranked[start : start + batch_size].tolist()
+            batch = {key: value.to(model.device) for key, value in collate([split[i] for i in places]).items()}
+            told = batch.pop("labels").cpu().numpy()
+            logits = model(**batch).logits.float().cpu().numpy()
+            for place, one, label in zip(places, logits, told, strict=True):
+                found[place] = one[..., order] if order is not None else one
+                labels[place] = label
+    if task.head == "tokens":
+        return Outputs([np.argmax(one, axis=-1) for one in found], labels, lengths)
+    return Outputs(np.stack(found), np.stack(labels), lengths)
+
+
+def class_order(config: Any, task: Task) -> list[int] | None:
+    """Where the task's classes stand in the model's output; None where they stand as they are."""
+    wanted = model_task(task)
+    if wanted.head in ("choices", "regression"):
+        return None
+    names = [str(config.id2label[number]) for number in range(config.num_labels)]
+    if len(names) != len(wanted.labels):
+        raise DataError(f"the model has {len(names)} classes and {wanted.name!r} has {len(wanted.labels)}.")
+    plain = [name.lower() for name in names]
+    if all(name == f"label_{number}" for number, name in enumerate(plain)):
+        return None  # nobody named them: taken as they stand
+    if sorted(plain) != sorted(label.lower() for label in wanted.labels):
+        raise DataError(f"the model's classes are {', '.join(names)}; those of the data {', '.join(wanted.labels)}.")
+    order = [plain.index(label.lower()) for label in wanted.labels]
+    return None if order == list(range(len(order))) else order
+
+
+def _longest(model: Any, tokenizer: Any) -> int | None:
+    """The tokenizer's limit; where it has none, the model's, less the two places that RoBERTa keeps for padding."""
+    if tokenizer.model_max_length <= 1_000_000:
+        return None
+    places = getattr(model.config, "max_position_embeddings", None)
+    return places - 2 if places else None
+
+
+def _length(ids: Any) -> int:
+    """Tokens of a row; of its longest choice, where there are several."""
+    return max(map(len, ids)) if len(ids) and isinstance(ids[0], (list, tuple, np.ndarray)) else len(ids)

@@ -1,0 +1,59 @@
+"""Published experiments as configurations: `toughen train --recipe sift/mnli-deberta-base`.
+
+A recipe is a YAML file: the configuration itself, and under `about` its source, the published score and every known
+difference from what was published.
+"""
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, cast
+
+from ..errors import nearest
+
+_FOLDER = Path(__file__).parent
+
+
+class RecipeError(ValueError):
+    """A recipe that is not there or cannot be read."""
+
+
+def available() -> list[str]:
+    """The names of all recipes, such as `sift/mnli-deberta-base`."""
+    return list(_files())
+
+
+def read(name: str) -> dict[str, Any]:
+    """The whole recipe of this name: the configuration, and `about`."""
+    import yaml
+
+    files = _files()
+    short = name.removesuffix(".yaml")
+    if short not in files:
+        raise RecipeError(f"There is no recipe {name!r}. {nearest(short, files)} All: toughen recipes.")
+    return cast("dict[str, Any]", yaml.safe_load(files[short].read_text(encoding="utf-8")))
+
+
+def config(name: str) -> dict[str, Any]:
+    """The configuration alone, as `toughen train` takes it."""
+    return {key: value for key, value in read(name).items() if key != "about"}
+
+
+def about(name: str) -> dict[str, Any]:
+    """Title, source, published score, differences, and the published grid where there is one."""
+    return cast("dict[str, Any]", read(name)["about"])
+
+
+def published(name: str) -> str:
+    """The published score in a few words; a dash where none is."""
+    said = cast("Mapping[str, Any]", about(name)["published"])
+    if said["score"] is None:
+        return "-"
+    plain = f", plain {said['plain']:g}" if "plain" in said else ""
+    return f"{said['score']:g} ({said['metric']}{plain})"
+
+
+@cache
+def _files() -> dict[str, Path]:
+    found = sorted(_FOLDER.rglob("*.yaml"))
+    return {path.relative_to(_FOLDER).with_suffix("").as_posix(): path for path in found}

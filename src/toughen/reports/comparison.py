@@ -1,0 +1,142 @@
+"""Runs side by side: mean over seeds, difference from a reference, tests, cost."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from .folder import Predictions, ReportError, Run
+from .statistics import Paired, Summary, cost, cost_ratio, mcnemar, paired_bootstrap, paired_t, summarise
+
+By = Literal["run", "method"]
+LOWER = ("loss", "mse")  # metrics of which less is better
+
+
+@dataclass(frozen=True)
+class Member:
+    """One arm of one run: the method, or the plain baseline trained beside it."""
+
+    run: Run
+    arm: str
+
+    @property
+    def method(self) -> str:
+        return "plain" if self.arm == "baseline" else self.run.method
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table."""
+
+    name: str
+    task: str
+    summary: Summary
+    cost: dict[str, float]
+    ratio: dict[str, float] = field(default_factory=dict[str, float])
+    over_seeds: Paired | None = None
+    over_rows: tuple[Paired, ...] = ()
+    """On the predictions of the best seed that both have."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Rows of one metric; the reference first."""
+
+    metric: str
+    rows: Sequence[Row]
+    notes: Sequence[str] = ()
+
+    @property
+    def best(self) -> Row:
+        """The row with the best mean."""
+        return self.best_of(self.rows)
+
+    def best_of(self, rows: Sequence[Row]) -> Row:
+        return (min if self.metric in LOWER else max)(rows, key=lambda row: row.summary.mean)
+
+
+def compare_runs(runs: Sequence[Run], *, by: By = "run", metric: str | None = None) -> list[Comparison]:
+    """One table a task. The reference is plain fine-tuning where it is among them, else the first run."""
+    if by not in ("run", "method"):
+        raise ReportError(f"by={by!r} is not known: give 'run' or 'method'.")
+    tasks = dict.fromkeys(str(run.results["task"]) for run in runs)
+    return [_compare([run for run in runs if str(run.results["task"]) == task], by, metric) for task in tasks]
+
+
+def _compare(runs: Sequence[Run], by: By, metric: str | None) -> Comparison:
+    name = metric or runs[0].metric
+    groups: dict[str, list[Member]] = {}
+    for member in _members(runs):
+        if member.run.scores(member.arm, name):
+            label = member.method if by == "method" else _label(member, runs)
+            groups.setdefault(label, []).append(member)
+    if not groups:
+        known = sorted({key for run in runs for seed in run.seeds() for key in seed["metrics"]})
+        raise ReportError(f"no run has the metric {name!r}: there are {', '.join(known)}.")
+    plain = next((label for label, members in groups.items() if members[0].method == "plain"), None)
+    first = plain or next(iter(groups))
+    order = [first, *(label for label in groups if label != first)]
+    reference = groups[first]
+    rows = [_row(label, groups[label], None if label == first else reference, name) for label in order]
+    return Comparison(name, rows, tuple(_notes(runs, groups)))
+
+
+def _members(runs: Sequence[Run]) -> Iterator[Member]:
+    for run in runs:
+        if run.seeds("baseline"):
+            yield Member(run, "baseline")
+        yield Member(run, "method")
+
+
+def _label(member: Member, runs: Sequence[Run]) -> str:
+    """The method's name where one run has it, else the folder's."""
+    same = [m for m in _members(runs) if m.method == member.method]
+    return member.method if len(same) == 1 else f"{member.run.name}{' (plain)' if member.arm == 'baseline' else ''}"
+
+
+def _row(name: str, members: Sequence[Member], reference: Sequence[Member] | None, metric: str) -> Row:
+    scores = [score for m in members for score in m.run.scores(m.arm, metric).values()]
+    spent = cost([seed for m in members for seed in m.run.seeds(m.arm)])
+    task = str(members[0].run.results["task"])
+    if reference is None:
+        return Row(name, task, summarise(scores), spent)
+    base = cost([seed for m in reference for seed in m.run.seeds(m.arm)])
+    seeds = paired_t(_by_seed(members, metric), _by_seed(reference, metric))
+    return Row(name, task, summarise(scores), spent, cost_ratio(spent, base), seeds, _on_rows(members, reference))
+
+
+def _by_seed(members: Sequence[Member], metric: str) -> dict[int, float]:
+    """Scores by seed; a seed that several runs of a group have counts with its mean."""
+    found: dict[int, list[float]] = {}
+    for member in members:
+        for seed, score in member.run.scores(member.arm, metric).items():
+            found.setdefault(seed, []).append(score)
+    return {seed: math.fsum(values) / len(values) for seed, values in found.items()}
+
+
+def _on_rows(members: Sequence[Member], reference: Sequence[Member]) -> tuple[Paired, ...]:
+    for ours in members:
+        for theirs in reference:
+            shared = ours.run.scores(ours.arm).keys() & theirs.run.scores(theirs.arm).keys()
+            for seed in sorted(shared, key=lambda s: -ours.run.scores(ours.arm)[s]):
+                a, b = (m.run.predictions(seed, arm=m.arm) for m in (ours, theirs))
+                if a and b and _comparable(a, b):
+                    labels: Any = a.labels
+                    return tuple(test(a.answers, b.answers, labels) for test in (mcnemar, paired_bootstrap))
+    return ()
+
+
+def _comparable(a: Predictions, b: Predictions) -> bool:
+    """The same labels in the same order, and answers that are classes: numbers with a point are scores."""
+    return bool(a.labels) and a.labels == b.labels and not any("." in answer for answer in a.answers[:50])
+
+
+def _notes(runs: Sequence[Run], groups: dict[str, list[Member]]) -> Iterator[str]:
+    models = sorted({str(run.results.get("model")) for run in runs})
+    if len(models) > 1:
+        yield f"The models differ: {', '.join(models)}."
+    sizes = {repr(run.results.get("data")) for run in runs}
+    if len(sizes) > 1:
+        yield "The runs saw different numbers of rows."
+    if len(groups) > 2:
+        yield f"{len(groups) - 1} comparisons with one reference: p values are not corrected for it."

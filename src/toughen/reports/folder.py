@@ -1,0 +1,144 @@
+"""A run folder as the reports see it: results, log, predictions, evaluations; nothing of it is changed."""
+
+import csv
+import json
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, cast
+
+Arm = str  # "method" or "baseline"
+
+
+class ReportError(ValueError):
+    """A folder that is no run, or a run that holds too little."""
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """One split of one seed: answers as they were written, labels and probabilities where they are known."""
+
+    answers: list[str]
+    labels: list[str] | None
+    probabilities: list[list[float]] | None
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run folder, read."""
+
+    path: Path
+    results: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        return self.path.resolve().name
+
+    @property
+    def method(self) -> str:
+        return str(self.results["method"]["name"])
+
+    @property
+    def metric(self) -> str:
+        return str(self.results["metric"])
+
+    @cached_property
+    def log(self) -> list[dict[str, Any]]:
+        """The rows of metrics.jsonl; a last line cut off by a crash is left out."""
+        file = self.path / "metrics.jsonl"
+        rows: list[dict[str, Any]] = []
+        for line in file.read_text(encoding="utf-8").splitlines() if file.is_file() else ():
+            try:
+                row = json.loads(line)
+            except json.JSONDecodeError:
+                continue
+            if isinstance(row, dict):
+                rows.append(cast("dict[str, Any]", row))
+        return rows
+
+    @cached_property
+    def config(self) -> str:
+        file = self.path / "config.yaml"
+        return file.read_text(encoding="utf-8") if file.is_file() else ""
+
+    @cached_property
+    def evaluations(self) -> dict[str, dict[str, Any]]:
+        """What `toughen evaluate` left, by name."""
+        found: dict[str, dict[str, Any]] = {}
+        files = (self.path / "evaluations").glob("*.json")
+        # The run's own split first: what the others are held against.
+        for file in sorted(files, key=lambda each: (each.stem not in ("clean", "validation"), each.stem)):
+            found[file.stem] = _json(file)
+        return found
+
+    def seeds(self, arm: Arm = "method") -> list[dict[str, Any]]:
+        """The seeds of the method, or of the plain baseline run beside it."""
+        part = self.results if arm == "method" else self.results.get("baseline") or {}
+        return list(cast("Sequence[dict[str, Any]]", part.get("seeds") or ()))
+
+    def scores(self, arm: Arm = "method", metric: str | None = None) -> dict[int, float]:
+        """The metric of every seed."""
+        name = metric or self.metric
+        return {int(s["seed"]): float(s["metrics"][name]) for s in self.seeds(arm) if name in s["metrics"]}
+
+    def predictions(self, seed: int, split: str = "validation", arm: Arm = "method") -> Predictions | None:
+        """The predictions of a seed, None where they were not written."""
+        folder = self.path / ("seeds" if arm == "method" else "baseline") / str(seed) / "predictions"
+        file = folder / f"{split}.tsv"
+        return _predictions(file) if file.is_file() else None
+
+
+def read_run(path: "str | os.PathLike[str]") -> Run:
+    """Read a run folder, or say why it is none."""
+    folder = Path(path)
+    file = folder / "results.json"
+    if not file.is_file():
+        raise ReportError(f"{folder} has no results.json: give the folder of a finished run.")
+    results = _json(file)
+    if missing := [key for key in ("task", "method", "metric", "seeds") if key not in results]:
+        raise ReportError(f"{file} has no {missing[0]!r}: it is not the results of a toughen run.")
+    return Run(folder, results)
+
+
+def find_runs(paths: "Sequence[str | os.PathLike[str]]") -> list[Run]:
+    """The runs at these paths; a folder of runs stands for all of them, in order of their names."""
+    found: list[Run] = []
+    for path in map(Path, paths):
+        inside = [] if (path / "results.json").is_file() else sorted(path.glob("*/results.json"))
+        found += [read_run(file.parent) for file in inside] if inside else [read_run(path)]
+    if not found:
+        raise ReportError("there is no run to report on: give one or more run folders.")
+    return found
+
+
+def finite(value: Any) -> float | None:
+    """The value as a number, None where it is none: logs of broken runs hold NaN and words."""
+    number = float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else math.nan
+    return number if math.isfinite(number) else None
+
+
+def _json(file: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(file.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ReportError(f"{file} is not JSON: {error}.") from None
+    if not isinstance(value, dict):
+        raise ReportError(f"{file} holds no object.")
+    return cast("dict[str, Any]", value)
+
+
+def _predictions(file: Path) -> Predictions:
+    with file.open(encoding="utf-8", newline="") as lines:
+        rows = list(csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE))
+    if rows and "prediction" not in rows[0]:
+        raise ReportError(f"{file} has no column 'prediction'; it has {', '.join(rows[0])}.")
+    known = bool(rows) and all(row.get("label") not in (None, "") for row in rows)
+    spread = bool(rows) and all(row.get("probabilities") for row in rows)
+    return Predictions(
+        [row["prediction"] for row in rows],
+        [row["label"] for row in rows] if known else None,
+        [json.loads(row["probabilities"]) for row in rows] if spread else None,
+    )

@@ -1,0 +1,119 @@
+"""The demo's grammar, and the demo itself on a tiny model."""
+
+import json
+import random
+import re
+
+import pytest
+
+from toughen.demo import demo, encoder, grammar, show, words
+from toughen.reports import compare_runs, find_runs
+
+DATA = grammar.make()
+
+
+def test_the_same_seed_gives_the_same_rows():
+    assert grammar.make() == DATA
+    assert grammar.make(seed=1) != DATA
+    assert {name: len(rows) for name, rows in DATA.items()} == {"train": 320, **dict.fromkeys(grammar.SPLITS, 200)}
+
+
+@pytest.mark.parametrize("split", list(DATA))
+def test_classes_are_even_and_no_text_comes_twice(split):
+    rows = DATA[split]
+    assert len({row["text"] for row in rows}) == len(rows)
+    assert abs(sum(row["label"] == "positive" for row in rows) - len(rows) / 2) <= 0.1 * len(rows)
+
+
+def judged(text: str) -> str:
+    """The label by rules of our own: a word of praise or blame, turned round by a denial."""
+    opinion = re.split(r" \. ", text)[-1]
+    tokens = re.findall(r"\w+", opinion)
+    praise = {*words.GOOD, *words.LIKED, *words.NEW_GOOD, *words.NEW_LIKED}
+    liked = any(word in praise for word in tokens)
+    denied = any(re.search(rf"\b{denial}\b", opinion) for denial in (*words.DENIALS, *words.NEW_DENIALS))
+    return "positive" if liked != denied else "negative"
+
+
+@pytest.mark.parametrize("split", ["clean", "new words", "negation", "longer", "distractors"])
+def test_labels_say_what_the_sentence_says(split):
+    assert all(judged(row["text"]) == row["label"] for row in DATA[split])
+
+
+def test_a_tenth_of_the_training_labels_are_wrong():
+    assert sum(judged(row["text"]) != row["label"] for row in DATA["train"]) == 32
+
+
+def test_splits_hold_out_what_they_say():
+    seen = {word for row in DATA["train"] for word in row["text"].split()}
+    assert not seen & {*words.NEW_GOOD, *words.NEW_BAD, *words.NEW_LIKED, *words.NEW_HATED}
+    assert not any(denial in row["text"] for row in DATA["train"] for denial in words.NEW_DENIALS)
+    assert not {row["text"] for row in DATA["train"]} & {row["text"] for row in DATA["typos"]}
+    mean = {name: sum(len(row["text"].split()) for row in rows) / len(rows) for name, rows in DATA.items()}
+    assert mean["longer"] > 2.5 * mean["clean"]
+    assert all(any(denial in row["text"] for denial in words.NEW_DENIALS) for row in DATA["negation"])
+
+
+def test_a_typo_changes_one_place_of_a_long_word():
+    dice = random.Random(0)
+    for word in (*words.GOOD, *words.BAD):
+        slipped = grammar.mistyped(dice, word, True)
+        assert slipped[0] == word[0]
+        assert abs(len(slipped) - len(word)) <= 1
+        assert (slipped != word) == (len(word) > 3)
+
+
+@pytest.fixture
+def no_package(monkeypatch):
+    monkeypatch.setattr(encoder, "PACKAGE", "no_such_package_at_all")
+
+
+def test_the_demo_runs_on_a_tiny_model(tmp_path, no_package):
+    lines: list[str] = []
+    arms = demo(tmp_path / "out", seeds=(1, 2), limit=48, say=lines.append)
+    text = "\n".join(lines)
+    assert "tiny random model takes its place" in text
+    assert "synthetic" in text
+    assert [list(each.outputs) for each in arms["smart"]] == [list(grammar.SPLITS)] * 2
+    assert re.search(r"method +clean +new words +negation +typos +longer +distractors +cost", text)
+    assert re.search(r"plain .* 1\.0x", text)
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "tiny random model takes its place" in page
+    assert "All texts are synthetic" in page
+    runs = find_runs([tmp_path / "out"])
+    assert sorted(run.method for run in runs) == ["freelb", "plain", "smart"]
+    (found,) = compare_runs(runs)
+    assert [row.cost["forward"] for row in found.rows if row.name != "plain"] == [3.0, 3.0]
+    assert all(row.over_rows for row in found.rows[1:])
+    results = json.loads((tmp_path / "out" / "smart" / "results.json").read_text())
+    split = json.loads((tmp_path / "out" / "smart" / "evaluations" / "typos.json").read_text())
+    assert split["metrics"]["accuracy"]["value"] == pytest.approx(results["mean"]["typos"])
+
+
+def test_too_slow_a_machine_leaves_seeds_out(tmp_path, no_package, monkeypatch):
+    monkeypatch.setattr(show, "BUDGET", 0.0)
+    lines: list[str] = []
+    arms = demo(tmp_path, seeds=(1, 2, 3), limit=16, say=lines.append)
+    assert {len(each) for each in arms.values()} == {1}
+    assert any("left out" in line for line in lines)
+
+
+def test_the_verdict_names_better_and_worse():
+    import numpy as np
+
+    from toughen.demo.arms import Arm
+    from toughen.evaluation import Outputs
+
+    def arm(name, right):
+        labels = np.arange(100) % 2
+        outputs = {}
+        for split in grammar.SPLITS:
+            answers = np.where(np.arange(100) < right.get(split, 50), labels, 1 - labels)
+            outputs[split] = Outputs(np.eye(2)[answers], labels, np.full(100, 5))
+        return [Arm(name, 1, outputs, [], 1.0, 1)]
+
+    arms = {"plain": arm("plain", {}), "smart": arm("smart", {"typos": 80, "longer": 20})}
+    assert show.sentence("smart", arms) == (
+        "smart against plain: better on typos (+0.300) and worse on longer (-0.300); no clear difference elsewhere."
+    )
+    assert "no split differs" in show.sentence("smart", {"plain": arms["plain"], "smart": arms["plain"]})

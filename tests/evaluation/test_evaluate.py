@@ -1,0 +1,209 @@
+"""Evaluation of runs and models on tiny models, against plain counting."""
+
+import json
+import math
+from argparse import ArgumentParser
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from transformers import BertConfig, BertForSequenceClassification, PreTrainedTokenizerFast
+
+from toughen import tasks
+from toughen.atomic import write_json
+from toughen.cli.commands import evaluate as command
+from toughen.evaluation import Outputs, evaluate, measure, outputs_of
+from toughen.tasks.spec import DataError, Task
+
+from ..reports.samples import make_run
+from ..tiny import TOKENIZER
+
+NAMES = ("bad", "good", "fair")
+ROWS = [
+    {"text": " ".join(f"w{5 + (i * 7 + j) % 90}" for j in range(2 + i % 5)), "label": NAMES[i % 3]} for i in range(30)
+]
+
+
+def save_model(folder, names=NAMES, seed=0):
+    torch.manual_seed(seed)
+    size = {
+        "hidden_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "intermediate_size": 64,
+        "vocab_size": 100,
+    }
+    config = BertConfig(**size, id2label=dict(enumerate(names)), initializer_range=0.3)
+    BertForSequenceClassification(config).save_pretrained(folder)
+    TOKENIZER.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "own.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    return path
+
+
+@pytest.fixture
+def run(tmp_path, file):
+    """A run on own files with two seeds, each with a checkpoint."""
+    folder = make_run(tmp_path / "own-smart", scores=(0.5, 0.6))
+    save_model(folder / "model")
+    for seed in (1, 2):
+        save_model(folder / "seeds" / str(seed) / "model", seed=seed)
+        for step in (30, 4):
+            save_model(folder / "seeds" / str(seed) / f"checkpoint-{step}", seed=seed + step)
+    data = {
+        "train_file": str(file),
+        "validation_file": str(file),
+        "max_length": 16,
+        "cache_dir": str(tmp_path / "cache"),
+    }
+    (folder / "config.yaml").write_text(yaml.safe_dump({"task": None, "data": data}))
+    return folder
+
+
+def by_hand(folder, rows=ROWS, names=NAMES) -> float:
+    model = BertForSequenceClassification.from_pretrained(folder).eval()
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
+    right = 0
+    for row in rows:
+        batch = tokenizer(row["text"], return_tensors="pt", truncation=True, max_length=16)
+        with torch.no_grad():
+            answer = int(model(input_ids=batch["input_ids"]).logits.argmax())
+        right += model.config.id2label[answer] == row["label"]
+    return right / len(rows)
+
+
+def test_a_run_is_scored_and_written(run):
+    (found,) = evaluate(run)
+    assert found.name == "validation"
+    assert found.rows == 30
+    assert found.score == pytest.approx(by_hand(run / "model"))
+    value = found.metrics["accuracy"]
+    assert value["low"] <= value["value"] <= value["high"]
+    assert value["low"] < value["high"]
+    written = json.loads((run / "evaluations" / "validation.json").read_text())
+    assert written["metrics"]["accuracy"] == value
+    assert written["kind"] == "clean"
+    assert np.sum(written["confusion"]["counts"]) == 30
+    assert sorted(written["confusion"]["labels"]) == sorted(NAMES)
+    assert written["per_class"]["good"]["rows"] == 10
+    assert sum(part["rows"] for part in written["slices"]["length in tokens"]) == 30
+    mean = sum(part["rows"] * part["accuracy"] for part in written["slices"]["length in tokens"]) / 30
+    assert mean == pytest.approx(found.score)
+
+
+def test_all_seeds_and_all_checkpoints(run):
+    seeds = evaluate(run, all_seeds=True)
+    assert [each.name for each in seeds] == ["validation-seed-1", "validation-seed-2"]
+    assert seeds[1].score == pytest.approx(by_hand(run / "seeds" / "2" / "model"))
+    points = evaluate(run, all_checkpoints=True, write=False)
+    assert [each.name for each in points] == [
+        f"validation-seed-{seed}-checkpoint-{step}" for seed in (1, 2) for step in (4, 30)
+    ]
+    assert len(list((run / "evaluations").glob("*.json"))) == 2
+
+
+def test_a_model_folder_on_an_own_file(tmp_path, file):
+    # Another order of the classes than any alphabet's: names decide, not numbers.
+    names = ("good", "fair", "bad")
+    folder = save_model(tmp_path / "model", names)
+    (found,) = evaluate(folder, file=file)
+    assert found.score == pytest.approx(by_hand(folder))
+    assert found.name == "own"
+    assert (folder / "evaluations" / "own.json").is_file()
+    assert found.confusion["labels"] == list(names)
+
+
+def test_labels_in_another_order_are_put_in_order(tmp_path, file):
+    folder = save_model(tmp_path / "model", ("fair", "bad", "good"))
+    model = BertForSequenceClassification.from_pretrained(folder).eval()
+    task = Task("own", "own", "sentence", "classes", ("text",), NAMES)
+    rows = tasks.load(validation_file=file, labels=NAMES, cache_dir=tmp_path / "cache").validation
+    found = outputs_of(model, TOKENIZER, task, rows, batch_size=7)
+    with torch.no_grad():
+        first = model(input_ids=TOKENIZER(ROWS[0]["text"], return_tensors="pt")["input_ids"]).logits[0].numpy()
+    np.testing.assert_allclose(found.logits[0], first[[1, 2, 0]], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("names", "message"), [(("bad", "good"), "2 classes"), (("x", "y", "z"), "the model's classes are x, y, z")]
+)
+def test_a_model_of_other_classes_is_refused(tmp_path, file, names, message):
+    folder = save_model(tmp_path / "model", names)
+    task = Task("own", "own", "sentence", "classes", ("text",), NAMES)
+    with pytest.raises(DataError, match=message):
+        evaluate(folder, task=task, file=file)
+
+
+def test_bad_input(tmp_path, run, file):
+    with pytest.raises(DataError, match="neither a run"):
+        evaluate(tmp_path / "nowhere")
+    with pytest.raises(DataError, match="no split 'dev'"):
+        evaluate(run, split="dev")
+    with pytest.raises(DataError, match="has no split 'test'"):
+        evaluate(run, split="test")
+    folder = save_model(tmp_path / "model")
+    with pytest.raises(DataError, match="does not say its task"):
+        evaluate(folder)
+    with pytest.raises(DataError, match="no checkpoint"):
+        evaluate(folder, all_checkpoints=True)
+    (run / "config.yaml").write_text("a: [")
+    with pytest.raises(DataError, match="broken run"):
+        evaluate(run)
+
+
+def test_hans_folds_three_classes_onto_two():
+    task = tasks.task("hans")
+    logits = np.log(np.array([[0.4, 0.3, 0.3], [0.6, 0.2, 0.2], [0.1, 0.8, 0.1], [0.1, 0.1, 0.8]]))
+    outputs = Outputs(logits, np.array([0, 0, 1, 1]), np.array([3, 4, 5, 6]))
+    columns = {"heuristic": ["overlap", "overlap", "subsequence", "subsequence"]}
+    found = measure(task, outputs, name="x", columns=columns, samples=50)
+    assert found.score == 1.0  # the answer is folded, not the probabilities
+    assert found.calibration is not None
+    assert [part["name"] for part in found.slices["heuristic"]] == ["overlap", "subsequence"]
+    assert found.confusion["counts"] == [[2, 0], [0, 2]]
+
+
+def test_regression_and_tokens():
+    score = Outputs(np.array([[1.0], [2.0], [2.5]]), np.array([1.0, 2.0, 3.0]), np.array([3, 4, 5]))
+    found = measure(tasks.task("stsb"), score, name="x", samples=20)
+    assert found.metrics["pearson"]["value"] == pytest.approx(np.corrcoef([1, 2, 2.5], [1, 2, 3])[0, 1])
+    assert found.confusion is None
+    assert found.calibration is None
+    words = Outputs(
+        [np.array([0, 1, 2]), np.array([0, 0])], [np.array([-100, 1, 2]), np.array([0, -100])], np.array([3, 2])
+    )
+    found = measure(tasks.task("conll2003"), words, name="x", samples=20)
+    assert found.metrics["entity_f1"]["value"] == 1.0
+
+
+def test_files_hold_no_nan(tmp_path):
+    write_json(tmp_path / "x.json", {"a": math.nan, "b": [math.inf, 1.0], "c": "é"})
+    assert json.loads((tmp_path / "x.json").read_text()) == {"a": None, "b": [None, 1.0], "c": "é"}
+    assert list(tmp_path.iterdir()) == [tmp_path / "x.json"]
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path):
+    write_json(tmp_path / "x.json", [1])
+    with pytest.raises(TypeError):
+        write_json(tmp_path / "x.json", {1: {2}})
+    assert (tmp_path / "x.json").read_text() == "[\n 1\n]\n"
+
+
+def test_the_command(run, file, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "180")
+    parser = ArgumentParser()
+    command.add(parser)
+    assert command.run(parser.parse_args([str(run)])) == 0
+    printed = capsys.readouterr().out
+    assert "accuracy" in printed
+    assert "length in tokens" in printed
+    assert command.run(parser.parse_args([str(run), "--file", str(file), "--json", "--limit", "9"])) == 0
+    (found,) = json.loads(capsys.readouterr().out)
+    assert found["rows"] == 9
+    assert found["source"] == str(file)

@@ -1,0 +1,229 @@
+"""The page: whole, self-contained, escaped; and the comparison behind it."""
+
+import json
+import re
+from argparse import ArgumentParser
+from html.parser import HTMLParser
+
+import pytest
+
+from toughen.cli.commands import compare as compare_command
+from toughen.cli.commands import report as report_command
+from toughen.reports import ReportError, compare_runs, find_runs, read_run, report
+
+from .samples import add_evaluation, make_run
+
+VOID = {"meta", "br", "link", "path", "use", "image"}
+
+
+class Check(HTMLParser):
+    """Tags closed in order, and every address that a browser would fetch."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.fetched, self.tags = [], [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        if tag not in VOID:
+            self.open.append(tag)
+        for key, value in attrs:
+            if key in ("src", "href", "xlink:href", "data", "action", "poster") and not (value or "").startswith(
+                ("#", "data:")
+            ):
+                self.fetched.append(value)
+            assert not key.startswith("on"), f"{tag} has {key}"
+
+    def handle_startendtag(self, tag, attrs):
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag):
+        if tag not in VOID:
+            assert self.open.pop() == tag
+
+
+def checked(path) -> tuple[str, Check]:
+    text = path.read_text()
+    parser = Check()
+    parser.feed(text)
+    assert parser.open == []
+    assert parser.fetched == []
+    assert "script" not in parser.tags
+    assert "url(http" not in text
+    assert "@import" not in text
+    return text, parser
+
+
+@pytest.fixture
+def smart(tmp_path):
+    folder = make_run(tmp_path / "rte-smart", plain=(0.66, 0.68, 0.69))
+    add_evaluation(folder, "typos", 0.61)
+    return folder
+
+
+@pytest.fixture
+def freelb(tmp_path):
+    return make_run(tmp_path / "rte-freelb", "freelb", (0.71, 0.70, 0.74), step=0.35)
+
+
+def test_one_run(smart):
+    page = report(smart)
+    assert page == smart / "report.html"
+    text, parser = checked(page)
+    assert "0.7100 ± 0.0100" in text  # 0.70, 0.72, 0.71
+    assert "+0.0333" in text
+    assert "3.00x" in text
+    for figure in (
+        "loss and its parts",
+        "accuracy while training",
+        "share from the gradient",
+        "confusion",
+        "reliability",
+    ):
+        assert f'aria-label="{figure}' in text
+    assert "calibration error" in text
+    assert "divergence_dropout" in text
+    assert "weight=1.0" in text
+    assert "task: rte" in text
+    assert parser.tags.count("svg") == 7
+    assert "prefers-color-scheme: dark" in text
+    assert 'name="viewport"' in text
+    assert not list(smart.glob(".report*"))  # nothing unfinished is left
+
+
+def test_several_runs(smart, freelb, tmp_path):
+    text, _ = checked(report([smart, freelb], tmp_path / "both.html"))
+    assert text.count("<h2>") == 4  # scores, evaluations, two runs
+    assert "2 comparisons with one reference" in text
+
+
+def test_the_same_runs_give_the_same_page(smart):
+    assert report(smart).read_text() == report(smart).read_text()
+
+
+def test_text_from_data_is_escaped(tmp_path):
+    folder = make_run(tmp_path / "bad", "smart", plain=(0.6, 0.6, 0.7))
+    evil = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)> $x_{1}$"
+    results = json.loads((folder / "results.json").read_text())
+    results |= {"task": evil, "model": evil, "notes": [evil], "method": {"name": evil, "settings": {evil: evil}}}
+    results["versions"] = {evil: evil}
+    (folder / "results.json").write_text(json.dumps(results))
+    (folder / "config.yaml").write_text(evil)
+    add_evaluation(folder, "typos", 0.6)
+    content = json.loads((folder / "evaluations" / "typos.json").read_text())
+    content |= {"name": evil, "confusion": {"labels": [evil, "b"], "counts": [[1, 2], [3, 4]]}}
+    (folder / "evaluations" / "typos.json").write_text(json.dumps(content))
+    for file in (folder / "seeds").glob("*/predictions/*.tsv"):
+        file.write_text(f"index\tprediction\tlabel\n0\t{evil}\t{evil}\n1\tb\t{evil}\n")
+    text, parser = checked(report(folder))
+    assert "img" not in parser.tags
+    assert "<script>alert" not in text
+
+
+def test_what_is_not_there_is_left_out(tmp_path):
+    folder = make_run(tmp_path / "bare", scores=(0.5,))
+    for file in [folder / "metrics.jsonl", folder / "config.yaml", *(folder / "seeds").glob("*/predictions/*.tsv")]:
+        file.unlink()
+    text, parser = checked(report(folder))
+    assert "svg" not in parser.tags
+    assert "Evaluations" not in text
+    assert "one seed" in text
+
+
+def test_broken_logs_do_not_break_the_page(smart):
+    with (smart / "metrics.jsonl").open("a") as file:
+        file.write('{"seed": 1, "arm": "method", "kind": "train", "step": 110, "loss": NaN}\n["no object"]\n{"half": ')
+    checked(report(smart))
+
+
+def test_a_sum_of_methods_has_its_parts(tmp_path):
+    folder = make_run(tmp_path / "sum", "smart+rdrop")
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    renamed = [{re.sub("^robust/", "robust/0/", key): value for key, value in row.items()} for row in rows]
+    (folder / "metrics.jsonl").write_text("\n".join(map(json.dumps, renamed)))
+    text, _ = checked(report(folder))
+    assert "regulariser, before its weight (0)" in text
+    assert "0/delta_relative" in text
+
+
+def test_a_folder_that_is_no_run(tmp_path, smart):
+    with pytest.raises(ReportError, match=r"no results.json"):
+        report(tmp_path / "nowhere")
+    (smart / "results.json").write_text("{")
+    with pytest.raises(ReportError, match="not JSON"):
+        report(smart)
+    (smart / "results.json").write_text("{}")
+    with pytest.raises(ReportError, match="has no 'task'"):
+        report(smart)
+
+
+def test_comparison(smart, freelb, tmp_path):
+    (found,) = compare_runs([read_run(smart), read_run(freelb)])
+    assert [row.name for row in found.rows] == ["plain", "smart", "freelb"]
+    plain, first, second = found.rows
+    assert plain.over_seeds is None
+    assert first.over_seeds.difference == pytest.approx(0.71 - 2.03 / 3)
+    assert first.ratio["seconds_per_step"] == pytest.approx(3.0)
+    assert first.ratio["forward"] == 3.0
+    assert {test.test for test in second.over_rows} == {"McNemar, exact", "paired bootstrap"}
+    (other,) = compare_runs([read_run(smart), read_run(freelb)], metric="f1")
+    assert other.rows[0].summary.mean == pytest.approx(2.03 / 3 - 0.01)
+    with pytest.raises(ReportError, match=r"no run has the metric 'bleu': there are accuracy, f1"):
+        compare_runs([read_run(smart)], metric="bleu")
+
+
+def test_by_method_pools_runs(tmp_path):
+    make_run(tmp_path / "a", scores=(0.70, 0.72))
+    make_run(tmp_path / "b", scores=(0.74,))
+    make_run(tmp_path / "c", "plain", scores=(0.60, 0.61))
+    make_run(tmp_path / "d", "plain", scores=(0.9,), task="cola")
+    tables = compare_runs(find_runs([tmp_path]), by="method")
+    assert [table.rows[0].task for table in tables] == ["rte", "cola"]
+    assert [(row.name, row.summary.count) for row in tables[0].rows] == [("plain", 2), ("smart", 3)]
+    # Seed 1 ran twice: its mean is compared.
+    assert tables[0].rows[1].over_seeds.difference == pytest.approx((0.72 - 0.60 + 0.72 - 0.61) / 2)
+    names = [row.name for row in compare_runs(find_runs([tmp_path]))[0].rows]
+    assert names == ["plain", "a", "b"]
+
+
+def arguments(command, *words):
+    parser = ArgumentParser()
+    command.add(parser)
+    return parser.parse_args(list(map(str, words)))
+
+
+def test_commands(smart, freelb, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    html = tmp_path / "cmp.html"
+    assert compare_command.run(arguments(compare_command, smart, freelb, "--html", html)) == 0
+    printed = capsys.readouterr().out
+    assert "0.7100 ± 0.0100" in printed
+    assert "McNemar, exact p = " in printed
+    assert "Difference from plain" in printed
+    assert "3.00x" in printed
+    checked(html)
+    assert report_command.run(arguments(report_command, smart, "--out", tmp_path / "x.html")) == 0
+    assert (tmp_path / "x.html").is_file()
+
+
+def test_a_loss_with_two_names_is_drawn_once(tmp_path):
+    folder = make_run(tmp_path / "plain", "plain")
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    same = [row | {"robust/term": row["loss"], "robust/loss_clean": row["loss"]} for row in rows if "loss" in row]
+    (folder / "metrics.jsonl").write_text("\n".join(map(json.dumps, same)))
+    text, _ = checked(report(folder))
+    assert "regulariser" not in text
+
+
+def test_of_a_loss_less_is_better(tmp_path):
+    for name, score in (("plain", 0.9), ("smart", 0.4)):
+        folder = make_run(tmp_path / name, name, scores=(score, score + 0.01))
+        results = json.loads((folder / "results.json").read_text())
+        for seed in results["seeds"]:
+            seed["metrics"]["mse"] = seed["metrics"]["accuracy"]
+        (folder / "results.json").write_text(json.dumps(results | {"metric": "mse"}))
+    (found,) = compare_runs(find_runs([tmp_path]))
+    assert found.best.name == "smart"
+    assert 'class="up">-0.5' in report([tmp_path], tmp_path / "x.html").read_text()
