@@ -90,4 +90,4 @@ def _page(folder: Path) -> str:
     except Exception as error:
         sys.stderr.write(f"toughen: no report.html: {' '.join(str(error).split())}\n")
         return ""
-    return "report.html"
+    return " (report.html)"
