@@ -94,9 +94,9 @@ def test_sigterm_saves_and_resumes_on_the_same_bits(little, tmp_path, monkeypatc
 
 
 def test_killed_between_training_and_scoring(little, tmp_path, monkeypatch):
-    whole = create(config_of(little, tmp_path / "whole", method="plain"))
+    whole = create(config_of(little, tmp_path / "whole", method="plain", epochs=12, patience=1))
     execute(whole)
-    killed = create(config_of(little, tmp_path / "killed", method="plain"))
+    killed = create(config_of(little, tmp_path / "killed", method="plain", epochs=12, patience=1))
 
     class Killed(BaseException):
         pass
