@@ -38,6 +38,14 @@ def test_flags_go_over_yaml_and_later_files_over_earlier(tmp_path):
     assert (made.train.epochs, made.seed, made.data.limit) == (6.0, (4, 5), 7)
 
 
+def test_numbers_without_a_point_are_numbers(tmp_path):
+    (tmp_path / "a.yaml").write_text(
+        "train: {learning_rate: 1e-5}\nmethod: {name: smart+rdrop, smart: {step_size: 3E-2}}\n"
+    )
+    made = config("--config", str(tmp_path / "a.yaml"))
+    assert (made.train.learning_rate, made.method["smart"]["step_size"]) == (1e-5, 0.03)
+
+
 def test_another_method_drops_the_settings_of_the_first(tmp_path):
     (tmp_path / "a.yaml").write_text("method: {name: freelb, norm: linf}\n")
     made = config("--config", str(tmp_path / "a.yaml"), "--method", "smart")

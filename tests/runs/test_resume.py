@@ -70,11 +70,11 @@ def test_kill_9_in_the_middle_of_an_epoch(little, tmp_path):
     assert steps == sorted(set(steps))  # no row twice
 
 
-@pytest.mark.parametrize("at", [3, 6], ids=["in an epoch", "at its end"])
-def test_sigterm_saves_and_resumes_on_the_same_bits(little, tmp_path, monkeypatch, at):
-    whole = create(config_of(little, tmp_path / "whole", method="freelb"))
+@pytest.mark.parametrize(("method", "at"), [("asa", 3), ("freelb", 6)], ids=["in an epoch", "at its end"])
+def test_sigterm_saves_and_resumes_on_the_same_bits(little, tmp_path, monkeypatch, method, at):
+    whole = create(config_of(little, tmp_path / "whole", method=method))
     execute(whole)
-    stopped = create(config_of(little, tmp_path / "stopped", method="freelb"))
+    stopped = create(config_of(little, tmp_path / "stopped", method=method))
     step = RunTrainer.training_step
 
     def then_signal(self, *args, **kwargs):
@@ -94,9 +94,9 @@ def test_sigterm_saves_and_resumes_on_the_same_bits(little, tmp_path, monkeypatc
 
 
 def test_killed_between_training_and_scoring(little, tmp_path, monkeypatch):
-    whole = create(config_of(little, tmp_path / "whole", method="plain"))
+    whole = create(config_of(little, tmp_path / "whole", method="plain", epochs=12, patience=1))
     execute(whole)
-    killed = create(config_of(little, tmp_path / "killed", method="plain"))
+    killed = create(config_of(little, tmp_path / "killed", method="plain", epochs=12, patience=1))
 
     class Killed(BaseException):
         pass

@@ -16,7 +16,11 @@ CONSTANTS = {"None", "True", "False"}
 
 def type_of(annotation: str) -> Any:
     """The part of an annotation that a config can write: `float | Ramp | None` is `float | None`; None for nothing."""
-    text = re.sub(r"Optional\[(.*)\]$", r"\1 | None", annotation.strip("\"'").replace("typing.", ""))
+    text = re.sub(
+        r"Optional\[(.*)\]$",
+        r"\1 | None",
+        annotation.strip("\"'").replace("typing.", "").replace("collections.abc.", ""),
+    )
     parts = [part for part in re.split(r" \| (?![^\[]*\])", text) if _is_plain(part)]
     if not set(parts) - {"None"}:
         return None

@@ -1,6 +1,7 @@
 """What happens beside the training steps: metrics.jsonl, progress, checkpoints in between, stopping."""
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,8 @@ class Watch(TrainerCallback):
         self.reporter, self.stop, self.health = reporter, stop, health
         self.stopping = False
         self.trainer: Any = None  # set once it is made
+        self.seconds = 0.0  # of training alone: scoring and saving after an epoch is no cost of the method
+        self._since = 0.0
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
@@ -46,9 +49,15 @@ class Watch(TrainerCallback):
         if control.should_save:
             self.health.check(self.seed)
 
+    def on_epoch_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        self._since = time.perf_counter()
+
     def on_epoch_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
+        self.seconds += time.perf_counter() - self._since
         self.health.check(self.seed)  # a broken model is neither scored nor saved
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:

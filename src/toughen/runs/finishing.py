@@ -11,7 +11,7 @@ from .job import Job
 from .modeling import without_adapters
 
 
-def finish_seed(job: Job, trainer: Any, seconds: float, rows: Any) -> dict[str, Any]:
+def finish_seed(job: Job, trainer: Any, rows: Any, seconds: float, in_steps: float) -> dict[str, Any]:
     """Scores and predictions of the best epoch, the model as a plain checkpoint, then the seed's result."""
     import torch
 
@@ -40,7 +40,7 @@ def finish_seed(job: Job, trainer: Any, seconds: float, rows: Any) -> dict[str, 
         "best_epoch": float(best if best is not None else state.epoch or 0.0),
         "train_seconds": seconds,
         "passes": trainer.passes,
-        "seconds_per_step": seconds / done,
+        "seconds_per_step": in_steps / done,
         "peak_memory_mb": peak,
         "folder": job.folder.relative_to(job.run).as_posix(),
     }

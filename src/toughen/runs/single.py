@@ -88,7 +88,7 @@ def _train(job: Job, micro: int, reporter: Reporter, stop: Stop) -> dict[str, An
             trainer.train(resume_from_checkpoint=str(last) if last else None)
     finally:
         reporter.end()
-    return finish_seed(job, trainer, time.perf_counter() - began, rows)
+    return finish_seed(job, trainer, rows, time.perf_counter() - began, watch.seconds)
 
 
 def _arguments(job: Job, micro: int) -> Any:

@@ -73,5 +73,21 @@ def _run(folder: Path, launch: dict[str, Any]) -> int:
         sys.stdout.write(f"{stopped}\ncontinue with: toughen train --resume {folder}\n")
         return 128 + stopped.signal
     if launch["node_rank"] == 0:
-        sys.stdout.write(f"{read(folder)}\nsaved {folder}/   next: toughen predict {folder} --text ...\n")
+        page = _page(folder)
+        sys.stdout.write(f"{read(folder)}\nsaved {folder}/{page}   next: toughen predict {folder} --text ...\n")
     return 0
+
+
+def _page(folder: Path) -> str:
+    """Write report.html where reports are installed; a page that fails must not make a finished run look failed."""
+    from importlib import import_module
+    from importlib.util import find_spec
+
+    if find_spec("toughen.reports") is None:
+        return ""
+    try:
+        import_module("toughen.reports").report([str(folder)])
+    except Exception as error:
+        sys.stderr.write(f"toughen: no report.html: {' '.join(str(error).split())}\n")
+        return ""
+    return " (report.html)"
