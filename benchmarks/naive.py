@@ -178,9 +178,9 @@ def rdrop(net: Naive) -> None:
 
 def creat(net: Naive) -> None:
     def run(delta):
-        out = net.model.bert(inputs_embeds=net.embed() + delta, attention_mask=net.batch["attention_mask"])
-        loss = F.cross_entropy(net.model.classifier(out.pooler_output), net.batch["labels"])
-        return loss, out.last_hidden_state[:, 0]
+        rest = {key: value for key, value in net.batch.items() if key != "input_ids"}
+        out = net.model(inputs_embeds=net.embed() + delta, output_hidden_states=True, **rest)
+        return out.loss, out.hidden_states[-1][:, 0]
 
     clean, features = run(0.0)
     delta = (0.001 * net.noise * net.words * net.rms()).requires_grad_()

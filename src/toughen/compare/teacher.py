@@ -49,6 +49,7 @@ class MeanWeights:
     def __init__(self, model: nn.Module) -> None:
         self.model = model
         self.mean: list[Tensor] = [p.detach().clone() for p in self._weights()]
+        self._own: list[Tensor] = []  # the model's own weights while the teacher's are in
 
     def _weights(self) -> list[nn.Parameter]:
         return [p for p in self.model.parameters() if p.requires_grad]
@@ -69,13 +70,15 @@ class MeanWeights:
         """The model with the teacher's weights, without dropout and gradients. Only while no graph is alive."""
         weights = self._weights()
         with torch.no_grad(), without_dropout(self.model):
-            own = [weight.detach().clone() for weight in weights]
+            if not self._own:
+                self._own = [weight.detach().clone() for weight in weights]
+            fill(self._own, weights)
             self._fill(weights, self.mean)
             try:
                 yield
             finally:
                 settle(self.model)
-                self._fill(weights, own)
+                self._fill(weights, self._own)
 
     @staticmethod
     def _fill(weights: list[nn.Parameter], values: list[Tensor]) -> None:
