@@ -110,7 +110,7 @@ def test_the_verdict_names_better_and_worse():
         for split in grammar.SPLITS:
             answers = np.where(np.arange(100) < right.get(split, 50), labels, 1 - labels)
             outputs[split] = Outputs(np.eye(2)[answers], labels, np.full(100, 5))
-        return [Arm(name, 1, outputs, [], 1.0, 1)]
+        return [Arm(name, 1, outputs, [], 1.0, 1.0, 1)]
 
     arms = {"plain": arm("plain", {}), "smart": arm("smart", {"typos": 80, "longer": 20})}
     assert show.sentence("smart", arms) == (

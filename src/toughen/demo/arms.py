@@ -34,6 +34,8 @@ class Arm:
     outputs: Mapping[str, Outputs]
     log: Sequence[Mapping[str, Any]]
     seconds: float
+    processor: float
+    """Processor seconds of the steps: unlike seconds, the same on a busy machine."""
     steps: int
 
 
@@ -53,13 +55,14 @@ def train_arm(
     class Clock(TrainerCallback):
         """Seconds inside steps alone: evaluation does not count as cost of the method."""
 
-        spent, began = 0.0, 0.0
+        seconds, processor, began = 0.0, 0.0, (0.0, 0.0)
 
         def on_step_begin(self, *_: Any, **__: Any) -> None:
-            self.began = time.perf_counter()
+            self.began = (time.perf_counter(), time.process_time())
 
         def on_step_end(self, *_: Any, **__: Any) -> None:
-            self.spent += time.perf_counter() - self.began
+            self.seconds += time.perf_counter() - self.began[0]
+            self.processor += time.process_time() - self.began[1]
 
     clock = Clock()
     with tempfile.TemporaryDirectory() as folder:
@@ -93,7 +96,9 @@ def train_arm(
         trainer.remove_callback(PrinterCallback)
         trainer.train()
         outputs = {split: _outputs(trainer, splits[split]) for split in SPLITS}
-    return Arm(name, seed, outputs, trainer.state.log_history, clock.spent, trainer.state.global_step)
+    return Arm(
+        name, seed, outputs, trainer.state.log_history, clock.seconds, clock.processor, trainer.state.global_step
+    )
 
 
 def tokenised(tokenizer: Any, rows: Sequence[Row]) -> list[dict[str, Any]]:

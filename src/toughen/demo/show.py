@@ -67,10 +67,10 @@ def demo(
 
 
 def table(arms: Mapping[str, Sequence[Arm]]) -> list[str]:
-    """Accuracy on every split, mean over seeds, and seconds of a step as a multiple of plain's."""
+    """Accuracy on every split, mean over seeds, and processor time of a step as a multiple of plain's."""
     widths = {split: max(len(split), 6) for split in SPLITS}
     lines = ["", "method   " + "  ".join(f"{split:>{width}}" for split, width in widths.items()) + "   cost"]
-    step = {name: np.mean([arm.seconds / arm.steps for arm in each]) for name, each in arms.items()}
+    step = {name: np.mean([arm.processor / arm.steps for arm in each]) for name, each in arms.items()}
     for name, each in arms.items():
         scores = [float(np.mean([accuracy(arm.outputs[split]) for arm in each])) for split in SPLITS]
         cells = "  ".join(f"{score:>{width}.3f}" for score, width in zip(scores, widths.values(), strict=True))
