@@ -13,9 +13,11 @@ from . import heads as heads  # makes saved second-order models known to the Aut
 from ._version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from . import recipes as recipes
     from . import tasks as tasks
     from .attached import Attached as Attached
     from .attention_plot import draw_attention as draw_attention
+    from .evaluation.clean import evaluate as evaluate
     from .heads.build import second_order as second_order
     from .method import Method as Method
     from .method import Sum as Sum
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from .registry import available as available
     from .registry import make as make
     from .registry import named as named
+    from .reports.page import report as report
     from .runs.predictor import load as load
     from .runs.twin import Run as Run
     from .runs.twin import train as train
@@ -64,12 +67,16 @@ _HOMES = {
     "Run": "runs.twin",
     "train": "runs.twin",
     "load": "runs.predictor",
+    "evaluate": "evaluation.clean",
+    "report": "reports.page",
 }
+
+_PACKAGES = ("tasks", "recipes", "evaluation", "reports")
 
 
 def __getattr__(name: str) -> Any:
-    if name == "tasks":
-        return import_module(".tasks", __name__)
+    if name in _PACKAGES:
+        return import_module(f".{name}", __name__)
     if name in _HOMES:
         return getattr(import_module(f".{_HOMES[name]}", __name__), name)
     if not name.startswith("_"):

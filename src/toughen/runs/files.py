@@ -1,26 +1,12 @@
-"""Files written whole or not at all."""
+"""Files and folders written whole or not at all."""
 
-import json
 import os
 import shutil
 import uuid
 from pathlib import Path
-from typing import Any
 
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file beside its place, then move it there: a reader sees the old one or the new one, never a half."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
-    try:
-        unfinished.write_text(text, encoding="utf-8")
-        os.replace(unfinished, path)
-    finally:
-        unfinished.unlink(missing_ok=True)
-
-
-def write_json(path: Path, value: Any) -> None:
-    write_text(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
+from ..atomic import write_json as write_json
+from ..atomic import write_text as write_text
 
 
 def copy_folder(source: Path, target: Path) -> None:
