@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from toughen import registry
-
 from .tiny import TOKENIZER, bert, text_batch
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -51,13 +49,6 @@ def namespace(folder: Path) -> dict[str, object]:
         "folder": str(folder),
         "__name__": "__main__",
     }
-
-
-@pytest.fixture(autouse=True)
-def own_names(monkeypatch):
-    """Methods that a page or an example registers are gone after it."""
-    registry.available()
-    monkeypatch.setattr(registry, "_NAMED", dict(registry._NAMED))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

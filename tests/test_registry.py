@@ -30,6 +30,7 @@ PRESETS = {
     "r3f": ["recommended", "paper"],
     "r4f": ["recommended", "paper"],
     "creat": ["recommended", "original"],
+    "asa": ["recommended", "original"],
 }
 EVERY = [(name, preset) for name in toughen.available() for preset in PRESETS.get(name, [None])]
 
