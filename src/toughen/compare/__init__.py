@@ -1,5 +1,6 @@
 """WHAT to compare."""
 
+from .budget import BatchDivergence as BatchDivergence
 from .budget import Budgeted as Budgeted
 from .divergence import Divergence as Divergence
 from .task import TaskAndDivergence as TaskAndDivergence
