@@ -50,7 +50,7 @@ class Recipe(Protocol):
 
 
 def wants(compare: Compare | None, what: str, default: bool = False) -> bool:
-    """Whether a comparison asks for something: "needs_clean", "needs_labels", "needs_features"."""
+    """Whether a comparison asks for something: "needs_clean", "needs_features"."""
     return bool(getattr(compare, what, default)) if compare is not None else False
 
 

@@ -139,6 +139,12 @@ def test_old_flags():
         translate(["--adv_epsilon", "1e-6"])
 
 
+def test_a_batch_for_each_device_is_said_to_be_the_whole_one() -> None:
+    arguments, notices = translate(["--per_device_train_batch_size", "8"])
+    assert arguments == ["--train.batch_size", "8"]
+    assert "whole update" in notices[0]
+
+
 def test_every_old_flag_becomes_an_option_that_is_there():
     flags = {flag for method in ("smart", "freelb") for a in train_parser(method)._actions for flag in a.option_strings}
     assert set(NEW.values()) <= flags

@@ -2,6 +2,7 @@
 
 import json
 import re
+import xml.etree.ElementTree as ET
 from argparse import ArgumentParser
 from html.parser import HTMLParser
 
@@ -91,6 +92,13 @@ def test_one_run(smart):
     assert "prefers-color-scheme: dark" in text
     assert 'name="viewport"' in text
     assert not list(smart.glob(".report*"))  # nothing unfinished is left
+
+
+def test_drawings_are_files_too(smart):
+    report(smart)
+    found = sorted(path.name for path in (smart / "plots").iterdir())
+    assert "loss-and-its-parts.svg" in found
+    assert all(ET.parse(smart / "plots" / name).getroot().tag.endswith("svg") for name in found)
 
 
 def test_several_runs(smart, freelb, tmp_path):

@@ -85,7 +85,8 @@ def translate(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
             notices.append(f"{flag} is now {new} {word}")
         elif key in NEW:
             out.append(NEW[key] + equals + value)
-            notices.append(f"{flag} is now {NEW[key]}")
+            whole = " (of the whole update, over all processes)" if NEW[key] == "--train.batch_size" else ""
+            notices.append(f"{flag} is now {NEW[key]}{whole}")
         else:
             out.append(argument)
     return out, list(dict.fromkeys(notices))

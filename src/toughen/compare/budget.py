@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -21,13 +22,7 @@ class BatchDivergence:
     with their padding.
     """
 
-    @property
-    def needs_clean(self) -> bool:
-        return True
-
-    @property
-    def needs_labels(self) -> bool:
-        return False
+    needs_clean: ClassVar[bool] = True
 
     def __call__(self, bent: Outcome, clean: Outcome | None, deltas: Sequence[Tensor]) -> Tensor:
         if clean is None:
@@ -60,13 +55,7 @@ class Budgeted:
         if self.tau < 0:
             raise MethodError(f"tau={self.tau}: hiding cannot pay the adversary by itself; tau is 0 or above.")
 
-    @property
-    def needs_clean(self) -> bool:
-        return True
-
-    @property
-    def needs_labels(self) -> bool:
-        return False
+    needs_clean: ClassVar[bool] = True
 
     def __call__(self, bent: Outcome, clean: Outcome | None, deltas: Sequence[Tensor]) -> Tensor:
         return self.explain(bent, clean, deltas)[0]

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
 import torch
 from torch import Tensor
@@ -81,13 +81,7 @@ class Divergence:
             if value not in known.__args__:
                 raise MethodError(f"Divergence: {value!r} is not known. {nearest(value, known.__args__)}")
 
-    @property
-    def needs_clean(self) -> bool:
-        return True
-
-    @property
-    def needs_labels(self) -> bool:
-        return False
+    needs_clean: ClassVar[bool] = True
 
     def __call__(self, bent: Outcome, clean: Outcome | None, deltas: Sequence[Tensor]) -> Tensor:
         if clean is None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch.nn.functional as F
 from torch import Tensor
@@ -9,6 +10,7 @@ from torch import Tensor
 from ..errors import MethodError, StepError
 from ..outcome import Outcome
 from .divergence import Divergence
+from .rows import exact
 
 
 def loss_of(outcome: Outcome) -> Tensor:
@@ -24,13 +26,7 @@ def loss_of(outcome: Outcome) -> Tensor:
 class TaskLoss:
     """The loss of the perturbed pass."""
 
-    @property
-    def needs_clean(self) -> bool:
-        return False
-
-    @property
-    def needs_labels(self) -> bool:
-        return True
+    needs_clean: ClassVar[bool] = False
 
     def __call__(self, bent: Outcome, clean: Outcome | None, deltas: Sequence[Tensor]) -> Tensor:
         return loss_of(bent)
@@ -43,17 +39,11 @@ class TaskAndDivergence:
     divergence: Divergence
     weight: float
 
+    needs_clean: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         if not self.weight >= 0:
             raise MethodError(f"TaskAndDivergence(weight={self.weight}): a regulariser's weight cannot be negative.")
-
-    @property
-    def needs_clean(self) -> bool:
-        return True
-
-    @property
-    def needs_labels(self) -> bool:
-        return True
 
     def __call__(self, bent: Outcome, clean: Outcome | None, deltas: Sequence[Tensor]) -> Tensor:
         term = self.weight * self.divergence(bent, clean, deltas)
@@ -66,20 +56,11 @@ class TaskAwayFromFeatures:
 
     temperature: float = 1.0
 
-    @property
-    def needs_clean(self) -> bool:
-        return True
-
-    @property
-    def needs_labels(self) -> bool:
-        return True
-
-    @property
-    def needs_features(self) -> bool:
-        return True
+    needs_clean: ClassVar[bool] = True
+    needs_features: ClassVar[bool] = True
 
     def __call__(self, bent: Outcome, clean: Outcome | None, deltas: Sequence[Tensor]) -> Tensor:
         if clean is None or bent.features is None or clean.features is None:
             raise StepError("CreAT compares the features of a perturbed and a clean pass, and one of them is missing.")
-        likeness = F.cosine_similarity(bent.features.float(), clean.features.float(), dim=-1).mean()
+        likeness = F.cosine_similarity(exact(bent.features), exact(clean.features), dim=-1).mean()
         return loss_of(bent) - self.temperature * likeness

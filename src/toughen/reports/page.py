@@ -1,6 +1,7 @@
 """`report`: one or several runs as one HTML page that needs nothing beside it."""
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,17 +26,36 @@ def report(
 ) -> Path:
     """Write the page of these run folders (or folders of runs) and say where it is.
 
-    Without `out` it goes into the run's own folder, or for several runs into the working directory.
+    Without `out` it goes into the run's own folder, with the drawings beside it in plots/, or for several runs into the
+    working directory.
     """
     found = find_runs([runs] if isinstance(runs, (str, os.PathLike)) else list(runs))
     place = Path(out) if out is not None else (found[0].path if len(found) == 1 else Path()) / "report.html"
     if place.is_dir():
         place = place / "report.html"
-    write_text(place, render(found, by=by, title=title, intro=intro))
+    sections = [run_section(run) for run in found]
+    write_text(place, render(found, by=by, title=title, intro=intro, sections=sections))
+    if out is None and len(found) == 1:
+        _write_plots(found[0].path / "plots", sections[0].figures)
     return place
 
 
-def render(runs: Sequence[Run], *, by: By = "run", title: str | None = None, intro: Sequence[str] = ()) -> str:
+def _write_plots(folder: Path, figures: Sequence[str]) -> None:
+    """Each drawing as a file under the name it is read out by."""
+    for svg in figures:
+        label = re.search(r'aria-label="([^"]*)"', svg)
+        name = re.sub(r"[^a-z0-9]+", "-", label.group(1).lower()).strip("-") if label else "plot"
+        write_text(folder / f"{name}.svg", svg)
+
+
+def render(
+    runs: Sequence[Run],
+    *,
+    by: By = "run",
+    title: str | None = None,
+    intro: Sequence[str] = (),
+    sections: Sequence[Section] | None = None,
+) -> str:
     """The page as text."""
     jinja = require("jinja2", "cli")
     # Text from data, file names and configs is escaped; drawings alone are put in as they are.
@@ -52,7 +72,7 @@ def render(runs: Sequence[Run], *, by: By = "run", title: str | None = None, int
             cards=[card for table in comparisons for card in _cards(table)],
             comparisons=[_table(table, by) for table in comparisons],
             evaluations=evaluation_table(runs),
-            runs=[_drawn(run_section(run)) for run in runs],
+            runs=[_drawn(section) for section in sections or [run_section(run) for run in runs]],
         )
     )
 
