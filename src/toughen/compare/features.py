@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, cast
 
+import torch
 from torch import Tensor, nn
 
 from ..errors import SiteError
@@ -64,7 +65,7 @@ def class_token(hidden: Tensor, attention_mask: Tensor | None, decoder: bool) ->
         attention_mask = attention_mask.reshape(-1, attention_mask.shape[-1])
     if attention_mask is None or attention_mask.shape != hidden.shape[:2]:
         return hidden[:, -1] if decoder else hidden[:, 0]
-    real = attention_mask.bool()
-    number = real.int().cumsum(1)
-    chosen = real & (number == (number[:, -1:] if decoder else 1))
-    return (hidden * chosen.unsqueeze(-1).to(hidden.dtype)).sum(1)
+    real = attention_mask.ne(0)
+    rank = torch.arange(real.shape[1], device=real.device) if decoder else 1
+    at = (real * rank).argmax(1)  # the last real one, or the first of all that are real
+    return hidden.gather(1, at.view(-1, 1, 1).expand(-1, 1, hidden.shape[-1])).squeeze(1)
