@@ -1,5 +1,6 @@
 """Batches of rows of like length: grouped loosely, or in buckets of fixed padded lengths."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -28,7 +29,7 @@ def _chunk_lengths(chunk: Any, compute: Any) -> Any:
     return np.maximum.reduceat(words, starts).astype(np.int64)
 
 
-class _Batches(Sampler[list[int]]):
+class _Batches(Sampler[list[int]], ABC):
     """Batches by seed and epoch. Every process sees the same plan and takes its own batches of it."""
 
     def __init__(self, lengths: Sequence[int], batch_size: int, seed: int, rank: int, world: int, drop_last: bool):
@@ -42,9 +43,9 @@ class _Batches(Sampler[list[int]]):
         """Choose the epoch's order."""
         self.epoch = epoch
 
+    @abstractmethod
     def plan(self) -> list[list[int]]:
         """All batches of the epoch, for all processes together, in order."""
-        raise NotImplementedError
 
     def __iter__(self) -> Iterator[list[int]]:
         plan = self.plan()
