@@ -147,7 +147,7 @@ def pgd(net: Naive) -> None:
     for _ in range(3):
         delta = delta.detach().requires_grad_()
         g = gradient(net(delta).loss, delta) * net.words
-        delta = shrink(delta.detach() + 0.005 * net.unit() * g / l2(g), 0.01 * net.unit())
+        delta = shrink(delta.detach() + 0.002 * net.unit() * g / l2(g), 0.003 * net.unit())
     net(delta.detach()).loss.backward()
 
 
