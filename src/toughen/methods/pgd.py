@@ -40,8 +40,8 @@ def pgd(
     """Projected gradient descent (Madry et al. 2018) on embeddings: train on the end of the ascent alone.
 
     Presets:
-        recommended: three l2 steps of 0.2 % of the embedding's norm inside a ball of 0.3 %: training sees the perturbed text
-            alone, and at 1 % it did not learn RTE. Ours.
+        recommended: three l2 steps of 0.2 % of the embedding's norm inside a ball of 0.3 %: training sees the
+            perturbed text alone, and at 1 % it did not learn RTE. Ours.
         absolute: step 0.3 inside a ball of 1.0 from zero, the numbers common in text code (bert4torch).
     """
     s = choose(
