@@ -13,6 +13,7 @@ from . import heads as heads  # makes saved second-order models known to the Aut
 from ._version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from . import fast as fast
     from . import recipes as recipes
     from . import tasks as tasks
     from .attached import Attached as Attached
@@ -71,7 +72,7 @@ _HOMES = {
     "report": "reports.page",
 }
 
-_PACKAGES = ("tasks", "recipes", "evaluation", "reports")
+_PACKAGES = ("fast", "tasks", "recipes", "evaluation", "reports")
 
 
 def __getattr__(name: str) -> Any:

@@ -1,7 +1,7 @@
 """A method bound to a model: it turns a micro-batch into losses, and gives the model back as it was."""
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import closing, nullcontext
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -12,7 +12,10 @@ from .bound import Bound, under
 from .checks import special_ids, warn_about, warn_if_special_unknown
 from .combine import Add
 from .compare.features import FeatureWatch
+from .driving import drive
 from .errors import MethodError
+from .fast.captured import CapturedStep
+from .fast.obstacles import of_method
 from .figures import figures, probe
 from .learned import build, only, refuse_wrapped
 from .outcome import Task, task_of
@@ -55,6 +58,7 @@ class Attached:
         self.passed: list[Batch] = []  # the last micro-batch, one for each method
         self._window: list[Batch] = []
         self._open = False  # whether an accumulation window has begun
+        self._inside = False  # whether one of its micro-batches is under way
         self._switch = DropoutSwitch(self.model)
         self._undo: list[Detach] = []
         self._watch: FeatureWatch | None = None
@@ -106,9 +110,10 @@ class Attached:
         step = Step(self.model, forward, batch, quiet, self.task, device, self._switch, self._watch)
         if self._checkpoints is not None:
             self._checkpoints.follow()
-        self._clock.updates, self._clock.total = self.updates, self.total_steps
-        if not self._open:
-            self._open_window()
+        with self.window(last):
+            yield from self._losses(step, last)
+
+    def _losses(self, step: Step, last: bool) -> Generator[Tensor]:
         self.passed = batches = [
             Batch(b.method, step, b.injector, last, self._window, b.teach(step)) for b in self.bound
         ]
@@ -125,9 +130,7 @@ class Attached:
         finally:
             self._switch.restore()
             step.release()
-            if last:
-                self._close_window()
-            elif not whole or not hasattr(main.method.combine, "rounds"):
+            if not last and (not whole or not hasattr(main.method.combine, "rounds")):
                 self._window.remove(main)  # failed, or no method that goes over the window again
 
     def backward(
@@ -152,20 +155,36 @@ class Attached:
                 "This method updates the weights after every pass (FreeAT). Give it the update as step=..., a function "
                 "that calls optimizer.step() and optimizer.zero_grad()."
             )
+
+        def take(loss: Tensor, _turn: Turn) -> Tensor:
+            loss = loss / accumulate
+            loss.backward() if backward is None else backward(loss)
+            return loss
+
         losses = self.losses(lambda: model(**batch), batch, last=last, quiet=lambda: unsynced(model))
-        total: list[Tensor] = []
-        with closing(losses):  # also after an error: weights moved by SAM go back at once
-            for turn in turns:
-                with nullcontext() if turn.sync else unsynced(model):
-                    loss = next(losses) / accumulate
-                    loss.backward() if backward is None else backward(loss)
-                if turn.kept:
-                    total.append(loss.detach())
-                if turn.step and step is not None:
-                    step()
-                    torch.clear_autocast_cache()  # its half-precision copies are of the weights before the step
-            next(losses, None)  # runs what stands after the last yield
-        return torch.stack(total).sum() if total else torch.zeros((), device=next(self.model.parameters()).device)
+        total = drive(losses, turns, take, quiet=lambda: unsynced(model), step=step)
+        return torch.zeros((), device=next(self.model.parameters()).device) if total is None else total
+
+    def captured(
+        self, model: nn.Module, backward: Callable[[Tensor], Any] | None = None, pack: bool = True
+    ) -> CapturedStep:
+        """`backward` as a CUDA graph for each shape: `step = attached.captured(model)`, then `loss = step(batch)`."""
+        self.schedules_on_device()
+        return CapturedStep(self, model, backward, pack)
+
+    @property
+    def packable(self) -> bool:
+        """Whether padding may be left out of the layers: nothing in there is perturbed or looked at."""
+        inside = any(isinstance(bound.method.site, (Hidden, AttentionLogits)) for bound in self.bound)
+        return not inside and self._watch is None
+
+    def schedules_on_device(self) -> None:
+        """Keep settings that change with training as tensors: a graph would hold a number for ever."""
+        self._clock.device = next(self.model.parameters()).device
+
+    def obstacle(self, last: bool = True) -> str | None:
+        """Why the coming micro-batch cannot be a CUDA graph."""
+        return of_method(self.turns(last), last, hasattr(self.bound[0].method.combine, "rounds"))
 
     def report(self) -> dict[str, Tensor]:
         """Is it adversarial? Norms, shares and losses of the last micro-batch, as tensors; nothing is read here."""
@@ -218,16 +237,27 @@ class Attached:
 
     # What a method carries from one update to the next -----------------------------------------------------------
 
-    def _open_window(self) -> None:
-        settle(self.model)  # an evaluation may have come before
-        for bound in self.bound:
-            bound.open_window(self.model, self._clock)
-        self._open = True  # only now: what was refused above is refused again by the next step
-
-    def _close_window(self) -> None:
-        self._window = []
-        self._open = False
-        self.updates += 1
+    @contextmanager
+    def window(self, last: bool) -> Generator[None]:
+        """Round a micro-batch: the first of an update opens a window, the last closes it. Inside another it is idle."""
+        if self._inside:
+            yield
+            return
+        self._clock.updates, self._clock.total = self.updates, self.total_steps
+        if not self._open:
+            settle(self.model)  # an evaluation may have come before
+            for bound in self.bound:
+                bound.open_window(self.model, self._clock)
+            self._clock.turn_dials()
+            self._open = True  # only now: what was refused above is refused again by the next step
+        self._inside = True
+        try:
+            yield
+        finally:
+            self._inside = False
+            if last:
+                self.abandon()
+                self.updates += 1
 
     def state_dict(self) -> dict[str, Tensor]:
         """What a resumed run needs: updates made, noise generators, the weights of teachers and adversaries."""

@@ -3,7 +3,7 @@
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
@@ -43,6 +43,9 @@ class Noise:
         words = torch.randint(-(2**31), 2**31, (2,), generator=self.on(device), device=device)
         return words.to(torch.int32)
 
+    def clone(self) -> dict[torch.device, torch.Generator]:
+        return {device: generator.clone_state() for device, generator in self.generators.items()}
+
     def state_dict(self) -> dict[str, torch.Tensor]:
         return {str(device): generator.get_state() for device, generator in self.generators.items()}
 
@@ -63,13 +66,104 @@ class Replay:
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
+        self.tape = Tape.running
+        if self.tape is not None:
+            self.mark = self.tape.mark()
+            return
         self.cpu = torch.get_rng_state()
         self.cuda = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
 
     def restore(self) -> None:
+        if self.tape is not None:
+            self.tape.rewind(self.mark)
+            return
         torch.set_rng_state(self.cpu)
         if self.cuda is not None:
             torch.cuda.set_rng_state(self.cuda, self.device)
+
+
+class Tape:
+    """The places in dropout's random stream that a step goes back to, so that its CUDA graph can do so as well.
+
+    A graph cannot read or set a generator's state. So the step runs once with the tape on, which notes how far into the
+    stream each place is. For the capture every way back gets a stream of its own, which is put at its place before a
+    replay. Random numbers are then those of the same step run eagerly.
+    """
+
+    running: ClassVar["Tape | None"] = None
+
+    def __init__(self, device: torch.device) -> None:
+        self.generator: torch.Generator = torch.cuda.default_generators[device.index or 0]
+        self.marks: list[int] = []
+        self.rewinds: list[int] = []  # of each way back: the place it goes to
+        self.streams: list[torch.Generator] = []
+        self.start = self.length = 0
+        self._taken: list[int] | None = None  # the ways back while a graph is captured
+
+    @contextmanager
+    def noted(self) -> Generator[None]:
+        """Round a step that is run."""
+        self.start = self.generator.get_offset()
+        with self._on():
+            yield
+        self.length = self.generator.get_offset() - self.start
+
+    def lend_streams(self, graph: Any) -> None:
+        """Before the capture: one stream for each way back."""
+        self._before = self.generator.clone_state()
+        self.streams = [self.generator.clone_state() for _ in self.rewinds]
+        for stream in self.streams:
+            graph.register_generator_state(stream)
+
+    def reset(self) -> None:
+        """After a capture that failed."""
+        self.generator.graphsafe_set_state(self._before)
+
+    @contextmanager
+    def captured(self) -> Generator[None]:
+        """Inside the capture of a step like the noted one."""
+        own, marks = self.generator.graphsafe_get_state(), self.marks
+        self.marks, self._taken = [], []
+        try:
+            with self._on():
+                yield
+            if (len(self.marks), self._taken) != (len(marks), self.rewinds):
+                raise RuntimeError("the step went another way when it was captured")
+        finally:
+            self.generator.graphsafe_set_state(own)
+            self.marks, self._taken = marks, None
+
+    @contextmanager
+    def _on(self) -> Generator[None]:
+        before, Tape.running = Tape.running, self
+        try:
+            yield
+        finally:
+            Tape.running = before
+
+    def mark(self) -> int:
+        self.marks.append(self.generator.get_offset() - self.start if self._taken is None else 0)
+        return len(self.marks) - 1
+
+    def rewind(self, mark: int) -> None:
+        if self._taken is not None:
+            self.generator.graphsafe_set_state(self.streams[len(self._taken)])
+            self._taken.append(mark)
+            return
+        if Tape.running is self:
+            self.rewinds.append(mark)
+        self.generator.set_offset(self.start + self.marks[mark])
+
+    @contextmanager
+    def played(self) -> Generator[None]:
+        """Round a replay."""
+        self.start, seed = self.generator.get_offset(), self.generator.initial_seed()
+        for stream, mark in zip(self.streams, self.rewinds, strict=True):
+            if stream.initial_seed() != seed:
+                stream.manual_seed(seed)
+            stream.set_offset(self.start + self.marks[mark])
+        yield
+        self.generator.set_offset(self.start + self.length)
 
 
 class DropoutSwitch:

@@ -1,8 +1,11 @@
 """A setting that changes as training goes on."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias, cast
+
+import torch
+from torch import Tensor
 
 from .errors import MethodError
 
@@ -13,6 +16,18 @@ class Clock:
 
     updates: int = 0
     total: int | None = None
+    device: torch.device | None = None  # where settings that change are kept, if a captured step is to read them
+    dials: "dict[Ramp, Tensor]" = field(default_factory=lambda: dict[Ramp, Tensor](), repr=False)
+
+    def dial(self, ramp: "Ramp") -> Tensor:
+        if ramp not in self.dials:
+            self.dials[ramp] = torch.tensor(ramp.at(self), device=self.device)
+        return self.dials[ramp]
+
+    def turn_dials(self) -> None:
+        """To where the training is."""
+        for ramp, dial in self.dials.items():
+            dial.fill_(ramp.at(self))
 
 
 @dataclass(frozen=True)
@@ -56,8 +71,10 @@ def scheduled(value: "Scheduled | Sequence[float]") -> Scheduled:
     return Ramp(*numbers)
 
 
-def now(value: Scheduled, clock: Clock) -> float:
-    return value.at(clock) if isinstance(value, Ramp) else value
+def now(value: Scheduled, clock: Clock) -> float | Tensor:
+    if not isinstance(value, Ramp):
+        return value
+    return value.at(clock) if clock.device is None else clock.dial(value)
 
 
 def lowest(value: Scheduled) -> float:

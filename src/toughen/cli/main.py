@@ -22,6 +22,7 @@ COMMANDS = {
     "init": "A commented config to edit.",
     "doctor": "What this machine has, and what is amiss.",
     "demo": "A small run, offline.",
+    "bench": "Step time and memory of every method, eager and fast.",
     "submit": "GLUE's zip from runs.",
     "push": "Put a model on the Hub (dry run by default).",
 }

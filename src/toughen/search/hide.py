@@ -15,8 +15,8 @@ class Rule:
 
     scale: float  # of query times key
     offset: float  # added to every score
-    temperature: float  # of the sigmoid that stands for the step function in the backward pass
-    reverse: float  # the adversary gets minus this much of the gradient
+    temperature: float | Tensor  # of the sigmoid that stands for the step function in the backward pass
+    reverse: float | Tensor  # the adversary gets minus this much of the gradient
     slope: float  # of the additive mask in the visibility, in the backward pass
     hidden: float | None  # the additive mask where a pair is hidden; None: the lowest number
     spare_rows: bool  # no query loses all its keys

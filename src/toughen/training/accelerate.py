@@ -1,14 +1,16 @@
 """A method in a loop of one's own with Accelerate."""
 
 from collections.abc import Callable, Mapping
-from contextlib import closing, nullcontext
+from contextlib import nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ..attached import Attached
+from ..driving import drive
 from ..errors import MethodError
+from ..parts import Turn
 
 
 def accelerated_backward(
@@ -33,20 +35,16 @@ def accelerated_backward(
         # accumulate() already holds no_sync open when sync is off, and it does not nest under FSDP2.
         return accelerator.no_sync(model) if sync else nullcontext()
 
+    state = accelerator.gradient_state
+
+    def take(loss: Tensor, turn: Turn) -> Tensor:
+        state._set_sync_gradients(turn.sync)  # DeepSpeed steps its engine inside backward when True
+        accelerator.backward(loss)
+        return loss
+
     losses = attached.losses(lambda: model(**batch), batch, last=sync, quiet=quiet)
-    state, total = accelerator.gradient_state, list[Tensor]()
     try:
-        with closing(losses):  # also after an error: weights moved by SAM go back at once
-            for turn in turns:
-                state._set_sync_gradients(turn.sync)  # DeepSpeed steps its engine inside backward when True
-                with nullcontext() if turn.sync else quiet():
-                    loss = next(losses)
-                    accelerator.backward(loss)
-                if turn.kept:
-                    total.append(loss.detach())
-                if turn.step and step is not None:
-                    step()
-            next(losses, None)  # runs what stands after the last yield
+        total = drive(losses, turns, take, quiet=quiet, step=step)
     finally:
         state._set_sync_gradients(sync)
-    return torch.stack(total).sum() if total else torch.zeros((), device=accelerator.device)
+    return torch.zeros((), device=accelerator.device) if total is None else total

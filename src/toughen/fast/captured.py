@@ -1,0 +1,279 @@
+"""A whole training step - all passes, the search, the backward passes - as one CUDA graph for each shape of batch.
+
+Small and base models at fine-tuning batch sizes are bound by kernel launches. A graph launches them all at once.
+"""
+
+import gc
+import random
+import warnings
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias, cast
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import RobustnessWarning
+from ..rng import Noise, Tape
+from ..tensors import add, fill, zero
+from .obstacles import of_model
+from .packing import Packing, packable, without_idle_mask, worthwhile
+
+Run: TypeAlias = Callable[[dict[str, Any]], Tensor]
+Key: TypeAlias = tuple[Hashable, ...]
+
+MOST_GRAPHS = 64
+
+
+class Host(Protocol):
+    """What a captured step needs of a method on a model."""
+
+    noise: Noise
+    passed: list[Any]
+
+    def window(self, last: bool) -> AbstractContextManager[Any]: ...  # round a micro-batch: opens and closes an update
+
+
+@dataclass(frozen=True)
+class Graph:
+    """One captured step, with the memory it reads from and writes to."""
+
+    graph: torch.cuda.CUDAGraph
+    tape: Tape
+    inputs: dict[str, Any]
+    loss: Tensor
+    weights: Sequence[nn.Parameter]  # those that get a gradient
+    passed: list[Any]
+
+    def play(self, batch: Mapping[str, Any]) -> Tensor:
+        for name, value in batch.items():
+            if isinstance(value, Tensor):
+                self.inputs[name].copy_(value, non_blocking=True)
+        with self.tape.played():
+            self.graph.replay()
+        return self.loss.clone()
+
+
+class Captured:
+    """Runs training steps, from the second sight of a shape on as a replay of its CUDA graph.
+
+    The first step of a shape runs eagerly; its result counts. Where a step cannot be captured it goes on running
+    eagerly, and a warning says why: `obstacle` has the reason. `steps` counts both kinds.
+    """
+
+    def __init__(self, host: Host, model: nn.Module) -> None:
+        self.host, self.model = host, model
+        self.obstacle: str | None = None
+        self.steps = {"eager": 0, "captured": 0}
+        self._graphs: dict[Key, Graph] = {}
+        self._tapes: dict[Key, Tape] = {}
+        self._gradients: dict[nn.Parameter, Tensor] = {}  # one buffer a weight, shared by all graphs
+        self._pool: Any = None
+        self._stream: Any = None
+
+    def __call__(
+        self, run: Run, batch: Mapping[str, Any], *, last: bool = True, also: Key = (), obstacle: str | None = None
+    ) -> Tensor:
+        """`run` on the batch, which does one micro-batch with its backward passes. `also` tells steps of the same shape
+        apart, `obstacle` says why this one must not be captured.
+        """
+        weights = list(self.model.parameters())
+        device = weights[0].device
+        self._complain(obstacle or of_model(self.model, device))
+        with self.host.window(last):
+            if self.obstacle is not None:
+                return self._eager(run, batch, device)
+            fresh = all(weight.grad is None for weight in weights)
+            key = (*_shape(batch), *also, last, fresh, *_state(self.model, weights))
+            if key not in self._graphs and key not in self._tapes:
+                tape = self._tapes[key] = Tape(device)
+                return self._eager(run, batch, device, tape)
+            if key not in self._graphs:
+                graph = self._capture(run, batch, self._tapes.pop(key), device, fresh)
+                if graph is None:
+                    return self._eager(run, batch, device)
+                self._graphs[key] = graph
+            return self._replay(self._graphs[key], batch, fresh)
+
+    def _eager(self, run: Run, batch: Mapping[str, Any], device: torch.device, tape: Tape | None = None) -> Tensor:
+        self.steps["eager"] += 1
+        moved = {name: _to(value, device) for name, value in batch.items()}
+        with nullcontext() if tape is None else cast("AbstractContextManager[None]", tape.noted()):
+            return run(moved)
+
+    def _replay(self, graph: Graph, batch: Mapping[str, Any], fresh: bool) -> Tensor:
+        self.steps["captured"] += 1
+        self._lend(graph.weights, fresh)
+        self.host.passed = graph.passed
+        return graph.play(batch)
+
+    def _lend(self, weights: Sequence[nn.Parameter], fresh: bool) -> None:
+        """The buffers the graph writes to become the weights' gradients, with what is there already in them."""
+        empty: list[Tensor] = []
+        for weight in weights:
+            buffer = self._gradients[weight]
+            if weight.grad is buffer:
+                continue
+            if weight.grad is None:
+                empty.append(buffer)
+            else:
+                buffer.copy_(weight.grad)
+            weight.grad = buffer
+        if not fresh:  # a fresh graph writes over them
+            zero(empty)
+
+    def _capture(
+        self, run: Run, batch: Mapping[str, Any], tape: Tape, device: torch.device, fresh: bool
+    ) -> Graph | None:
+        """The graph of a step, nothing of which is executed; None where it cannot be captured."""
+        if len(self._graphs) >= MOST_GRAPHS:
+            self._complain(f"there are more than {MOST_GRAPHS} shapes of batches: pad lengths to a few, as --fast does")
+            return None
+        weights = [weight for weight in self.model.parameters() if weight.requires_grad]
+        before = [weight.grad for weight in weights]
+        inputs = {name: _to(value, device, own=True) for name, value in batch.items()}
+        graph, loss = torch.cuda.CUDAGraph(), torch.zeros((), device=device)
+        if self._stream is None:
+            self._pool, self._stream = torch.cuda.graph_pool_handle(), torch.cuda.Stream(device)
+        tape.lend_streams(graph)
+        for generator in self.host.noise.generators.values():
+            if generator.device.type == "cuda":
+                graph.register_generator_state(generator)
+        for weight in weights:
+            if weight not in self._gradients:
+                self._gradients[weight] = torch.zeros_like(weight)
+            weight.grad = None
+        torch.clear_autocast_cache()  # half-precision copies made before would be the graph's for ever
+        chance, streams = (torch.get_rng_state(), random.getstate()), self.host.noise.clone()
+        gc.collect()
+        gc.disable()  # what it would free now are calls that no capture survives
+        try:
+            with (
+                torch.cuda.graph(graph, self._pool, self._stream, capture_error_mode="thread_local"),
+                tape.captured(),
+            ):
+                loss.copy_(run(inputs))
+                got = [weight for weight in weights if weight.grad is not None]
+                write = fill if fresh else add
+                write([self._gradients[w] for w in got], [cast(Tensor, w.grad) for w in got])
+            passed = self.host.passed
+        except Exception as error:
+            # A capture that broke off leaves its generators behind as if it still went on.
+            tape.reset()
+            self.host.noise.generators.update(streams)
+            self._complain(_cause(error))
+            return None
+        finally:
+            gc.enable()
+            torch.clear_autocast_cache()
+            for weight, grad in zip(weights, before, strict=True):
+                weight.grad = grad
+        if not torch.equal(chance[0], torch.get_rng_state()) or chance[1] != random.getstate():
+            self._complain("the model draws random numbers on the CPU, which a replay would not draw again")
+            return None
+        return Graph(graph, tape, inputs, loss, got, passed)
+
+    def clear(self) -> None:
+        """Forget all graphs."""
+        self._graphs.clear()
+        self._tapes.clear()
+        self._gradients.clear()
+
+    def _complain(self, obstacle: str | None) -> None:
+        if obstacle is None or self.obstacle is not None:
+            return
+        self.obstacle = obstacle
+        warnings.warn(f"Steps are not captured, they run eagerly: {obstacle}.", RobustnessWarning, stacklevel=4)
+
+
+class Attached(Host, Protocol):
+    """A method on a model, as far as its captured step knows it."""
+
+    @property
+    def packable(self) -> bool: ...  # whether padding may be left out of the layers
+
+    def obstacle(self, last: bool = True) -> str | None: ...
+
+    def backward(
+        self,
+        model: nn.Module,
+        batch: Mapping[str, Any],
+        *,
+        accumulate: int = 1,
+        last: bool = True,
+        backward: Callable[[Tensor], Any] | None = None,
+    ) -> Tensor: ...
+
+
+class CapturedStep:
+    """`attached.backward` of a plain loop, captured: returns the loss, detached, and leaves gradients on the weights.
+
+    Give it batches as the loader makes them: of a mask on the CPU it is known what is padding, which is then left out
+    of the layers where that pays (`pack`).
+    """
+
+    def __init__(
+        self,
+        attached: Attached,
+        model: nn.Module,
+        backward: Callable[[Tensor], Any] | None = None,
+        pack: bool = True,
+    ) -> None:
+        self.attached, self.model, self._backward = attached, model, backward
+        self.captured = Captured(attached, model)
+        self.packing = Packing(model) if pack and attached.packable and packable(model) else None
+
+    @property
+    def obstacle(self) -> str | None:
+        return self.captured.obstacle
+
+    @property
+    def steps(self) -> dict[str, int]:
+        return self.captured.steps
+
+    def __call__(self, batch: Mapping[str, Any], *, accumulate: int = 1, last: bool = True) -> Tensor:
+        tokens = worthwhile(batch) if self.packing is not None else None
+        batch = without_idle_mask(batch)
+
+        def run(inputs: dict[str, Any]) -> Tensor:
+            with nullcontext() if self.packing is None else self.packing.of(inputs, tokens):
+                return self.attached.backward(
+                    self.model, inputs, accumulate=accumulate, last=last, backward=self._backward
+                )
+
+        also = (accumulate, tokens)
+        return self.captured(run, batch, last=last, also=also, obstacle=self.attached.obstacle(last))
+
+    def close(self) -> None:
+        """Give the model its own attention back, and the graphs' memory."""
+        if self.packing is not None:
+            self.packing.detach()
+        self.captured.clear()
+
+
+def _cause(error: BaseException) -> str:
+    """The first of a chain of errors: what broke the capture, and not that it is broken."""
+    while error.__context__ is not None:
+        error = error.__context__
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+
+
+def _to(value: Any, device: torch.device, own: bool = False) -> Any:
+    if not isinstance(value, Tensor):
+        return value
+    moved = value.to(device, non_blocking=True)
+    return moved.clone() if own and moved is value else moved
+
+
+def _shape(batch: Mapping[str, Any]) -> Key:
+    return tuple(
+        (name, value.shape, value.dtype) if isinstance(value, Tensor) else (name, value)
+        for name, value in sorted(batch.items())
+    )
+
+
+def _state(model: nn.Module, weights: Sequence[nn.Parameter]) -> Key:
+    """What a graph takes for granted: the mode, the precision, which weights are trained and where they lie."""
+    precision = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else None
+    return (model.training, precision, *[(w.data_ptr(), w.requires_grad) for w in weights])

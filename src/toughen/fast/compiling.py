@@ -1,0 +1,24 @@
+"""torch.compile for the layers alone: one compilation serves them all, and hooks outside them stay as they are."""
+
+from typing import Any, cast
+
+from torch import nn
+
+
+def compile_layers(model: nn.Module, **options: Any) -> int:
+    """Compile each layer of a model's stacks in place; returns how many. Shapes are fixed unless `dynamic` is given."""
+    layers = [layer for stack in model.modules() if isinstance(stack, nn.ModuleList) for layer in _alike(stack)]
+    for layer in layers:
+        layer.compile(**{"dynamic": False, **options})
+    return len(layers)
+
+
+def uncompile_layers(model: nn.Module) -> None:
+    for module in model.modules():
+        cast(Any, module)._compiled_call_impl = None
+
+
+def _alike(stack: nn.ModuleList) -> list[nn.Module]:
+    """The members of a stack of at least two modules of one class."""
+    layers = list(stack)
+    return layers if len(layers) > 1 and len({type(layer) for layer in layers}) == 1 else []

@@ -1,0 +1,30 @@
+"""Why a step cannot be a CUDA graph, known before it is tried."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+
+from ..parts import Turn
+
+
+def of_model(model: nn.Module, device: torch.device) -> str | None:
+    """The reason, or None."""
+    if device.type != "cuda":
+        return f"the model is on the {device.type}, and CUDA graphs need a CUDA device"
+    if isinstance(model, nn.parallel.DistributedDataParallel) or hasattr(model, "set_requires_gradient_sync"):
+        return f"{type(model).__name__} exchanges gradients between processes in the middle of the step"
+    if any(weight.device != device for weight in model.parameters()):
+        return "the model lies on several devices"
+    if model.training and any(getattr(module, "gradient_checkpointing", False) for module in model.modules()):
+        return "gradient checkpointing sets random states in the backward pass; switch it off, memory allowing"
+    return None
+
+
+def of_method(turns: Sequence[Turn], last: bool, rounds: bool) -> str | None:
+    """The reason, or None. `rounds`: the method goes over the whole accumulation window again."""
+    if any(turn.step for turn in turns):
+        return "the method updates the weights between its passes (FreeAT)"
+    if rounds and (not last or len(turns) > 2):
+        return "the method goes over all micro-batches of an update again (SAM, AWP); train without accumulation"
+    return None

@@ -1,0 +1,202 @@
+"""`toughen bench`: training steps of every method, eager and fast, beside a plain step, in one run."""
+
+import gc
+import itertools
+import os
+import statistics
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..attached import Attached
+from ..fast.compiling import compile_layers, uncompile_layers
+from ..registry import available, make
+from .subject import SPECIAL, Shape, batch_of, model_named, settings_of
+
+MODES = ("eager", "fast")
+WARM_UP = 4  # one eager step, the capture, and two to settle
+
+
+@dataclass(frozen=True)
+class Row:
+    """One method in one mode at one shape. A step is forward, search, backward, clipping and AdamW."""
+
+    model: str
+    method: str
+    batch: int
+    length: int
+    dtype: str
+    mode: str
+    ms: float
+    memory_gib: float | None
+    device: str
+    shortest: float = 1.0
+    compiled: bool = False
+    note: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def bench(
+    model: "str | os.PathLike[str]" = "minilm",
+    methods: Sequence[str] | None = None,
+    shapes: Sequence[str] = ("16x64",),
+    *,
+    modes: Sequence[str] = MODES,
+    dtype: str | None = None,
+    device: str | None = None,
+    repeats: int = 20,
+    compile: bool = False,
+    seen: Callable[[Row], None] | None = None,
+) -> list[Row]:
+    """Time training steps; rows come in the order of shapes, methods and modes, and to `seen` as they are made.
+
+    Medians of `repeats` steps made one after the other, with no waiting between them. `compile` compiles the layers of
+    the fast mode before they are captured. On a CPU there is no fast mode.
+    """
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    dtype = dtype or ("bfloat16" if device == "cuda" else "float32")
+    wanted = [mode for mode in modes if mode == "eager" or device == "cuda"]
+    unknown = [mode for mode in modes if mode not in MODES]
+    if unknown:
+        raise ValueError(f"{unknown[0]!r} is no mode: give eager, fast or both.")
+    names = ["plain", *[name for name in methods or available() if name not in ("plain", "freeat")]]
+    parsed = [Shape.parse(shape) for shape in shapes]
+    rows: list[Row] = []
+    for shape in parsed:
+        torch.manual_seed(0)
+        subject = model_named(model).to(device)
+        for name in names:
+            for mode in wanted:
+                ms, memory, note = _measured(subject, name, shape, mode, dtype, device, repeats, compile)
+                row = Row(
+                    str(model),
+                    name,
+                    shape.batch,
+                    shape.length,
+                    dtype,
+                    mode,
+                    round(ms, 3),
+                    None if memory is None else round(memory, 3),
+                    torch.cuda.get_device_name() if device == "cuda" else "cpu",
+                    round(shape.shortest, 3),
+                    compile and mode == "fast",
+                    note,
+                )
+                rows.append(row)
+                if seen is not None:
+                    seen(row)
+    return rows
+
+
+def _measured(
+    model: nn.Module, name: str, shape: Shape, mode: str, dtype: str, device: str, repeats: int, compile: bool
+) -> tuple[float, float | None, str]:
+    cuda = device == "cuda"
+    gc.collect()
+    if cuda:
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+    fast = mode == "fast"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # such as that a model of this size has no dropout
+        attached = make(name, **_settings(name)).attach(model, SPECIAL, total_steps=10_000)
+        if fast and compile:
+            compile_layers(model)
+        try:
+            step = _step(attached, model, dtype, device, fast)
+            batches = _batches(model, shape, cuda, on_device=not fast)
+            ms = _median_ms(lambda: step(next(batches)), repeats, cuda)
+        finally:
+            uncompile_layers(model)
+            attached.detach()
+            model.zero_grad()
+    memory = torch.cuda.max_memory_allocated() / 2**30 if cuda else None
+    return ms, memory, step.note()
+
+
+def _settings(name: str) -> dict[str, Any]:
+    return {"switch": 1000} if name == "bregman" else {}
+
+
+class _step:
+    """One update, as a training loop makes it."""
+
+    def __init__(self, attached: Attached, model: nn.Module, dtype: str, device: str, fast: bool) -> None:
+        self.attached, self.model, self.device = attached, model, device
+        self.half = None if dtype == "float32" else getattr(torch, dtype)
+        self.optimizer = torch.optim.AdamW(model.parameters(), lr=1e-6, fused=device == "cuda")
+        self.captured = attached.captured(model) if fast else None
+
+    def __call__(self, batch: Mapping[str, Tensor]) -> None:
+        with torch.autocast(self.device, self.half, enabled=self.half is not None):
+            if self.captured is None:
+                self.attached.backward(self.model, batch)
+            else:
+                self.captured(batch)
+        nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+
+    def note(self) -> str:
+        if self.captured is None:
+            return ""
+        self.captured.close()
+        return "" if self.captured.obstacle is None else f"not captured: {self.captured.obstacle}"
+
+
+def _batches(model: nn.Module, shape: Shape, cuda: bool, on_device: bool) -> Iterator[Mapping[str, Tensor]]:
+    """The same texts in every batch. The eager step gets them on the device; the fast one from the loader's memory."""
+    batch = batch_of(shape, *settings_of(model))
+    if cuda:
+        batch = {k: v.cuda() if on_device else v.pin_memory() for k, v in batch.items()}
+    while True:
+        yield dict(batch)
+
+
+def _median_ms(step: Callable[[], None], repeats: int, cuda: bool) -> float:
+    for _ in range(WARM_UP):
+        step()
+    if not cuda:
+        times = [time.perf_counter()]
+        for _ in range(repeats):
+            step()
+            times.append(time.perf_counter())
+        return 1000 * statistics.median(after - before for before, after in itertools.pairwise(times))
+    torch.cuda.synchronize()
+    events = [torch.cuda.Event(enable_timing=True) for _ in range(repeats + 1)]
+    events[0].record()
+    for event in events[1:]:
+        step()
+        event.record()
+    torch.cuda.synchronize()
+    return statistics.median(before.elapsed_time(after) for before, after in itertools.pairwise(events))
+
+
+def markdown(rows: Sequence[Row]) -> str:
+    """A table for each shape: milliseconds, times the plain step of the same mode, peak memory."""
+    parts: list[str] = []
+    for shape in dict.fromkeys((row.batch, row.length, row.shortest) for row in rows):
+        own = [row for row in rows if (row.batch, row.length, row.shortest) == shape]
+        modes = list(dict.fromkeys(row.mode for row in own))
+        plain = {row.mode: row for row in own if row.method == "plain"}
+        head = [f"{own[0].model}, {Shape(*shape)}, {own[0].dtype}"]
+        for mode in modes:
+            head += [f"{mode} ms", "of plain", "GiB"]
+        lines = ["| " + " | ".join(head) + " |", "|---|" + "---:|" * (len(head) - 1)]
+        for method in dict.fromkeys(row.method for row in own):
+            cells = [method]
+            for mode in modes:
+                row = next(row for row in own if (row.method, row.mode) == (method, mode))
+                memory = "-" if row.memory_gib is None else f"{row.memory_gib:.2f}"
+                cells += [f"{row.ms:.2f}" + ("*" if row.note else ""), f"{row.ms / plain[mode].ms:.2f}", memory]
+            lines.append("| " + " | ".join(cells) + " |")
+        notes = dict.fromkeys(row.note for row in own if row.note)
+        parts.append("\n".join([*lines, *[f"\n\\* {note}" for note in notes]]))
+    return "\n\n".join(parts) + "\n"

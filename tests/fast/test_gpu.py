@@ -1,0 +1,220 @@
+"""Captured steps against the same steps run eagerly."""
+
+import copy
+import warnings
+
+import pytest
+import torch
+
+import toughen
+from tests.tiny import TOKENIZER, bert, gradients, text_batch
+from toughen.errors import RobustnessWarning
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here"),
+]
+METHODS = [name for name in toughen.available() if name != "freeat"]
+DROPOUT = {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
+
+
+def made(name: str):
+    settings = {"switch": 3} if name == "bregman" else {}
+    return toughen.make(name, **settings)
+
+
+def batches(count: int = 8):
+    """Two shapes in turn, so that each is run, captured and replayed."""
+    for i in range(count):
+        yield {k: v.cuda() for k, v in text_batch(4, 10 if i % 2 else 16, seed=i).items()}
+
+
+def trained(method, captured: bool, precision=None, accumulate: int = 1, to_none: bool = True, **config):
+    """The model after a few updates, its last gradients and its losses."""
+    model = bert(torch.float32, **config).cuda()
+    attached = method.attach(model, TOKENIZER, seed=3, total_steps=20)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    step = attached.captured(model) if captured else None
+    torch.manual_seed(7)
+    losses = []
+    for number, batch in enumerate(batches(8 * accumulate)):
+        last = number % accumulate == accumulate - 1
+        with torch.autocast("cuda", precision, enabled=precision is not None):
+            if step is not None:
+                loss = step(batch, accumulate=accumulate, last=last)
+            else:
+                loss = attached.backward(model, batch, accumulate=accumulate, last=last)
+        losses.append(float(loss))
+        if last:
+            grads = gradients(model)
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.param_groups[0]["lr"] = 0.1 / (1 + number)
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=to_none)
+    report = {name: float(value) for name, value in attached.report().items()}
+    if step is not None:
+        assert step.obstacle is None
+        assert step.steps["captured"] >= len(losses) / 2 - 2
+    state = attached.state_dict()
+    attached.detach()
+    return losses, grads, copy.deepcopy(model.state_dict()), report, state, torch.cuda.get_rng_state()
+
+
+def draws(*_):
+    torch.rand(())
+
+
+def reads(_module, _args, output):
+    float(output.logits.sum())
+
+
+def assert_same(ours, theirs, tolerance):
+    for mine, reference in zip(ours[0], theirs[0], strict=True):
+        assert mine == pytest.approx(reference, rel=10 * tolerance, abs=10 * tolerance)
+    for part in (1, 2):
+        assert ours[part].keys() == theirs[part].keys()
+        scale = max(value.abs().max() for value in theirs[part].values() if value.is_floating_point())
+        for name, value in theirs[part].items():
+            assert (ours[part][name] - value).abs().max() <= tolerance * scale, name
+    assert ours[3].keys() == theirs[3].keys()
+    for name, value in theirs[3].items():
+        assert ours[3][name] == pytest.approx(value, rel=1e-2, abs=1e-4), name
+    for name, value in theirs[4].items():
+        torch.testing.assert_close(ours[4][name], value, rtol=1e-3, atol=1e-4)
+    assert torch.equal(ours[5], theirs[5])  # dropout's stream goes on where the eager step would have left it
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("dropout", [False, True])
+def test_captured_steps_train_as_eager_ones(name, dropout):
+    config = DROPOUT if dropout else {}
+    assert_same(trained(made(name), True, **config), trained(made(name), False, **config), 1e-4)
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize(("precision", "tolerance"), [(None, 1e-6), (torch.bfloat16, 1e-5)])
+def test_captured_gradients_are_the_eager_ones(name, precision, tolerance):
+    """The issue of rounding aside, one step: no update lies between to make differences grow."""
+    grads = []
+    for captured in (True, False):
+        model = bert(torch.float32).cuda()
+        with made(name).attach(model, TOKENIZER, seed=3, total_steps=20) as attached:
+            step = attached.captured(model)
+            for _ in range(3):
+                for generator in attached.noise.generators.values():
+                    generator.manual_seed(3)  # the same noise in every step
+                attached.updates = 0
+                model.zero_grad()
+                batch = {k: v.cuda() for k, v in text_batch(4, 16, seed=1).items()}
+                with torch.autocast("cuda", precision, enabled=precision is not None):
+                    step(batch) if captured else attached.backward(model, batch)
+            assert step.steps["captured"] == 2 * captured
+        grads.append(gradients(model))
+    scale = max(value.abs().max() for value in grads[1].values())
+    for key, value in grads[1].items():
+        assert (grads[0][key] - value).abs().max() <= tolerance * scale, key
+
+
+@pytest.mark.parametrize("name", ["smart", "freelb", "asa", "plain"])
+@pytest.mark.parametrize("to_none", [True, False])
+def test_accumulation(name, to_none):
+    ours = trained(made(name), True, accumulate=2, to_none=to_none, **DROPOUT)
+    assert_same(ours, trained(made(name), False, accumulate=2, to_none=to_none, **DROPOUT), 1e-4)
+
+
+def test_sums_and_schedules():
+    method = toughen.smart(weight=2.0) + toughen.rdrop()
+    assert_same(trained(method, True, **DROPOUT), trained(method, False, **DROPOUT), 1e-4)
+    asa = toughen.asa(adversary_weight=(0.1, 1.0, 6), temperature=(2.0, 1.0, 6), weight=(0.5, 1.0, 6))
+    assert_same(trained(asa, True, **DROPOUT), trained(asa, False, **DROPOUT), 1e-4)
+
+
+def test_grad_scaler():
+    results = []
+    for captured in (True, False):
+        model = bert(torch.float32, **DROPOUT).cuda()
+        scaler = torch.amp.GradScaler("cuda", init_scale=2.0**10)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        with toughen.smart().attach(model, TOKENIZER, seed=3) as attached:
+
+            def backward(loss, scaler=scaler):
+                scaler.scale(loss).backward()
+
+            step = attached.captured(model, backward=backward)
+            torch.manual_seed(7)
+            for batch in batches(6):
+                with torch.autocast("cuda", torch.float16):
+                    step(batch) if captured else attached.backward(model, batch, backward=backward)
+                scaler.step(optimizer)
+                scaler.update()
+                optimizer.zero_grad()
+        results.append(copy.deepcopy(model.state_dict()))
+    for key, value in results[1].items():
+        torch.testing.assert_close(results[0][key], value, rtol=1e-3, atol=1e-3)
+
+
+def test_evaluation_between_steps_is_unaffected():
+    model = bert(torch.float32, **DROPOUT).cuda()
+    batch = {k: v.cuda() for k, v in text_batch(4, 16).items()}
+    with toughen.smart().attach(model, TOKENIZER) as attached:
+        step = attached.captured(model)
+        for _ in range(3):
+            step(batch)
+        model.zero_grad()
+        model.eval()
+        one = model(**batch).logits
+        model.train()
+        step(batch)
+        model.eval()
+    assert torch.equal(one, model(**batch).logits)
+
+
+@pytest.mark.parametrize(
+    ("prepare", "reason"),
+    [
+        (lambda model: model.gradient_checkpointing_enable(), "checkpointing"),
+        (lambda model: model.register_forward_hook(draws), "random numbers on the CPU"),
+        (lambda model: model.register_forward_hook(reads), "Error"),
+    ],
+)
+def test_what_cannot_be_captured_runs_eagerly_and_says_why(prepare, reason):
+    results = []
+    for captured in (True, False):
+        model = bert(torch.float32).cuda()
+        prepare(model)
+        with toughen.smart().attach(model, TOKENIZER, seed=3) as attached, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            step = attached.captured(model)
+            for batch in [next(batches())] * 4:
+                model.zero_grad()
+                step(batch) if captured else attached.backward(model, batch)
+            if captured:
+                assert reason in (step.obstacle or "")
+                assert step.steps == {"eager": 4, "captured": 0}
+            assert attached.updates == 4
+        results.append(gradients(model))
+    for key, value in results[1].items():
+        torch.testing.assert_close(results[0][key], value)
+
+
+def test_unfrozen_weights_are_seen():
+    model = bert(torch.float32).cuda()
+    model.bert.embeddings.requires_grad_(False)
+    batch = next(batches())
+    with toughen.plain().attach(model, TOKENIZER) as attached:
+        step = attached.captured(model)
+        for _ in range(3):
+            step(batch)
+        model.bert.embeddings.requires_grad_(True)
+        for _ in range(3):
+            model.zero_grad()
+            step(batch)
+    assert model.bert.embeddings.word_embeddings.weight.grad is not None
+
+
+def test_freeat_runs_eagerly():
+    model = bert(torch.float32).cuda()
+    with toughen.freeat().attach(model, TOKENIZER) as attached:
+        step = attached.captured(model)
+        with pytest.warns(RobustnessWarning, match="FreeAT"), pytest.raises(toughen.errors.MethodError):
+            step(next(batches()))
