@@ -14,8 +14,8 @@ from .combine import Add
 from .compare.features import FeatureWatch
 from .driving import drive
 from .errors import MethodError
-from .fast.captured import CapturedStep
 from .fast.obstacles import of_method
+from .fast.step import CapturedStep
 from .figures import figures, probe
 from .learned import build, only, refuse_wrapped
 from .outcome import Task, task_of
@@ -130,8 +130,11 @@ class Attached:
         finally:
             self._switch.restore()
             step.release()
-            if not last and (not whole or not hasattr(main.method.combine, "rounds")):
-                self._window.remove(main)  # failed, or no method that goes over the window again
+            again = not last and whole and hasattr(main.method.combine, "rounds")  # goes over the window once more
+            if not again:
+                self._window[:] = [batch for batch in self._window if batch is not main]
+                for batch in batches:
+                    batch.perturbation.release()
 
     def backward(
         self,
@@ -202,7 +205,7 @@ class Attached:
 
     def abandon(self) -> None:
         """Forget an accumulation window that was begun and not finished, as after an interruption."""
-        self._window = []
+        self._window.clear()  # its batches know it as well: another list in its place would keep them alive
         self._open = False
 
     @property

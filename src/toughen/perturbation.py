@@ -45,6 +45,10 @@ class Perturbation:
         """How often an example kept its delta because the gradient was not finite."""
         return torch.stack([(~good).sum() for good in self.climbed]).sum() if self.climbed else None
 
+    def release(self) -> None:
+        """Let go of the graph; what is reported stays."""
+        self.at = {place: delta.detach() for place, delta in self.at.items()}
+
     def finish(self, search: Search) -> None:
         """What the last pass sees: no gradient is wanted for it any more."""
         for place, delta in self.at.items():

@@ -7,13 +7,13 @@ if TYPE_CHECKING:
     from .captured import Captured as Captured
     from .compiling import compile_layers as compile_layers
     from .compiling import uncompile_layers as uncompile_layers
-    from .prefetch import prefetch as prefetch
+    from .loading import prefetch as prefetch
 
 _HOME = {
     "Captured": "captured",
     "compile_layers": "compiling",
     "uncompile_layers": "compiling",
-    "prefetch": "prefetch",
+    "prefetch": "loading",
 }
 __all__ = sorted(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]
 

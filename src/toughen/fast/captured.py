@@ -18,7 +18,6 @@ from ..errors import RobustnessWarning
 from ..rng import Noise, Tape
 from ..tensors import add, fill, zero
 from .obstacles import of_model
-from .packing import Packing, packable, without_idle_mask, worthwhile
 
 Run: TypeAlias = Callable[[dict[str, Any]], Tensor]
 Key: TypeAlias = tuple[Hashable, ...]
@@ -33,6 +32,14 @@ class Host(Protocol):
     passed: list[Any]
 
     def window(self, last: bool) -> AbstractContextManager[Any]: ...  # round a micro-batch: opens and closes an update
+
+
+@dataclass(frozen=True)
+class Noted:
+    """What is known of a step that was run: its random stream, and the weights that got a gradient."""
+
+    tape: Tape
+    weights: Sequence[nn.Parameter]
 
 
 @dataclass(frozen=True)
@@ -67,16 +74,24 @@ class Captured:
         self.obstacle: str | None = None
         self.steps = {"eager": 0, "captured": 0}
         self._graphs: dict[Key, Graph] = {}
-        self._tapes: dict[Key, Tape] = {}
+        self._noted: dict[Key, Noted] = {}
         self._gradients: dict[nn.Parameter, Tensor] = {}  # one buffer a weight, shared by all graphs
         self._pool: Any = None
         self._stream: Any = None
 
     def __call__(
-        self, run: Run, batch: Mapping[str, Any], *, last: bool = True, also: Key = (), obstacle: str | None = None
+        self,
+        run: Run,
+        batch: Mapping[str, Any],
+        *,
+        last: bool = True,
+        several: bool = False,
+        also: Key = (),
+        obstacle: str | None = None,
     ) -> Tensor:
-        """`run` on the batch, which does one micro-batch with its backward passes. `also` tells steps of the same shape
-        apart, `obstacle` says why this one must not be captured.
+        """`run` on the batch, which does one micro-batch with its backward passes, or its `several` ones.
+
+        `also` tells steps of the same shape apart, `obstacle` says why this one must not be captured.
         """
         weights = list(self.model.parameters())
         device = weights[0].device
@@ -86,11 +101,13 @@ class Captured:
                 return self._eager(run, batch, device)
             fresh = all(weight.grad is None for weight in weights)
             key = (*_shape(batch), *also, last, fresh, *_state(self.model, weights))
-            if key not in self._graphs and key not in self._tapes:
-                tape = self._tapes[key] = Tape(device)
-                return self._eager(run, batch, device, tape)
+            if key not in self._graphs and key not in self._noted:
+                tape = Tape(device)
+                loss = self._eager(run, batch, device, tape)
+                self._noted[key] = Noted(tape, [weight for weight in weights if weight.grad is not None])
+                return loss
             if key not in self._graphs:
-                graph = self._capture(run, batch, self._tapes.pop(key), device, fresh)
+                graph = self._capture(run, batch, self._noted.pop(key), device, fresh, several)
                 if graph is None:
                     return self._eager(run, batch, device)
                 self._graphs[key] = graph
@@ -124,13 +141,17 @@ class Captured:
             zero(empty)
 
     def _capture(
-        self, run: Run, batch: Mapping[str, Any], tape: Tape, device: torch.device, fresh: bool
+        self, run: Run, batch: Mapping[str, Any], noted: Noted, device: torch.device, fresh: bool, several: bool
     ) -> Graph | None:
-        """The graph of a step, nothing of which is executed; None where it cannot be captured."""
+        """The graph of a step, nothing of which is executed; None where it cannot be captured.
+
+        Gradients of one backward pass are made inside the graph and copied to the buffers, which takes fewer launches;
+        those of several are added to the buffers themselves, which takes less memory.
+        """
         if len(self._graphs) >= MOST_GRAPHS:
             self._complain(f"there are more than {MOST_GRAPHS} shapes of batches: pad lengths to a few, as --fast does")
             return None
-        weights = [weight for weight in self.model.parameters() if weight.requires_grad]
+        tape, weights = noted.tape, [weight for weight in self.model.parameters() if weight.requires_grad]
         before = [weight.grad for weight in weights]
         inputs = {name: _to(value, device, own=True) for name, value in batch.items()}
         graph, loss = torch.cuda.CUDAGraph(), torch.zeros((), device=device)
@@ -141,11 +162,14 @@ class Captured:
             if generator.device.type == "cuda":
                 graph.register_generator_state(generator)
         for weight in weights:
+            weight.grad = None
+        for weight in noted.weights:
             if weight not in self._gradients:
                 self._gradients[weight] = torch.zeros_like(weight)
-            weight.grad = None
+            weight.grad = self._gradients[weight] if several else None
         torch.clear_autocast_cache()  # half-precision copies made before would be the graph's for ever
         chance, streams = (torch.get_rng_state(), random.getstate()), self.host.noise.clone()
+        self.host.passed = []  # graphs of the eager step, whose nodes would run on its stream
         gc.collect()
         gc.disable()  # what it would free now are calls that no capture survives
         try:
@@ -153,10 +177,15 @@ class Captured:
                 torch.cuda.graph(graph, self._pool, self._stream, capture_error_mode="thread_local"),
                 tape.captured(),
             ):
+                buffers = [self._gradients[weight] for weight in noted.weights]
+                if several and fresh:
+                    zero(buffers)
                 loss.copy_(run(inputs))
-                got = [weight for weight in weights if weight.grad is not None]
-                write = fill if fresh else add
-                write([self._gradients[w] for w in got], [cast(Tensor, w.grad) for w in got])
+                if {weight for weight in weights if weight.grad is not None} != set(noted.weights):
+                    raise RuntimeError("other weights got a gradient than in the step before")
+                if not several:
+                    write = fill if fresh else add
+                    write(buffers, [cast(Tensor, weight.grad) for weight in noted.weights])
             passed = self.host.passed
         except Exception as error:
             # A capture that broke off leaves its generators behind as if it still went on.
@@ -172,12 +201,12 @@ class Captured:
         if not torch.equal(chance[0], torch.get_rng_state()) or chance[1] != random.getstate():
             self._complain("the model draws random numbers on the CPU, which a replay would not draw again")
             return None
-        return Graph(graph, tape, inputs, loss, got, passed)
+        return Graph(graph, tape, inputs, loss, noted.weights, passed)
 
     def clear(self) -> None:
         """Forget all graphs."""
         self._graphs.clear()
-        self._tapes.clear()
+        self._noted.clear()
         self._gradients.clear()
 
     def _complain(self, obstacle: str | None) -> None:
@@ -185,71 +214,6 @@ class Captured:
             return
         self.obstacle = obstacle
         warnings.warn(f"Steps are not captured, they run eagerly: {obstacle}.", RobustnessWarning, stacklevel=4)
-
-
-class Attached(Host, Protocol):
-    """A method on a model, as far as its captured step knows it."""
-
-    @property
-    def packable(self) -> bool: ...  # whether padding may be left out of the layers
-
-    def obstacle(self, last: bool = True) -> str | None: ...
-
-    def backward(
-        self,
-        model: nn.Module,
-        batch: Mapping[str, Any],
-        *,
-        accumulate: int = 1,
-        last: bool = True,
-        backward: Callable[[Tensor], Any] | None = None,
-    ) -> Tensor: ...
-
-
-class CapturedStep:
-    """`attached.backward` of a plain loop, captured: returns the loss, detached, and leaves gradients on the weights.
-
-    Give it batches as the loader makes them: of a mask on the CPU it is known what is padding, which is then left out
-    of the layers where that pays (`pack`).
-    """
-
-    def __init__(
-        self,
-        attached: Attached,
-        model: nn.Module,
-        backward: Callable[[Tensor], Any] | None = None,
-        pack: bool = True,
-    ) -> None:
-        self.attached, self.model, self._backward = attached, model, backward
-        self.captured = Captured(attached, model)
-        self.packing = Packing(model) if pack and attached.packable and packable(model) else None
-
-    @property
-    def obstacle(self) -> str | None:
-        return self.captured.obstacle
-
-    @property
-    def steps(self) -> dict[str, int]:
-        return self.captured.steps
-
-    def __call__(self, batch: Mapping[str, Any], *, accumulate: int = 1, last: bool = True) -> Tensor:
-        tokens = worthwhile(batch) if self.packing is not None else None
-        batch = without_idle_mask(batch)
-
-        def run(inputs: dict[str, Any]) -> Tensor:
-            with nullcontext() if self.packing is None else self.packing.of(inputs, tokens):
-                return self.attached.backward(
-                    self.model, inputs, accumulate=accumulate, last=last, backward=self._backward
-                )
-
-        also = (accumulate, tokens)
-        return self.captured(run, batch, last=last, also=also, obstacle=self.attached.obstacle(last))
-
-    def close(self) -> None:
-        """Give the model its own attention back, and the graphs' memory."""
-        if self.packing is not None:
-            self.packing.detach()
-        self.captured.clear()
 
 
 def _cause(error: BaseException) -> str:

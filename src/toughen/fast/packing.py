@@ -7,12 +7,13 @@ rounded up to one of a few, so that a step has a shape; what is left over are pa
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor, nn
 
 from ..parts import Detach
+from ..sites.mask import steady
 
 NAME = "toughen_packed"  # transformers matches "flash" and "sdpa" inside such names, so neither is part of it
 PARTS = 32  # a batch's tokens are rounded up to one of so many numbers
@@ -61,24 +62,29 @@ def rounded(real: int, padded: int) -> int:
     return min(-(-real // step) * step, padded)
 
 
-def worthwhile(batch: Mapping[str, Any]) -> int | None:
-    """The number of tokens to compute a batch with; None where padding had better stay in.
+def real_tokens(batch: Mapping[str, Any]) -> int | None:
+    """How many tokens of a batch are no padding, asked of a mask on the CPU alone: the device would stop for it.
 
-    Only a mask that is still on the CPU can be counted: asking the device would stop the step.
+    None also where a text starts with padding: these models read the first token, even if it is none.
     """
     mask = batch.get("attention_mask")
-    if not isinstance(mask, Tensor) or mask.device.type != "cpu" or mask.numel() < LEAST_TOKENS:
+    if not isinstance(mask, Tensor) or mask.device.type != "cpu" or not mask[..., 0].all():
         return None
-    if not torch.is_autocast_enabled("cuda"):  # there is no such kernel for float32
-        return None
-    tokens = rounded(int(mask.count_nonzero()), mask.numel())
-    return tokens if tokens < MOST_FILLED * mask.numel() else None
+    return int(mask.count_nonzero())
 
 
-def without_idle_mask(batch: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A batch without padding needs no mask, and attention without one is faster. Looks at masks on the CPU alone."""
-    mask = batch.get("attention_mask")
-    if not isinstance(mask, Tensor) or mask.device.type != "cpu" or int(mask.count_nonzero()) < mask.numel():
+def tokens_to_compute(batch: Mapping[str, Any], real: int | None) -> int | None:
+    """The number of tokens to compute a batch with; None where padding had better stay in."""
+    padded = cast(Tensor, batch["attention_mask"]).numel() if real is not None else 0
+    if real is None or padded < LEAST_TOKENS:
+        return None
+    tokens = rounded(real, padded)
+    return tokens if tokens < MOST_FILLED * padded else None
+
+
+def without_idle_mask(batch: Mapping[str, Any], real: int | None) -> Mapping[str, Any]:
+    """A batch without padding needs no mask, and attention without one is faster."""
+    if real is None or real < cast(Tensor, batch["attention_mask"]).numel():
         return batch
     return {name: value for name, value in batch.items() if name != "attention_mask"}
 
@@ -86,12 +92,15 @@ def without_idle_mask(batch: Mapping[str, Any]) -> Mapping[str, Any]:
 class Packing:
     """A model whose layers can leave padding out, inside `of(batch)`; elsewhere it runs as it always did."""
 
+    at_work: ClassVar["Packing | None"] = None
+
     def __init__(self, model: nn.Module) -> None:
         found = _stack(model)
         if found is None:
             raise ValueError(f"{type(model).__name__}: no known stack of layers to leave padding out of.")
         self.base, self.stack = found
         self.layout: Layout | None = None
+        self.bare = False  # the batch has no padding
         self._undo: list[Detach] = []
         self.attach()
 
@@ -121,12 +130,15 @@ class Packing:
     @contextmanager
     def of(self, batch: Mapping[str, Any], tokens: int | None) -> Generator[None]:
         """Passes over this batch with so many tokens; None leaves the padding in."""
-        if tokens is not None:
-            self.layout = layout(cast(Tensor, batch["attention_mask"]), tokens)
+        mask = batch.get("attention_mask")
+        self.bare = mask is None
+        if isinstance(mask, Tensor) and tokens is not None:
+            self.layout = layout(mask, tokens)
+        before, Packing.at_work = Packing.at_work, self
         try:
             yield
         finally:
-            self.layout = None
+            self.layout, self.bare, Packing.at_work = None, False, before
 
     def _pack(self, _module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self.layout is None:
@@ -144,8 +156,10 @@ class Packing:
         return output
 
 
-def packable(model: nn.Module) -> bool:
-    return _stack(model) is not None
+def packing_of(model: nn.Module, half: bool) -> Packing | None:
+    """A packing where it pays: families we know, on a CUDA device, in `half` precision. float32 has no such kernel."""
+    on_device = next(model.parameters()).is_cuda
+    return Packing(model) if half and on_device and _stack(model) is not None else None
 
 
 def _stack(model: nn.Module) -> tuple[Any, nn.Module] | None:
@@ -166,7 +180,14 @@ def _register() -> None:
 
     if NAME not in ALL_MASK_ATTENTION_FUNCTIONS:
         AttentionInterface.register(NAME, _attention)
-        AttentionMaskInterface.register(NAME, ALL_MASK_ATTENTION_FUNCTIONS["sdpa"])
+        usual = steady(ALL_MASK_ATTENTION_FUNCTIONS["sdpa"])
+
+        def mask(*args: Any, **kwargs: Any) -> Tensor | None:
+            at_work = Packing.at_work
+            needless = at_work is not None and (at_work.bare or at_work.layout is not None)
+            return None if needless else usual(*args, **kwargs)
+
+        AttentionMaskInterface.register(NAME, mask)
 
 
 def _attention(

@@ -4,11 +4,11 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .bench import Row as Row
-    from .bench import bench as bench
-    from .bench import markdown as markdown
+    from .measuring import Row as Row
+    from .measuring import bench as bench
+    from .measuring import markdown as markdown
 
-_HOME = {"Row": "bench", "bench": "bench", "markdown": "bench"}
+_HOME = {"Row": "measuring", "bench": "measuring", "markdown": "measuring"}
 __all__ = sorted(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]
 
 

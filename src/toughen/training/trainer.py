@@ -13,6 +13,8 @@ from ..errors import MethodError
 from ..method import Method, Sum
 from ..outcome import Outcome
 from . import state
+from .captured import CapturedTraining
+from .counting import Counted
 from .losses import compares_predictions, divides_by_items, logits_of, repeatable, with_loss
 
 T = TypeVar("T", bound=Trainer)
@@ -22,6 +24,8 @@ PROBE_EVERY = 50  # updates at least between two probes, which cost three forwar
 def robust(trainer: type[T] = Trainer) -> type[T]:
     """The given Trainer class with a `method=` argument: `robust(Seq2SeqTrainer)(..., method=toughen.smart())`.
 
+    `fast=True` captures each step as a CUDA graph and leaves padding out of the layers where that pays; pad batches to
+    a few lengths then (`pad_to_multiple_of`). Steps that cannot be captured run as always, and a warning says why.
     Evaluation, checkpoints and the saved model are the Trainer's own. What the method did is logged as `robust/...`.
     """
 
@@ -33,13 +37,14 @@ def robust(trainer: type[T] = Trainer) -> type[T]:
 
 
 class _RobustTrainer(Trainer):
-    def __init__(self, *args: Any, method: Method | Sum, probe: bool = True, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, method: Method | Sum, probe: bool = True, fast: bool = False, **kwargs: Any) -> None:
         if not isinstance(method, (Method, Sum)):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise MethodError(f"method={method!r} is not a method. Give e.g. method=toughen.smart().")
         super().__init__(*args, **kwargs)
         if getattr(self.args, "n_gpu", 1) > 1:
             raise MethodError("DataParallel copies the model in every pass; start one process a GPU with torchrun.")
-        self._method = method
+        self._method, self._fast = method, fast
+        self._graphs: CapturedTraining | None = None
         self._attach(self.model)
         self._compares = compares_predictions(method)
         self._probe = probe
@@ -76,7 +81,20 @@ class _RobustTrainer(Trainer):
         try:
             return super().train(*args, **kwargs)
         finally:
+            if self._graphs is not None:
+                self._graphs.close()
+                self._graphs = None
             self.attached.detach()  # the trained model is a plain one
+
+    def get_train_dataloader(self) -> Any:
+        if not self._fast:
+            return super().get_train_dataloader()
+        collate = self.data_collator
+        self.data_collator = cast(Any, Counted(collate))
+        try:
+            return super().get_train_dataloader()
+        finally:
+            self.data_collator = collate
 
     def compute_loss(
         self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
@@ -109,6 +127,26 @@ class _RobustTrainer(Trainer):
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Tensor:
         inputs = self._prepare_inputs(inputs)
         sync = self.accelerator.sync_gradients
+        self.attached.total_steps = self.state.max_steps
+        if self._fast:
+            if self._graphs is None:
+                self._graphs = CapturedTraining(self.attached, model, half=self.args.bf16 or self.args.fp16)
+
+            def passes(inputs: Any, items: Any) -> Tensor:
+                return self._passes(model, inputs, items)
+
+            spread = self.current_gradient_accumulation_steps
+            total = self._graphs(passes, inputs, num_items_in_batch, sync, spread)
+        else:
+            total = self._passes(model, inputs, num_items_in_batch)
+        if self._probe and sync and self._probe_is_due():
+            with self.compute_loss_context_manager():
+                self._probed = self.attached.probe()
+        return total
+
+    def _passes(self, model: Any, inputs: Any, num_items_in_batch: Any) -> Tensor:
+        """All passes of one micro-batch, back-propagated."""
+        sync = self.accelerator.sync_gradients
 
         def quiet() -> Any:
             # Trainer already holds no_sync open when sync is off, and accelerate's does not nest under FSDP2.
@@ -117,7 +155,6 @@ class _RobustTrainer(Trainer):
         def forward() -> Any:
             return self._forward(model, inputs, num_items_in_batch)
 
-        self.attached.total_steps = self.state.max_steps
         turns = self.attached.turns(last=sync)
         self._pending = self.attached.losses(forward, inputs, last=sync, quiet=quiet)
         gradients: Any = self.accelerator.gradient_state
@@ -135,9 +172,6 @@ class _RobustTrainer(Trainer):
         finally:
             self._pending = None
             gradients._set_sync_gradients(sync)
-        if self._probe and sync and self._probe_is_due():
-            with self.compute_loss_context_manager():
-                self._probed = self.attached.probe()
         return total
 
     def _inner_update(self, model: Any) -> None:

@@ -1,0 +1,87 @@
+"""The captured step of a plain PyTorch loop."""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from .captured import Captured, Host
+from .packing import Packing, packing_of, real_tokens, tokens_to_compute, without_idle_mask
+
+HALF = (torch.float16, torch.bfloat16)
+
+
+class Attached(Host, Protocol):
+    """A method on a model, as far as its captured step knows it."""
+
+    @property
+    def packable(self) -> bool: ...  # whether padding may be left out of the layers
+
+    def turns(self, last: bool = True) -> Sequence[Any]: ...
+
+    def obstacle(self, last: bool = True) -> str | None: ...
+
+    def backward(
+        self,
+        model: nn.Module,
+        batch: Mapping[str, Any],
+        *,
+        accumulate: int = 1,
+        last: bool = True,
+        backward: Callable[[Tensor], Any] | None = None,
+    ) -> Tensor: ...
+
+
+class CapturedStep:
+    """`attached.backward` of a plain loop, captured: returns the loss, detached, and leaves gradients on the weights.
+
+    Give it batches as the loader makes them: of a mask on the CPU it is known what is padding, which is then left out
+    of the layers where that pays (`pack`).
+    """
+
+    def __init__(
+        self,
+        attached: Attached,
+        model: nn.Module,
+        backward: Callable[[Tensor], Any] | None = None,
+        pack: bool = True,
+    ) -> None:
+        self.attached, self.model, self._backward = attached, model, backward
+        self.captured = Captured(attached, model)
+        self._undecided = pack and attached.packable
+        self.packing: Packing | None = None
+
+    @property
+    def obstacle(self) -> str | None:
+        return self.captured.obstacle
+
+    @property
+    def steps(self) -> dict[str, int]:
+        return self.captured.steps
+
+    def __call__(self, batch: Mapping[str, Any], *, accumulate: int = 1, last: bool = True) -> Tensor:
+        if self._undecided:  # until now, as autocast is on round the step and seldom round its making
+            half = torch.is_autocast_enabled("cuda") or next(self.model.parameters()).dtype in HALF
+            self.packing, self._undecided = packing_of(self.model, half), False
+        real = real_tokens(batch)
+        tokens = tokens_to_compute(batch, real) if self.packing is not None else None
+        batch = without_idle_mask(batch, real)
+
+        def run(inputs: dict[str, Any]) -> Tensor:
+            with nullcontext() if self.packing is None else self.packing.of(inputs, tokens):
+                return self.attached.backward(
+                    self.model, inputs, accumulate=accumulate, last=last, backward=self._backward
+                )
+
+        also = (accumulate, tokens)
+        several = len(self.attached.turns(last)) > 1
+        obstacle = self.attached.obstacle(last)
+        return self.captured(run, batch, last=last, several=several, also=also, obstacle=obstacle)
+
+    def close(self) -> None:
+        """Give the model its own attention back, and the graphs' memory."""
+        if self.packing is not None:
+            self.packing.detach()
+        self.captured.clear()

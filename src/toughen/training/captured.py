@@ -1,0 +1,45 @@
+"""The Trainer's steps as CUDA graphs."""
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any
+
+from torch import Tensor, nn
+
+from ..attached import Attached
+from ..fast.captured import Captured
+from ..fast.packing import packing_of, tokens_to_compute, without_idle_mask
+from .counting import COUNT
+
+ITEMS = "toughen_items"  # the number of labels in an update travels with the batch
+
+
+class CapturedTraining:
+    """One micro-batch at a time through `passes(inputs, items)`, captured where it can be."""
+
+    def __init__(self, attached: Attached, model: nn.Module, half: bool) -> None:
+        self.attached, self.captured = attached, Captured(attached, model)
+        attached.schedules_on_device()
+        self.packing = packing_of(attached.model, half) if attached.packable else None
+
+    def __call__(
+        self, passes: Callable[[Any, Any], Tensor], inputs: Any, items: Any, last: bool, accumulate: int
+    ) -> Tensor:
+        real: int | None = inputs.get(COUNT)
+        batch: dict[str, Any] = {name: value for name, value in inputs.items() if name != COUNT}
+        tokens = tokens_to_compute(batch, real) if self.packing is not None else None
+
+        def run(given: dict[str, Any]) -> Tensor:
+            own = {name: value for name, value in given.items() if name != ITEMS}
+            with nullcontext() if self.packing is None else self.packing.of(own, tokens):
+                return passes(own, given[ITEMS])
+
+        batch = {**without_idle_mask(batch, real), ITEMS: items}
+        several, obstacle = len(self.attached.turns(last)) > 1, self.attached.obstacle(last)
+        also = (accumulate, tokens)
+        return self.captured(run, batch, last=last, several=several, also=also, obstacle=obstacle)
+
+    def close(self) -> None:
+        if self.packing is not None:
+            self.packing.detach()
+        self.captured.clear()

@@ -1,0 +1,97 @@
+"""What of a captured step can be seen without a GPU: it runs eagerly, and says why."""
+
+import pytest
+import torch
+
+import toughen
+from tests.tiny import TOKENIZER, assert_same_gradients, bert, gradients, text_batch
+from toughen.errors import RobustnessWarning
+from toughen.fast import compile_layers, prefetch, uncompile_layers
+from toughen.fast.obstacles import of_method, of_model
+
+
+@pytest.mark.parametrize("name", ["smart", "freelb", "sam", "bregman"])
+def test_on_a_cpu_it_is_the_eager_step(name):
+    results = []
+    settings = {"switch": 3} if name == "bregman" else {}
+    for captured in (True, False):
+        model = bert()
+        with toughen.make(name, **settings).attach(model, TOKENIZER, seed=3) as attached:
+            step = attached.captured(model)
+            for seed in range(3):
+                model.zero_grad()
+                batch = text_batch(seed=seed)
+                if captured and seed == 0:
+                    with pytest.warns(RobustnessWarning, match="eagerly: the model is on the cpu"):
+                        step(batch)
+                else:
+                    step(batch) if captured else attached.backward(model, batch)
+            assert attached.updates == 3
+            assert step.steps == {"eager": 3 * captured, "captured": 0}
+        results.append(gradients(model))
+    assert_same_gradients(*results, tolerance=0)
+
+
+def test_why_not():
+    cuda = torch.device("cuda", 0)
+    model = bert()
+    assert "several devices" in of_model(model, cuda)
+    with toughen.freeat().attach(bert(), TOKENIZER) as attached:
+        assert "FreeAT" in attached.obstacle()
+    with toughen.sam().attach(bert(), TOKENIZER) as attached:
+        assert attached.obstacle(last=True) is None
+        assert "accumulation" in attached.obstacle(last=False)
+    assert of_method((), last=True, rounds=False) is None
+
+
+def test_dials_follow_a_schedule():
+    """A captured step reads settings that change from tensors; eager steps through them give the same."""
+    results = []
+    for on_device in (True, False):
+        model = bert()
+        method = toughen.asa(weight=(0.1, 1.0, 4), temperature=(2.0, 1.0, 4), adversary_weight=(0.0, 1.0, 4))
+        with method.attach(model, TOKENIZER, seed=3) as attached:
+            if on_device:
+                attached.schedules_on_device()
+            for seed in range(5):
+                model.zero_grad()
+                attached.backward(model, text_batch(seed=seed))
+        results.append(gradients(model))
+    assert_same_gradients(*results, tolerance=1e-9)
+
+
+def test_compiled_layers_give_the_same_gradients():
+    batch, results = text_batch(), []
+    for compiled in (True, False):
+        model = bert()
+        if compiled:
+            assert compile_layers(model, backend="eager") == 2
+        with toughen.smart().attach(model, TOKENIZER, seed=3) as attached:
+            attached.backward(model, batch)
+        results.append(gradients(model))
+        uncompile_layers(model)
+        assert all(module._compiled_call_impl is None for module in model.modules())
+    assert_same_gradients(*results, tolerance=1e-9)
+
+
+def test_prefetch_on_a_cpu():
+    batches = [{"x": torch.tensor([i]), "name": "a"} for i in range(5)]
+    assert [int(batch["x"]) for batch in prefetch(batches, "cpu")] == list(range(5))
+
+
+def test_nothing_of_a_step_stays_alive():
+    """A graph that outlived its step would hold its activations, and run on the stream of its time."""
+    import gc
+    import weakref
+
+    model = bert()
+    with toughen.asa().attach(model, TOKENIZER) as attached:
+        gc.disable()
+        try:
+            attached.backward(model, text_batch())
+            assert all(delta.grad_fn is None for batch in attached.passed for delta in batch.perturbation.deltas)
+            gone = weakref.ref(attached.passed[0])
+            attached.backward(model, text_batch())
+            assert gone() is None
+        finally:
+            gc.enable()

@@ -1,0 +1,107 @@
+"""Layers without padding compute what they compute with it."""
+
+import pytest
+import torch
+from transformers import AutoConfig, AutoModelForSequenceClassification, AutoModelForTokenClassification
+
+import toughen
+from tests.tiny import NO_DROPOUT, SMALL, TOKENIZER, assert_same_gradients, bert, gradients, text_batch
+from toughen.fast.packing import PARTS, STACKS, Packing, layout, packing_of, real_tokens, rounded, tokens_to_compute
+
+SIZES = {**SMALL, **NO_DROPOUT, "pad_token_id": 0}
+DISTIL = {"dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 64, "dropout": 0.0}
+DISTIL |= {"attention_dropout": 0.0, "seq_classif_dropout": 0.0}
+
+
+def model_of(family, kind=AutoModelForSequenceClassification):
+    torch.manual_seed(0)
+    return kind.from_config(
+        AutoConfig.for_model(family, **SIZES, **(DISTIL if family == "distilbert" else {}))
+    ).double()
+
+
+@pytest.mark.parametrize("family", STACKS)
+@pytest.mark.parametrize("spare", [0, 3])
+def test_same_outputs_and_gradients(family, spare):
+    model, batch = model_of(family), text_batch(4, 10)
+    reference = model(**batch)
+    reference.loss.backward()
+    wanted = gradients(model)
+    model.zero_grad()
+    packing = Packing(model)
+    with packing.of(batch, real_tokens(batch) + spare):
+        found = model(**batch)
+    found.loss.backward()
+    torch.testing.assert_close(found.logits, reference.logits)
+    assert_same_gradients(gradients(model), wanted, 1e-12)
+    packing.detach()
+    assert model.config._attn_implementation == "sdpa"
+    assert not any("_toughen" in name for module in model.modules() for name in vars(module))
+
+
+def test_only_the_asked_number_of_tokens_is_computed():
+    model, batch = model_of("bert"), text_batch(4, 10)
+    seen = []
+    model.bert.encoder.layer[0].register_forward_pre_hook(lambda _, args: seen.append(args[0].shape))
+    packing = Packing(model)
+    with packing.of(batch, 36):
+        model(**batch)
+    model(**batch)  # outside: as always
+    assert seen == [(1, 36, 32), (4, 10, 32)]
+
+
+def test_token_predictions_of_real_tokens():
+    model, batch = model_of("bert", AutoModelForTokenClassification), text_batch(4, 10)
+    del batch["labels"]
+    real = batch["attention_mask"].bool()
+    reference = model(**batch).logits[real]
+    with Packing(model).of(batch, 40):
+        assert torch.allclose(model(**batch).logits[real], reference)
+
+
+@pytest.mark.parametrize("name", ["smart", "freelb", "sift", "r3f"])
+def test_a_method_on_a_packed_model(name):
+    batch, wanted = text_batch(4, 10), None
+    for packed in (False, True):
+        model = bert()
+        with toughen.make(name).attach(model, TOKENIZER, seed=3) as attached:
+            assert attached.packable
+            if packed:
+                with Packing(model).of(batch, 36):
+                    attached.backward(model, batch)
+                assert_same_gradients(gradients(model), wanted, 1e-9)
+            else:
+                attached.backward(model, batch)
+                wanted = gradients(model)
+
+
+@pytest.mark.parametrize("name", ["asa", "creat"])
+def test_methods_inside_the_layers_keep_their_padding(name):
+    with toughen.make(name).attach(bert(), TOKENIZER) as attached:
+        assert not attached.packable
+
+
+def test_the_spare_tokens_are_texts_of_their_own():
+    mask = torch.zeros(64, 7, dtype=torch.long)
+    mask[:, :3] = 1
+    tokens = rounded(192, 64 * 7)
+    laid = layout(mask, tokens)
+    assert tokens % -(-64 * 7 // PARTS) == 0
+    assert int(laid.ends[-1]) == tokens
+    assert int(laid.ends.diff().max()) <= 7
+    assert laid.index.unique().numel() == tokens
+
+
+def test_texts_that_start_with_padding_are_left_alone():
+    assert real_tokens({"attention_mask": torch.tensor([[0, 1, 1], [1, 1, 1]])}) is None
+    assert real_tokens({"attention_mask": torch.tensor([[1, 1, 0], [1, 1, 1]])}) == 5
+
+
+def test_where_it_pays():
+    full, long = {"attention_mask": torch.ones(64, 512)}, {"attention_mask": torch.ones(64, 512)}
+    long["attention_mask"][:32, 256:] = 0
+    small = {"attention_mask": torch.tensor([[1, 1, 0, 0]])}
+    assert tokens_to_compute(full, real_tokens(full)) is None
+    assert tokens_to_compute(small, real_tokens(small)) is None
+    assert tokens_to_compute(long, real_tokens(long)) == 24 * 1024
+    assert packing_of(bert(), half=True) is None  # no such kernel on a CPU
