@@ -14,7 +14,6 @@ from .combine import Add
 from .compare.features import FeatureWatch
 from .driving import drive
 from .errors import MethodError
-from .fast.obstacles import of_method
 from .fast.step import CapturedStep
 from .figures import figures, probe
 from .learned import build, only, refuse_wrapped
@@ -175,19 +174,9 @@ class Attached:
         self.schedules_on_device()
         return CapturedStep(self, model, backward, pack)
 
-    @property
-    def packable(self) -> bool:
-        """Whether padding may be left out of the layers: nothing in there is perturbed or looked at."""
-        inside = any(isinstance(bound.method.site, (Hidden, AttentionLogits)) for bound in self.bound)
-        return not inside and self._watch is None
-
     def schedules_on_device(self) -> None:
         """Keep settings that change with training as tensors: a graph would hold a number for ever."""
         self._clock.device = next(self.model.parameters()).device
-
-    def obstacle(self, last: bool = True) -> str | None:
-        """Why the coming micro-batch cannot be a CUDA graph."""
-        return of_method(self.turns(last), last, hasattr(self.bound[0].method.combine, "rounds"))
 
     def report(self) -> dict[str, Tensor]:
         """Is it adversarial? Norms, shares and losses of the last micro-batch, as tensors; nothing is read here."""

@@ -4,7 +4,7 @@ from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, cast
 
-from torch import nn
+from torch import distributed, nn
 
 
 def unsynced(model: nn.Module) -> AbstractContextManager[Any]:
@@ -37,6 +37,8 @@ def settle(model: nn.Module) -> None:
     on with the gathered copies, whatever the optimizer or a method did to the shards, and `parameters()` would show
     copies without gradients.
     """
+    if not (distributed.is_available() and distributed.is_initialized()):
+        return  # the walk over all modules is felt in a captured step
     for module in model.modules():
         if hasattr(module, "set_requires_gradient_sync"):
             cast(Any, module).reshard()

@@ -37,11 +37,29 @@ def test_why_not():
     model = bert()
     assert "several devices" in of_model(model, cuda)
     with toughen.freeat().attach(bert(), TOKENIZER) as attached:
-        assert "FreeAT" in attached.obstacle()
+        assert "FreeAT" in of_method(attached.bound, attached.turns(), last=True)
     with toughen.sam().attach(bert(), TOKENIZER) as attached:
-        assert attached.obstacle(last=True) is None
-        assert "accumulation" in attached.obstacle(last=False)
-    assert of_method((), last=True, rounds=False) is None
+        assert of_method(attached.bound, attached.turns(), last=True) is None
+        assert "accumulation" in of_method(attached.bound, attached.turns(last=False), last=False)
+
+
+def test_masks_are_made_for_every_batch_and_only_inside():
+    from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS as TABLE
+
+    from toughen.fast.masks import steady_masks
+
+    model, seen, before = bert(), [], dict(TABLE.items())
+    layer = model.bert.encoder.layer[0].attention.self
+    layer.register_forward_pre_hook(lambda _, args, kwargs: seen.append(args[1:] or kwargs), with_kwargs=True)
+    batch = text_batch()
+    batch["attention_mask"] = torch.ones_like(batch["attention_mask"])
+    reference = model(**batch).logits
+    with steady_masks():
+        assert torch.allclose(model(**batch).logits, reference)
+    model(**batch)
+    given = [any(isinstance(v, torch.Tensor) for v in (s.values() if isinstance(s, dict) else s)) for s in seen]
+    assert given == [False, True, False]
+    assert dict(TABLE.items()) == before
 
 
 def test_dials_follow_a_schedule():

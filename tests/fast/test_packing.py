@@ -6,6 +6,7 @@ from transformers import AutoConfig, AutoModelForSequenceClassification, AutoMod
 
 import toughen
 from tests.tiny import NO_DROPOUT, SMALL, TOKENIZER, assert_same_gradients, bert, gradients, text_batch
+from toughen.fast.obstacles import packable
 from toughen.fast.packing import PARTS, STACKS, Packing, layout, packing_of, real_tokens, rounded, tokens_to_compute
 
 SIZES = {**SMALL, **NO_DROPOUT, "pad_token_id": 0}
@@ -65,7 +66,7 @@ def test_a_method_on_a_packed_model(name):
     for packed in (False, True):
         model = bert()
         with toughen.make(name).attach(model, TOKENIZER, seed=3) as attached:
-            assert attached.packable
+            assert packable(attached.bound)
             if packed:
                 with Packing(model).of(batch, 36):
                     attached.backward(model, batch)
@@ -78,7 +79,7 @@ def test_a_method_on_a_packed_model(name):
 @pytest.mark.parametrize("name", ["asa", "creat"])
 def test_methods_inside_the_layers_keep_their_padding(name):
     with toughen.make(name).attach(bert(), TOKENIZER) as attached:
-        assert not attached.packable
+        assert not packable(attached.bound)
 
 
 def test_the_spare_tokens_are_texts_of_their_own():

@@ -7,7 +7,7 @@ import gc
 import random
 import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, cast
 
@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from ..errors import RobustnessWarning
 from ..rng import Noise, Tape
 from ..tensors import add, fill, zero
+from .masks import steady_masks
 from .obstacles import of_model
 
 Run: TypeAlias = Callable[[dict[str, Any]], Tensor]
@@ -73,6 +74,7 @@ class Captured:
         self.host, self.model = host, model
         self.obstacle: str | None = None
         self.steps = {"eager": 0, "captured": 0}
+        self._weights = list(model.parameters())  # as an optimizer has them: those of the model at this time
         self._graphs: dict[Key, Graph] = {}
         self._noted: dict[Key, Noted] = {}
         self._gradients: dict[nn.Parameter, Tensor] = {}  # one buffer a weight, shared by all graphs
@@ -93,30 +95,34 @@ class Captured:
 
         `also` tells steps of the same shape apart, `obstacle` says why this one must not be captured.
         """
-        weights = list(self.model.parameters())
-        device = weights[0].device
-        self._complain(obstacle or of_model(self.model, device))
+        weights, device = self._weights, self._weights[0].device
+        self._complain(obstacle)
         with self.host.window(last):
             if self.obstacle is not None:
                 return self._eager(run, batch, device)
             fresh = all(weight.grad is None for weight in weights)
             key = (*_shape(batch), *also, last, fresh, *_state(self.model, weights))
-            if key not in self._graphs and key not in self._noted:
-                tape = Tape(device)
-                loss = self._eager(run, batch, device, tape)
-                self._noted[key] = Noted(tape, [weight for weight in weights if weight.grad is not None])
-                return loss
-            if key not in self._graphs:
+            if key in self._graphs:
+                return self._replay(self._graphs[key], batch, fresh)
+            self._complain(of_model(self.model, device))
+            if key in self._noted and self.obstacle is None:
                 graph = self._capture(run, batch, self._noted.pop(key), device, fresh, several)
-                if graph is None:
-                    return self._eager(run, batch, device)
-                self._graphs[key] = graph
-            return self._replay(self._graphs[key], batch, fresh)
+                if graph is not None:
+                    self._graphs[key] = graph
+                    return self._replay(graph, batch, fresh)
+            if self.obstacle is not None:
+                return self._eager(run, batch, device)
+            tape = Tape(device)
+            loss = self._eager(run, batch, device, tape)
+            self._noted[key] = Noted(tape, [weight for weight in weights if weight.grad is not None])
+            return loss
 
     def _eager(self, run: Run, batch: Mapping[str, Any], device: torch.device, tape: Tape | None = None) -> Tensor:
         self.steps["eager"] += 1
         moved = {name: _to(value, device) for name, value in batch.items()}
-        with nullcontext() if tape is None else cast("AbstractContextManager[None]", tape.noted()):
+        if tape is None:
+            return run(moved)
+        with tape.noted(), steady_masks():
             return run(moved)
 
     def _replay(self, graph: Graph, batch: Mapping[str, Any], fresh: bool) -> Tensor:
@@ -151,7 +157,7 @@ class Captured:
         if len(self._graphs) >= MOST_GRAPHS:
             self._complain(f"there are more than {MOST_GRAPHS} shapes of batches: pad lengths to a few, as --fast does")
             return None
-        tape, weights = noted.tape, [weight for weight in self.model.parameters() if weight.requires_grad]
+        tape, weights = noted.tape, [weight for weight in self._weights if weight.requires_grad]
         before = [weight.grad for weight in weights]
         inputs = {name: _to(value, device, own=True) for name, value in batch.items()}
         graph, loss = torch.cuda.CUDAGraph(), torch.zeros((), device=device)
@@ -176,6 +182,7 @@ class Captured:
             with (
                 torch.cuda.graph(graph, self._pool, self._stream, capture_error_mode="thread_local"),
                 tape.captured(),
+                steady_masks(),
             ):
                 buffers = [self._gradients[weight] for weight in noted.weights]
                 if several and fresh:

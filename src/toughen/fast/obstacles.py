@@ -1,11 +1,14 @@
-"""Why a step cannot be a CUDA graph, known before it is tried."""
+"""Why a step cannot be a CUDA graph, or must keep its padding; known before it is tried."""
 
 from collections.abc import Sequence
 
 import torch
 from torch import nn
 
+from ..batch import wants
+from ..bound import Bound
 from ..parts import Turn
+from ..sites import AttentionLogits, Hidden
 
 
 def of_model(model: nn.Module, device: torch.device) -> str | None:
@@ -21,10 +24,19 @@ def of_model(model: nn.Module, device: torch.device) -> str | None:
     return None
 
 
-def of_method(turns: Sequence[Turn], last: bool, rounds: bool) -> str | None:
-    """The reason, or None. `rounds`: the method goes over the whole accumulation window again."""
+def of_method(bound: Sequence[Bound], turns: Sequence[Turn], last: bool) -> str | None:
+    """The reason, or None, for the coming micro-batch of attached methods."""
     if any(turn.step for turn in turns):
         return "the method updates the weights between its passes (FreeAT)"
-    if rounds and (not last or len(turns) > 2):
+    if hasattr(bound[0].method.combine, "rounds") and (not last or len(turns) > 2):
         return "the method goes over all micro-batches of an update again (SAM, AWP); train without accumulation"
     return None
+
+
+def packable(bound: Sequence[Bound]) -> bool:
+    """Whether padding may be left out of the layers: nothing in there is perturbed or looked at."""
+    methods = [one.method for one in bound]
+    inside = any(isinstance(method.site, (Hidden, AttentionLogits)) for method in methods)
+    return not inside and not any(
+        wants(m.climb_on, "needs_features") or wants(m.compare, "needs_features") for m in methods
+    )

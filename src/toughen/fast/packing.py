@@ -13,7 +13,6 @@ import torch
 from torch import Tensor, nn
 
 from ..parts import Detach
-from ..sites.mask import steady
 
 NAME = "toughen_packed"  # transformers matches "flash" and "sdpa" inside such names, so neither is part of it
 PARTS = 32  # a batch's tokens are rounded up to one of so many numbers
@@ -180,7 +179,7 @@ def _register() -> None:
 
     if NAME not in ALL_MASK_ATTENTION_FUNCTIONS:
         AttentionInterface.register(NAME, _attention)
-        usual = steady(ALL_MASK_ATTENTION_FUNCTIONS["sdpa"])
+        usual: Callable[..., Tensor | None] = ALL_MASK_ATTENTION_FUNCTIONS["sdpa"]
 
         def mask(*args: Any, **kwargs: Any) -> Tensor | None:
             at_work = Packing.at_work

@@ -1,13 +1,16 @@
 """The captured step of a plain PyTorch loop."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
+from ..bound import Bound
+from ..parts import Turn
 from .captured import Captured, Host
+from .obstacles import of_method, packable
 from .packing import Packing, packing_of, real_tokens, tokens_to_compute, without_idle_mask
 
 HALF = (torch.float16, torch.bfloat16)
@@ -16,12 +19,9 @@ HALF = (torch.float16, torch.bfloat16)
 class Attached(Host, Protocol):
     """A method on a model, as far as its captured step knows it."""
 
-    @property
-    def packable(self) -> bool: ...  # whether padding may be left out of the layers
+    bound: list[Bound]
 
-    def turns(self, last: bool = True) -> Sequence[Any]: ...
-
-    def obstacle(self, last: bool = True) -> str | None: ...
+    def turns(self, last: bool = True) -> tuple[Turn, ...]: ...
 
     def backward(
         self,
@@ -50,7 +50,7 @@ class CapturedStep:
     ) -> None:
         self.attached, self.model, self._backward = attached, model, backward
         self.captured = Captured(attached, model)
-        self._undecided = pack and attached.packable
+        self._undecided = pack and packable(attached.bound)
         self.packing: Packing | None = None
 
     @property
@@ -76,9 +76,9 @@ class CapturedStep:
                 )
 
         also = (accumulate, tokens)
-        several = len(self.attached.turns(last)) > 1
-        obstacle = self.attached.obstacle(last)
-        return self.captured(run, batch, last=last, several=several, also=also, obstacle=obstacle)
+        turns = self.attached.turns(last)
+        obstacle = of_method(self.attached.bound, turns, last)
+        return self.captured(run, batch, last=last, several=len(turns) > 1, also=also, obstacle=obstacle)
 
     def close(self) -> None:
         """Give the model its own attention back, and the graphs' memory."""

@@ -16,7 +16,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from ..errors import SiteError
 from ..parts import Inject
-from .mask import compact, pair_view, steady
+from .mask import compact, pair_view
 
 OVER = {"sdpa": "toughen_hide", "eager": "toughen_hide_eager"}
 _DOOR = "_toughen_door"
@@ -62,7 +62,7 @@ def register() -> None:
         if name not in ALL_MASK_ATTENTION_FUNCTIONS:
             AttentionInterface.register(name, _attention(over))
             # Without one of its own, a model gets no mask at all under an unknown name, and attends to padding.
-            AttentionMaskInterface.register(name, steady(ALL_MASK_ATTENTION_FUNCTIONS[over]))
+            AttentionMaskInterface.register(name, ALL_MASK_ATTENTION_FUNCTIONS[over])
 
 
 def _attention(over: str) -> Callable[..., tuple[Tensor, Tensor | None]]:

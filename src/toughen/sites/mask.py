@@ -1,6 +1,6 @@
 """Which positions of an input may be perturbed."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 import torch
@@ -8,7 +8,6 @@ from torch import Tensor
 
 from ..errors import MethodError
 from ..parts import Inject, PairView, View
-from ..rng import Tape
 
 Skip: TypeAlias = tuple[str | int, ...]
 """Positions left alone: "padding", "special" (class, separator, ... tokens), or the positions of a token id."""
@@ -77,16 +76,3 @@ def _fitting(batch: Mapping[str, Any], key: str, rows: int, length: int) -> Tens
         return None
     flat = tensor.reshape(-1, length)
     return flat if flat.shape[0] == rows else None
-
-
-def steady(usual: Callable[..., Tensor | None]) -> Callable[..., Tensor | None]:
-    """How transformers makes a mask, less its look whether there is padding at all while a step is to be captured: a
-    graph cannot look, and must go the way of the step before it.
-    """
-
-    def mask(*args: Any, **kwargs: Any) -> Tensor | None:
-        if Tape.running is not None and "allow_is_bidirectional_skip" in kwargs:
-            kwargs["allow_is_bidirectional_skip"] = False
-        return usual(*args, **kwargs)
-
-    return mask

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from ..attached import Attached
 from ..fast.captured import Captured
+from ..fast.obstacles import of_method, packable
 from ..fast.packing import packing_of, tokens_to_compute, without_idle_mask
 from .counting import COUNT
 
@@ -20,7 +21,7 @@ class CapturedTraining:
     def __init__(self, attached: Attached, model: nn.Module, half: bool) -> None:
         self.attached, self.captured = attached, Captured(attached, model)
         attached.schedules_on_device()
-        self.packing = packing_of(attached.model, half) if attached.packable else None
+        self.packing = packing_of(attached.model, half) if packable(attached.bound) else None
 
     def __call__(
         self, passes: Callable[[Any, Any], Tensor], inputs: Any, items: Any, last: bool, accumulate: int
@@ -35,9 +36,9 @@ class CapturedTraining:
                 return passes(own, given[ITEMS])
 
         batch = {**without_idle_mask(batch, real), ITEMS: items}
-        several, obstacle = len(self.attached.turns(last)) > 1, self.attached.obstacle(last)
-        also = (accumulate, tokens)
-        return self.captured(run, batch, last=last, several=several, also=also, obstacle=obstacle)
+        turns, also = self.attached.turns(last), (accumulate, tokens)
+        obstacle = of_method(self.attached.bound, turns, last)
+        return self.captured(run, batch, last=last, several=len(turns) > 1, also=also, obstacle=obstacle)
 
     def close(self) -> None:
         if self.packing is not None:
