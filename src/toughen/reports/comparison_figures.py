@@ -20,7 +20,7 @@ class Difference:
 
 def forest(title: str, rows: Sequence[Difference], *, x: str, note: str = "") -> Drawing:
     """Differences from the reference with their intervals: what does not touch the line is more than chance."""
-    with canvas(title, x, note=note, wide=4.4, high=0.26 * len(rows) + 0.8) as (axes, drawn):
+    with canvas(title, x, note=note, wide=4.4, high=max(1.3, 0.26 * len(rows) + 0.8)) as (axes, drawn):
         for place, row in enumerate(rows):
             known = row.low is not None and row.high is not None
             clear = known and ((row.low or 0) > 0 or (row.high or 0) < 0)

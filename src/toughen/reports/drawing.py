@@ -103,7 +103,7 @@ def _svg(figure: Any, title: str) -> str:
     text = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->|<g id=\"patch_1\">.*?</g>", "", text, flags=re.S)
     box = re.search(r'viewBox="([^"]*)"', text)
     width = float(box.group(1).split()[2]) * 4 / 3 if box else 400
-    head = f'<svg viewBox="{box.group(1) if box else ""}" style="max-width:{1.35 * width:.0f}px" role="img" '
+    head = f'<svg viewBox="{box.group(1) if box else ""}" style="max-width:{1.2 * width:.0f}px" role="img" '
     text = re.sub(r"<svg[^>]*>", lambda _: f'{head}aria-label="{escape(title)}">', text, count=1)
     used = set(re.findall(r'(?:href="#|url\(#)([^")]+)', text))
     text = re.sub(r' id="([^"]*)"', lambda found: found.group(0) if found.group(1) in used else "", text)

@@ -65,7 +65,8 @@ def ratios(title: str, values: Mapping[str, float], *, note: str = "") -> Drawin
         places = range(len(values))
         axes.barh(places, list(values.values()), 0.6, color=SERIES[0])
         for place, value in zip(places, values.values(), strict=True):
-            axes.text(value, place, f" {value:.2f}x", va="center", ha="left", fontsize=8.5)
+            at = {"xytext": (4, 0), "textcoords": "offset points", "va": "center", "fontsize": 8.5}
+            axes.annotate(f"{value:.2f}x", (value, place), **at)
         axes.axvline(1, color=INK, linewidth=1, linestyle=":")
         axes.set_yticks(places, [plain(name) for name in values])
         axes.set_xlim(0, max(1.0, *values.values()) * 1.2)
@@ -82,7 +83,7 @@ def tinted(shares: Sequence[Sequence[float]], top: float = 1.0) -> list[list[tup
 def confusion(title: str, labels: Sequence[str], counts: Sequence[Sequence[int]], *, note: str = "") -> Drawing:
     """Labels down, answers across, shade by share of the label."""
     size = len(labels)
-    wide, high = max(3.2, 0.42 * size + 1.5), max(2.4, 0.36 * size + 1.1)
+    wide, high = max(WIDE, 0.42 * size + 1.5), max(2.6, 0.36 * size + 1.1)
     with canvas(title, "answer", "label", note=note, wide=wide, high=high) as (axes, drawn):
         shares = [[n / max(1, sum(row)) for n in row] for row in counts]
         axes.imshow(tinted(shares), aspect="auto", interpolation="none")
