@@ -5,6 +5,7 @@ descriptor 3 and writes to 4 (--remote-debugging-pipe).
 """
 
 import base64
+import fcntl
 import json
 import os
 import select
@@ -35,14 +36,16 @@ class Chromium:
             *("--no-first-run", "--disable-background-networking", "--disable-extensions", "--hide-scrollbars"),
             f"--user-data-dir={profile}",
         ]
-        # The shell puts both pipes where the browser looks for them.
-        start = ["sh", "-c", f'exec "$0" "$@" 3<&{read_there} 4>&{write_there}', program, *flags]
-        quiet = subprocess.DEVNULL
+        # Out of the way of 3 and 4 first: either pipe may stand there already.
+        ends = [fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10) for end in (read_there, write_there)]
         self._process = subprocess.Popen(
-            start, pass_fds=(read_there, write_there), stdin=quiet, stdout=quiet, stderr=quiet
+            [program, *flags],
+            close_fds=False,  # Python opens its own files so that no child gets them
+            preexec_fn=lambda: [os.dup2(end, number) for number, end in enumerate(ends, start=3)],
+            **dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL),
         )
-        os.close(read_there)
-        os.close(write_there)
+        for end in (read_there, write_there, *ends):
+            os.close(end)
         self._number, self._rest = 0, b""
         self.listeners: list[Callable[[dict[str, Any]], None]] = []
         self.send("Browser.getVersion")

@@ -4,25 +4,7 @@ import json
 import random
 from pathlib import Path
 
-WORDS = [
-    "the",
-    "film",
-    "was",
-    "a",
-    "warm",
-    "and",
-    "clever",
-    "story",
-    "about",
-    "people",
-    "who",
-    "never",
-    "give",
-    "up",
-    "on",
-    "each",
-    "other",
-]
+WORDS = ["the", "film", "was", "a", "warm", "and", "clever", "story", "about", "people", "who", "never", "give", "up"]
 
 
 def interval(value: float, reach: float = 0.03) -> dict:
@@ -75,7 +57,7 @@ def add_embedding(folder: Path, strength: float = 3.0, label: str = "") -> None:
 def example(index: int, status: str, text: str, dice: random.Random) -> dict:
     words = text.split()
     places = sorted(dice.sample(range(len(words)), min(2, len(words)))) if status == "succeeded" else []
-    changed = [word[::-1] if place in places else word for place, word in enumerate(words)]
+    changed = [f"{word[::-1]}x" if place in places else word for place, word in enumerate(words)]
     return {
         "index": index,
         "status": status,

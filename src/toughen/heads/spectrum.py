@@ -15,7 +15,7 @@ from .square_root import matrix_square_root
 
 @torch.no_grad()
 def spectrum(model: nn.Module, batch: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Singular values by rank, largest first: mean, 10 % and 90 % quantiles over rows and heads, and the effective rank.
+    """Singular values by rank, largest first: mean and 10 % and 90 % quantiles over rows and heads; effective ranks.
 
     One forward pass of the model. None for a head that pools no covariance.
     """
@@ -32,16 +32,21 @@ def spectrum(model: nn.Module, batch: Mapping[str, Any]) -> dict[str, Any] | Non
     finally:
         for hook in hooks:
             hook.remove()
-    if not seen or not isinstance(seen[0][0], (MultiHeadPooling, CovariancePooling)):
+    if not seen:
         return None
     pool, tokens, mask = seen[0]
+    if not isinstance(pool, (MultiHeadPooling, CovariancePooling)):
+        return None
     matrix = pool.covariance(tokens, mask)
-    rooted = isinstance(pool, CovariancePooling) and pool.isqrt
-    after = matrix_square_root(matrix, pool.iterations) if rooted else pool.normalize(matrix)
+    if isinstance(pool, CovariancePooling) and pool.isqrt:
+        name, after = "isqrt", matrix_square_root(matrix, pool.iterations)
+    else:
+        name = "none" if isinstance(pool.normalize, nn.Identity) else "svpn"
+        after = pool.normalize(matrix)
     return {
         "rows": len(matrix),
         "shape": list(matrix.shape[1:]),
-        "normalization": "isqrt" if rooted else "none" if isinstance(pool.normalize, nn.Identity) else "svpn",
+        "normalization": name,
         "before": _values(matrix),
         "after": _values(after),
     }

@@ -52,10 +52,9 @@ def _effect(run: Run) -> Iterator[Finding]:
     ratio = moved / dropout
     answer: Answer = "yes" if ratio >= 1 else "partly" if ratio >= 0.2 else "no"
     says = "" if ratio >= 1 else "; what the model learned to ignore was dropout before all"
+    much = f"{ratio:.2f} times as much as" if ratio >= 0.01 else "less than a hundredth of what"
     yield Finding(
-        "Does it do more than dropout?",
-        answer,
-        f"it moved predictions {ratio:.2g} times as much as another dropout mask did{says}.",
+        "Does it do more than dropout?", answer, f"it moved predictions {much} another dropout mask did{says}."
     )
 
 

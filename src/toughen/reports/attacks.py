@@ -1,4 +1,4 @@
-"""attacks/*.json as the reports show them: one line an attack and an arm, the mean where several seeds were attacked."""
+"""attacks/*.json as the reports show them: one line an attack and an arm, the mean over the seeds attacked."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from .drawing import INK, MARKERS, SERIES, SOFT, Drawing, canvas, plain
 
@@ -39,18 +40,19 @@ def forest(title: str, rows: Sequence[Difference], *, x: str, note: str = "") ->
 def scatter(
     title: str, points: Mapping[str, tuple[float, Difference]], *, x: str, y: str, note: str = "", names: bool = True
 ) -> Drawing:
-    """What is gained (with its interval) against what it costs; the reference stands at (1, 0)."""
+    """What is gained against what it costs; names and intervals where there is room. The reference is at (1, 0)."""
     with canvas(title, x, y, note=note, high=3.2) as (axes, drawn):
         axes.axhline(0, color=INK, linewidth=1, linestyle=":")
         axes.plot([1], [0], "*", color=INK, markersize=9)
-        for number, (name, (cost, gain)) in enumerate(points.items()):
-            colour = SERIES[number % 8]
-            if gain.low is not None and gain.high is not None:
+        ranked = sorted(points.items(), key=lambda point: point[1][0])
+        for number, (name, (cost, gain)) in enumerate(ranked):
+            colour = SERIES[number % 8] if names else SERIES[0]
+            if names and gain.low is not None and gain.high is not None:
                 axes.plot([cost, cost], [gain.low, gain.high], "-", color=colour, linewidth=1)
-            axes.plot([cost], [gain.value], MARKERS[number % 8], color=colour, markersize=5)
+            axes.plot([cost], [gain.value], MARKERS[number % 8 if names else 0], color=colour, markersize=5)
             if names:
-                axes.annotate(
-                    plain(name, 16), (cost, gain.value), (4, 3), textcoords="offset points", fontsize=8, color=INK
-                )
+                offset = (5, 4) if number % 2 else (5, -10)  # neighbours do not write over each other
+                at: dict[str, Any] = {"textcoords": "offset points", "fontsize": 8, "color": INK}
+                axes.annotate(plain(name, 16), (cost, gain.value), offset, **at)
         axes.margins(x=0.18)
     return drawn[0]

@@ -109,7 +109,7 @@ def robust_figures(run: Run) -> dict[str, dict[str, Points]]:
     found: dict[str, dict[str, Points]] = {}
     for title, wanted in GROUPS.items():
         chosen = {key: points for key, points in seen.items() if key.split("/")[-1].startswith(wanted)}
-        if chosen:
+        if chosen and list(chosen) != ["divergence_dropout"]:  # alone it says nothing about a perturbation
             # One for each of many layers would be too many to tell apart.
             found[title] = {_SHORT.get(key, key): points for key, points in list(chosen.items())[:8]}
     return found

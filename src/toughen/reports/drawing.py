@@ -76,16 +76,16 @@ def canvas(
     note: str = "",
     wide: float = WIDE,
     high: float = HIGH,
-    columns: int = 1,
+    rows: int = 1,
 ) -> Generator[tuple[Any, list[Drawing]]]:
-    """(axes, a list that holds the drawing afterwards); several axes side by side with `columns`."""
+    """(axes, a list that holds the drawing afterwards); several axes, one below the other, with `rows`."""
     matplotlib = require("matplotlib", "plot")
     figure_class = require("matplotlib.figure", "plot").Figure  # no pyplot: no state, no window
     drawn: list[Drawing] = []
     with matplotlib.rc_context(_STYLE):
         figure = figure_class(figsize=(wide, high), layout="constrained")
-        axes = figure.subplots(1, columns)
-        for each in [axes] if columns == 1 else axes:
+        axes = figure.subplots(rows, 1)
+        for each in [axes] if rows == 1 else axes:
             each.set_xlabel(plain(x))
             each.set_ylabel(plain(y))
         yield axes, drawn

@@ -1,6 +1,7 @@
 """Attacked examples to read, with the words that changed marked; few enough for a page, evenly taken from all."""
 
 import difflib
+import html
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,16 +21,15 @@ def failures(sources: Sequence[tuple[str, Run, Attack]]) -> dict[str, Any] | Non
     ]
     if not with_rows:
         return None
-    quota = max(3, MOST // len(with_rows))
+    quota, room = max(3, MOST // len(with_rows)), BYTES // len(with_rows)
     shown: list[dict[str, Any]] = []
-    weight = 0
-    for name, attack, rows in with_rows:
-        for row in _chosen(rows, quota):
-            example = _example(row, name, attack.title)
-            weight += example.pop("weight")
-            if weight > BYTES or len(shown) >= MOST:
-                break
-            shown.append(example)
+    for name, attack, rows in with_rows[: MOST // 3]:
+        made = [_example(row, name, attack.title) for row in _chosen(rows, quota)]
+        weight = sum(each["weight"] for each in made)
+        if weight > room:  # long texts: fewer of them, of every outcome
+            fewer = max(3, quota * room // weight)
+            made = [_example(row, name, attack.title) for row in _chosen(rows, fewer)]
+        shown += made
     return {
         "examples": shown,
         "total": sum(len(rows) for _, _, rows in with_rows),
@@ -57,7 +57,12 @@ def _example(row: Mapping[str, Any], model: str, attack: str) -> dict[str, Any]:
     for column, place in row.get("changed") or ():
         told.setdefault(str(column), set()).add(int(place))
     texts = [_pair(str(column), str(text), str(perturbed.get(column, text)), told) for column, text in original.items()]
-    size = sum(len(part[0]) + 24 * part[1] for text in texts for side in ("before", "after") for part in text[side])
+    size = sum(
+        len(html.escape(part[0])) + 24 * part[1]
+        for text in texts
+        for side in ("before", "after")
+        for part in text[side]
+    )
     return {
         "model": model,
         "attack": attack,
@@ -68,7 +73,7 @@ def _example(row: Mapping[str, Any], model: str, attack: str) -> dict[str, Any]:
         "after": _answer(row, "after"),
         "queries": row.get("queries"),
         "texts": texts,
-        "weight": size + 1100,  # the tags around it
+        "weight": size + 450,  # the tags around it
     }
 
 
@@ -94,11 +99,20 @@ def _pair(column: str, before: str, after: str, told: Mapping[str, set[int]]) ->
 
 
 def _differences(old: Sequence[str], new: Sequence[str]) -> tuple[set[int], set[int]]:
-    gone: set[int] = set()
-    come: set[int] = set()
-    for _, a, b, c, d in (o for o in difflib.SequenceMatcher(None, old, new, False).get_opcodes() if o[0] != "equal"):
-        gone |= set(range(a, b))
-        come |= set(range(c, d))
+    """Which words of the one are not in the other, by their numbers."""
+    if len(old) == len(new):  # words were put in the places of words
+        places = {number for number, (a, b) in enumerate(zip(old, new, strict=True)) if a != b}
+        return places, places
+    first = next((n for n, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
+    limit = min(len(old), len(new)) - first
+    pairs = zip(reversed(old), reversed(new), strict=False)
+    last = min(limit, next((n for n, (a, b) in enumerate(pairs) if a != b), limit))
+    old, new = old[first : len(old) - last], new[first : len(new) - last]
+    gone, come = set(range(first, first + len(old))), set(range(first, first + len(new)))
+    if max(len(old), len(new)) <= 300:  # what matches between first and last change; slow for more
+        for a, c, size in difflib.SequenceMatcher(None, old, new, False).get_matching_blocks():
+            gone -= set(range(first + a, first + a + size))
+            come -= set(range(first + c, first + c + size))
     return gone, come
 
 

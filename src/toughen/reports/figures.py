@@ -1,6 +1,6 @@
 """Figures of one run: curves of training, cost, errors and calibration."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from .drawing import INK, MARKERS, SERIES, SOFT, WIDE, Drawing, canvas, plain
@@ -19,17 +19,18 @@ def lines(
             colour, marker = SERIES[number % 8], MARKERS[number % 8] if len(points) < 12 else None
             style = "--" if name in dashed else "-"
             xs, ys = [p[0] for p in points], [p[1] for p in points]
-            axes.plot(xs, ys, style, color=colour, marker=marker, markersize=4, label=plain(name))
-        legend(axes, len(series))
+            axes.plot(xs, ys, style, color=colour, marker=marker, markersize=4, label=plain(name, 40))
+        legend(axes, series)
     return drawn[0]
 
 
-def legend(axes: Any, count: int) -> None:
-    """Above the axes, where it hides nothing; none for a single line."""
-    if count > 1:
-        axes.legend(
-            loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=1 if count <= 3 else 2, borderpad=0, labelspacing=0.3
-        )
+def legend(axes: Any, names: Iterable[str]) -> None:
+    """Above the axes, where it hides nothing; none for a single line. Two columns where the names are short."""
+    each = list(names)
+    if len(each) > 1:
+        columns = 2 if len(each) > 3 and max(map(len, each)) <= 21 else 1
+        where = {"loc": "lower left", "bbox_to_anchor": (-0.02, 1.0), "ncols": columns}
+        axes.legend(**where, borderpad=0, labelspacing=0.3)
 
 
 def bars(
@@ -44,13 +45,13 @@ def bars(
             found = [(place, group[name]) for place, group in enumerate(groups.values()) if name in group]
             xs = [place + (number - (len(names) - 1) / 2) * width for place, _ in found]
             values = [each[0] for _, each in found]
-            axes.bar(xs, values, width * 0.86, color=SERIES[number % 8], label=plain(name))
+            axes.bar(xs, values, width * 0.86, color=SERIES[number % 8], label=plain(name, 40))
             axes.errorbar(xs, values, yerr=reach([e for _, e in found]), fmt="none", ecolor=INK, capsize=2, lw=0.9)
         axes.set_xticks(range(len(groups)), [plain(group, 18) for group in groups])
         if len(groups) > 4:
             axes.tick_params(axis="x", rotation=25)
         axes.grid(axis="x", visible=False)
-        legend(axes, len(names))
+        legend(axes, names)
     return drawn[0]
 
 
@@ -109,9 +110,9 @@ def reliability(title: str, arms: Mapping[str, Sequence[Mapping[str, float]]], *
             sizes = [10 + 60 * each["rows"] / top for each in some]
             xs, ys = [each["confidence"] for each in some], [each["accuracy"] for each in some]
             colour, style = SERIES[number % 8], "-" if number == 0 else "--"
-            axes.plot(xs, ys, style, color=colour, linewidth=1.2, label=plain(name))
+            axes.plot(xs, ys, style, color=colour, linewidth=1.2, label=plain(name, 40))
             axes.scatter(xs, ys, s=sizes, color=colour, marker=MARKERS[number % 8])
         axes.set_xlim(-0.02, 1.02)
         axes.set_ylim(-0.02, 1.02)
-        legend(axes, len(arms))
+        legend(axes, arms)
     return drawn[0]

@@ -19,16 +19,16 @@ class Band:
 
 def curves(title: str, bands: Mapping[str, Band], *, x: str, y: str, note: str = "") -> Drawing:
     """Scores against the strength of an attack, with their intervals."""
-    with canvas(title, x, y, note=note, high=2.9) as (axes, drawn):
+    with canvas(title, x, y, note=note, high=2.4 + 0.15 * len(bands)) as (axes, drawn):
         for name, band in bands.items():
             xs, values, lows, highs = (list(column) for column in zip(*band.points, strict=True))
             colour, style = SERIES[band.colour % 8], "--" if band.dashed else "-"
             marker = None if band.dashed else MARKERS[band.colour % 8]
-            axes.plot(xs, values, style, color=colour, marker=marker, markersize=4, label=plain(name))
+            axes.plot(xs, values, style, color=colour, marker=marker, markersize=4, label=plain(name, 40))
             if not band.dashed:
                 axes.fill_between(xs, lows, highs, color=colour, alpha=0.14, linewidth=0)
         axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
-        legend(axes, len(bands))
+        legend(axes, bands)
     return drawn[0]
 
 
@@ -36,21 +36,20 @@ def attention(
     title: str, tokens: Sequence[str], clean: Any, bent: Any, hidden: Sequence[Sequence[int]], *, note: str = ""
 ) -> Drawing:
     """Attention of one text as it is and under the adversary, hidden pairs crossed out."""
-    size = 0.16 * len(tokens) + 1.3
     top = max((max(row) for weights in (clean, bent) for row in weights), default=1.0)
-    names = [plain(token, 14) for token in tokens]
-    with canvas(title, "attended to", "from", note=note, wide=2 * size, high=size + 0.3, columns=2) as (both, drawn):
+    names = [plain(token, 12) for token in tokens]
+    high = 2 * min(0.19, 2.9 / max(1, len(names))) * len(names) + 1.7
+    with canvas(title, "", "from", note=note, high=high, rows=2) as (both, drawn):
         for axes, weights, name in zip(both, (clean, bent), ("clean", "under the adversary"), strict=True):
             axes.imshow(tinted(weights, top), interpolation="none")
-            axes.set_title(name, fontsize=9)
-            axes.set_xticks(range(len(names)), names, rotation=90, fontsize=7)
+            axes.set_title(name, fontsize=8.5)
+            axes.set_xticks(range(len(names)), names if axes is both[1] else [], rotation=90, fontsize=7)
             axes.set_yticks(range(len(names)), names, fontsize=7)
             axes.grid(visible=False)
         if hidden:
             rows, columns = [pair[0] for pair in hidden], [pair[1] for pair in hidden]
             both[1].scatter(columns, rows, marker="x", s=14, color=SERIES[1], linewidths=1)
-        both[1].set_ylabel("")
-        both[1].set_yticklabels([])
+        both[1].set_xlabel("attended to")
     return drawn[0]
 
 
@@ -62,8 +61,8 @@ def spectrum(title: str, parts: Mapping[str, Mapping[str, Sequence[float]]], *, 
             ranks, floor = range(1, len(values["mean"]) + 1), 1e-5 * top  # what is smaller is rounding
             mean, low, high = ([max(each, floor) for each in values[key]] for key in ("mean", "low", "high"))
             colour = SERIES[number % 8]
-            axes.plot(ranks, mean, "--" if number else "-", color=colour, label=plain(name))
+            axes.plot(ranks, mean, "--" if number else "-", color=colour, label=plain(name, 40))
             axes.fill_between(ranks, low, high, color=colour, alpha=0.14, linewidth=0)
         axes.set_yscale("log")
-        legend(axes, len(parts))
+        legend(axes, parts)
     return drawn[0]

@@ -10,7 +10,7 @@ from .drawing import Drawing
 from .figures import bars
 
 Named = Sequence[tuple[str, Attack]]  # the model's name on the page, and one attack on it
-_LINES = 8
+_LINES, _BARS = 8, 4
 
 
 def robustness(found: Named) -> dict[str, Any] | None:
@@ -61,11 +61,12 @@ def _drawings(title: str, found: Named) -> list[Drawing]:
     if grouped:
         kinds = list(dict.fromkeys(kind for _, attack in grouped for kind in attack.groups))
         scores = {
-            kind: {name: attack.groups[kind][-1].score for name, attack in grouped[:_LINES] if kind in attack.groups}
+            kind: {name: attack.groups[kind][-1].score for name, attack in grouped[:_BARS] if kind in attack.groups}
             for kind in kinds[:12]
         }
         strengths = {attack.groups[kind][-1].x for _, attack in grouped for kind in attack.groups}
         note = "At the highest strength of each kind." if len(strengths) > 1 or any(strengths) else ""
+        note += f" The first {_BARS} of {len(grouped)} models." if len(grouped) > _BARS else ""
         drawn.append(bars(title, scores, y=grouped[0][1].metric, note=note))
     return drawn
 
@@ -73,7 +74,7 @@ def _drawings(title: str, found: Named) -> list[Drawing]:
 def _curve(title: str, curved: Named) -> Drawing:
     """Adversarial lines beside random noise of the same size; the gap between both is the adversary's work."""
     bands: dict[str, draw.Band] = {}
-    with_noise = len(curved) <= 3
+    with_noise = len(curved) <= 3 and any(point.noise for _, attack in curved for point in attack.points)
     for colour, (name, attack) in enumerate(curved[:_LINES]):
         points = _from_clean(attack)
         bands[name if not with_noise else f"{name}, attacked"] = draw.Band(
@@ -82,11 +83,7 @@ def _curve(title: str, curved: Named) -> Drawing:
         noisy = [(p.x, *p.noise) for p in points if p.noise is not None]
         if with_noise and len(noisy) > 1:
             bands[f"{name}, random noise"] = draw.Band(noisy, dashed=True, colour=colour)
-    note = (
-        "Dashed: random noise of the same size; the gap to it is the adversary's work. "
-        if len(bands) > len(curved)
-        else ""
-    )
+    note = "Dashed: random noise of the same size; the gap to it is the adversary's work. " if with_noise else ""
     if len(curved) > _LINES:
         note += f"The first {_LINES} of {len(curved)} models. "
     return draw.curves(title, bands, x=curved[0][1].axis, y=curved[0][1].metric, note=f"{note}Shaded: 95 % over rows.")
@@ -112,4 +109,5 @@ def _group_table(title: str, found: Named) -> dict[str, Any]:
 
 
 def _settings(attack: Attack) -> str:
-    return ", ".join(f"{key} {value}" for key, value in attack.settings.items() if value not in (None, [], {}, ""))
+    told = {key: value for key, value in attack.settings.items() if value not in (None, [], {}, "")}
+    return ", ".join(f"{key} {' '.join(map(str, v)) if isinstance(v, list) else v}" for key, v in told.items())

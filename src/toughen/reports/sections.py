@@ -17,6 +17,7 @@ from .errors import confusion_of, reliability_of
 from .folder import Run
 
 PLAIN = "plain baseline"
+LETTERS, LINES = 40_000, 60  # of a config, and of seeds, notes, figures and slices: no run may burst its page
 
 
 @dataclass(frozen=True)
@@ -36,15 +37,16 @@ def run_section(run: Run, attacks: Sequence[Attack] = ()) -> Section:
         "metric": run.metric,
         "about": _about(run),
         "metrics": metrics,
-        "seeds": [_seed(run, seed, arm, metrics) for arm in ("method", "baseline") for seed in run.seeds(arm)],
+        "seeds": [_seed(run, seed, arm, metrics) for arm in ("method", "baseline") for seed in run.seeds(arm)][:LINES],
         "findings": findings(run, attacks),
-        "robust": [(key, f"{value:.4g}", meaning) for key, (value, meaning) in last(run).items()],
+        "perturbed": run.method != "plain",
+        "robust": [(key, f"{value:.4g}", meaning) for key, (value, meaning) in last(run).items()][:LINES],
         "cost": _cost(run),
-        "slices": _slices(run),
-        "notes": list(results.get("notes") or ()),
-        "config": run.config,
+        "slices": _slices(run)[:LINES],
+        "notes": [_cut(str(note), 2000) for note in results.get("notes") or ()][:LINES],
+        "config": _cut(run.config, LETTERS),
         "versions": {**(results.get("versions") or {}), "toughen": results.get("toughen", "")},
-        "hardware": json.dumps(results.get("hardware") or {}, ensure_ascii=False),
+        "hardware": _cut(json.dumps(results.get("hardware") or {}, ensure_ascii=False), 2000),
     }
     drawings = {
         "learning": _learning(run),
@@ -82,7 +84,11 @@ def _about(run: Run) -> list[tuple[str, str]]:
         "seeds": ", ".join(str(seed["seed"]) for seed in run.seeds()),
         "selected by": f"{run.metric} on the validation rows",
     }
-    return [(term, words) for term, words in told.items() if words]
+    return [(term, _cut(words, 4000)) for term, words in told.items() if words]
+
+
+def _cut(text: str, longest: int) -> str:
+    return text if len(text) <= longest else f"{text[:longest]} … ({len(text):,} letters in all)"
 
 
 def _seed(run: Run, seed: Mapping[str, Any], arm: str, metrics: Sequence[str]) -> dict[str, Any]:
@@ -132,9 +138,9 @@ def _cost(run: Run) -> dict[str, Any]:
 
 def _cost_drawing(run: Run) -> list[Drawing]:
     _, _, times = cost_beside_plain(run)
-    shown = {
-        name.removesuffix(" a step").removesuffix(", MB"): times[key] for key, name in _COSTS.items() if key in times
-    }
+    names = {key: name.removesuffix(" a step").removesuffix(", MB") for key, name in _COSTS.items()}
+    names["seconds_per_step"] = "time of a step"
+    shown = {name: times[key] for key, name in names.items() if key in times}
     return [figures.ratios("cost against plain fine-tuning", shown)] if shown else []
 
 
@@ -144,13 +150,15 @@ def _attention(run: Run) -> list[Drawing]:
     told = run.diagnostics("attention", int(best["seed"])) if best else None
     if not told:
         return []
-    shares = ", ".join(f"{number} {float(share):.1%}" for number, share in told["hidden_by_layer"].items())
     drawn: list[Drawing] = []
     for place, text in enumerate(told["texts"], start=1):
-        note = f"Crossed out: hidden in one draw. Hidden on average, by layer: {shares}." if place == 1 else ""
-        title = f"attention, layer {told['layer']}, text {place}"
+        note = "Crossed out: hidden in one draw, as training draws."
         parts = (text["tokens"], text["clean"], text["adversarial"], text["hidden"])
-        drawn.append(robust_figures.attention(title, *parts, note=note))
+        drawn.append(robust_figures.attention(f"attention, layer {told['layer']}, text {place}", *parts, note=note))
+    hidden = {layer: float(share) for layer, share in told["hidden_by_layer"].items()}
+    if len(hidden) > 1:
+        bars = {layer: {"hidden": (share, share, share)} for layer, share in hidden.items()}
+        drawn.append(figures.bars("share of pairs hidden, by layer", bars, note=f"Over {told['rows']} texts."))
     return drawn
 
 

@@ -3,13 +3,14 @@
 import json
 import traceback
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from .files import write_text
 from .job import Job
 
-ROWS, SHOWN, LONGEST = 32, 3, 24  # rows looked at, texts whose attention is kept, tokens of such a text
+ROWS, SHOWN, LONGEST = 32, 3, 16  # rows looked at, texts whose attention is kept, tokens of such a text
 
 
 def write_diagnostics(job: Job, trainer: Any, rows: Any) -> None:
@@ -17,13 +18,17 @@ def write_diagnostics(job: Job, trainer: Any, rows: Any) -> None:
     if not trainer.is_world_process_zero() or trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled:
         return  # one process alone cannot run a model that is spread over several
     for name, look in (("attention", _attention), ("spectrum", _spectrum)):
-        try:
-            found = look(job, trainer, rows)
-            if found is not None:
-                text = json.dumps(found, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-                write_text(job.folder / "diagnostics" / f"{name}.json", text)
-        except Exception:
-            warnings.warn(f"no {name} diagnostics: {traceback.format_exc()}", stacklevel=2)
+        _write(job, name, partial(look, job, trainer, rows))
+
+
+def _write(job: Job, name: str, look: Callable[[], dict[str, Any] | None]) -> None:
+    try:
+        found = look()
+        if found is not None:
+            text = json.dumps(found, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+            write_text(job.folder / "diagnostics" / f"{name}.json", text)
+    except Exception:  # a picture is not worth a trained model
+        warnings.warn(f"no {name} diagnostics: {traceback.format_exc()}", stacklevel=2)
 
 
 def _batch(trainer: Any, rows: Any) -> dict[str, Any]:
