@@ -104,7 +104,8 @@ class Tab:
         mobile = width < 600
         self.send("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=mobile)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        self.send("Emulation.setEmulatedMedia", features=[scheme])
+        still = {"name": "prefers-reduced-motion", "value": "reduce"}  # what moves is hard to hit
+        self.send("Emulation.setEmulatedMedia", features=[scheme, still])
         self.send("Page.navigate", url=page.resolve().as_uri())
         until = time.monotonic() + PATIENCE
         while not self._loaded and time.monotonic() < until:

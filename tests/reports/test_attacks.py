@@ -40,6 +40,16 @@ def test_seeds_are_averaged_and_the_best_model_counts_once(folder):
     assert {attack.key for attack in found.values()} == {"characters"}
 
 
+def test_checkpoints_are_no_seeds(folder):
+    for label, value in (("", 0.4), ("seed-1-checkpoint-10", 0.1)):
+        name = "characters" + (f"-{label}" if label else "")
+        content = summary("characters", "characters", "typos", label, attacked={"accuracy": interval(value)})
+        write(folder, name, content)
+    assert [attack.sources for attack in attacks_of(read_run(folder)) if attack.key == "characters"] == [
+        ("characters",)
+    ]
+
+
 def test_curves_carry_noise_of_the_same_size(folder):
     add_embedding(folder, 3.0)
     (attack,) = attacks_of(read_run(folder))

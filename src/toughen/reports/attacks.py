@@ -72,7 +72,7 @@ def _key(told: Mapping[str, Any], name: str) -> str:
 def _seeds(models: list[tuple[str, Mapping[str, Any]]]) -> list[tuple[str, Mapping[str, Any]]]:
     """The best model is one of the seeds: with all of them there, it would count twice. Checkpoints are no seeds."""
     labelled = [each for each in models if each[1].get("label") and "checkpoint" not in str(each[1]["label"])]
-    return labelled or models[:1]
+    return labelled or [each for each in models if not each[1].get("label")] or models[:1]
 
 
 def _merged(key: str, arm: str, models: Sequence[tuple[str, Mapping[str, Any]]], run: Run) -> Attack:

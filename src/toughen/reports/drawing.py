@@ -38,6 +38,7 @@ _STYLE = {
     "grid.linewidth": 0.8,
     "lines.linewidth": 1.6,
     "legend.frameon": False,
+    "axes.formatter.useoffset": False,
     "legend.fontsize": 8,
     "svg.hashsalt": "toughen",  # the same numbers give the same file
 }

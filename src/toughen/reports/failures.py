@@ -57,12 +57,8 @@ def _example(row: Mapping[str, Any], model: str, attack: str) -> dict[str, Any]:
     for column, place in row.get("changed") or ():
         told.setdefault(str(column), set()).add(int(place))
     texts = [_pair(str(column), str(text), str(perturbed.get(column, text)), told) for column, text in original.items()]
-    size = sum(
-        len(html.escape(part[0])) + 24 * part[1]
-        for text in texts
-        for side in ("before", "after")
-        for part in text[side]
-    )
+    runs = [run for text in texts for side in ("before", "after") for run in text[side]]
+    size = sum(len(html.escape(words)) + 24 * marked for words, marked in runs)
     return {
         "model": model,
         "attack": attack,
