@@ -21,8 +21,9 @@ def lines(
             xs, ys = [p[0] for p in points], [p[1] for p in points]
             axes.plot(xs, ys, style, color=colour, marker=marker, markersize=4, label=plain(name, 40))
         values = [value for points in series.values() for _, value in points]
-        if values and max(values) - min(values) < 1e-3 * abs(max(values)):  # rounding is no curve
-            axes.set_ylim(0.9 * max(values), 1.1 * max(values)) if max(values) > 0 else None
+        top = max(values, default=0.0)
+        if top > 0 and top - min(values) < 1e-3 * top:  # rounding is no curve
+            axes.set_ylim(0.9 * top, 1.1 * top)
         legend(axes, series)
     return drawn[0]
 
