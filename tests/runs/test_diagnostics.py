@@ -5,7 +5,8 @@ import json
 import pytest
 
 from toughen.reports import report
-from toughen.runs import diagnostics
+from toughen.runs import diagnostics, single
+from toughen.runs.twin import resume
 
 SHORT = {"batch_size": 8, "learning_rate": 3e-3, "max_steps": 4, "log_steps": 2}
 
@@ -38,6 +39,18 @@ def test_masks_of_the_adversary(start):
     page = report(run.path).read_text()
     assert "What the adversary hides" in page
     assert 'aria-label="attention, layer' in page
+
+
+def test_a_run_that_ended_before_scoring_still_shows_its_trained_adversary(start, tmp_path, monkeypatch):
+    whole = start("asa", train=SHORT)
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(single, "finish_seed", killed)
+        start("asa", "cut", train=SHORT)
+    assert kept(resume(tmp_path / "cut"), "attention") == kept(whole, "attention")
 
 
 def test_spectrum_of_the_head(start):
