@@ -47,9 +47,10 @@ def test_a_run_that_ended_before_scoring_still_shows_its_trained_adversary(start
     def killed(*_):
         raise KeyboardInterrupt
 
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patch:
         patch.setattr(single, "finish_seed", killed)
-        start("asa", "cut", train=SHORT)
+        with pytest.raises(KeyboardInterrupt):
+            start("asa", "cut", train=SHORT)
     assert kept(resume(tmp_path / "cut"), "attention") == kept(whole, "attention")
 
 
