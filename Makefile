@@ -6,11 +6,17 @@ BIN := $(VENV)/bin
 export OMP_NUM_THREADS := 1
 export HF_HUB_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := false
+APT := DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends
 
-.PHONY: demo test lint docs bench clean
+.PHONY: demo test browser lint docs bench clean
 
-test: $(VENV)/dev.stamp lint
-	$(BIN)/python -m pytest -n 2 --durations=10
+test: $(VENV)/dev.stamp browser lint
+	$(BIN)/python -m pytest -n 2 --dist loadgroup --durations=10
+
+# The report's pages are opened in Debian's Chromium; where it cannot be had, those tests are skipped and say so.
+browser:
+	@command -v chromium >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+	{ $(APT) chromium || { apt-get update -qq && $(APT) chromium; }; } >/dev/null 2>&1; } || true
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .

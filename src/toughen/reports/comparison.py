@@ -5,11 +5,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from .attacks import attacks_of
 from .folder import Predictions, ReportError, Run
 from .statistics import Paired, Summary, cost, cost_ratio, mcnemar, paired_bootstrap, paired_t, summarise
 
 By = Literal["run", "method"]
 LOWER = ("loss", "mse")  # metrics of which less is better
+FEW = 20  # attacked examples in common: fewer tell nothing
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,7 @@ class Row:
     over_seeds: Paired | None = None
     over_rows: tuple[Paired, ...] = ()
     """On the predictions of the best seed that both have."""
+    members: tuple[Member, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -99,10 +102,11 @@ def _row(name: str, members: Sequence[Member], reference: Sequence[Member] | Non
     spent = cost([seed for m in members for seed in m.run.seeds(m.arm)])
     task = str(members[0].run.results["task"])
     if reference is None:
-        return Row(name, task, summarise(scores), spent)
+        return Row(name, task, summarise(scores), spent, members=tuple(members))
     base = cost([seed for m in reference for seed in m.run.seeds(m.arm)])
     seeds = paired_t(_by_seed(members, metric), _by_seed(reference, metric))
-    return Row(name, task, summarise(scores), spent, cost_ratio(spent, base), seeds, _on_rows(members, reference))
+    rows = _on_rows(members, reference)
+    return Row(name, task, summarise(scores), spent, cost_ratio(spent, base), seeds, rows, tuple(members))
 
 
 def _by_seed(members: Sequence[Member], metric: str) -> dict[int, float]:
@@ -129,6 +133,37 @@ def _on_rows(members: Sequence[Member], reference: Sequence[Member]) -> tuple[Pa
 def _comparable(a: Predictions, b: Predictions) -> bool:
     """The same labels in the same order, and answers that are classes: numbers with a point are scores."""
     return bool(a.labels) and a.labels == b.labels and not any("." in answer for answer in a.answers[:50])
+
+
+def cost_beside_plain(run: Run) -> tuple[dict[str, float], dict[str, float], dict[str, float]]:
+    """What a step of the method costs, what one of the run's plain baseline, and the first in units of the second."""
+    ours, plain = cost(run.seeds()), cost(run.seeds("baseline"))
+    return ours, plain, cost_ratio(ours, plain)
+
+
+def under_attack(table: Comparison) -> dict[str, dict[str, Paired]]:
+    """Attack -> row -> difference from the reference in after-attack accuracy, on the examples that both kept."""
+    found: dict[str, dict[str, Paired]] = {}
+    base = _survivals(table.rows[0])
+    for row in table.rows[1:] if base else ():
+        for title, held in _survivals(row).items():
+            shared = sorted(held.keys() & base.get(title, {}).keys())
+            if len(shared) >= FEW:
+                ours, theirs = ([each[key] for key in shared] for each in (held, base[title]))
+                found.setdefault(title, {})[row.name] = paired_bootstrap(ours, theirs, [True] * len(shared))
+    return found
+
+
+def _survivals(row: Row) -> dict[str, dict[tuple[int, str], bool]]:
+    """Attack -> (number and text of an example) -> whether its answer was right and stayed so."""
+    found: dict[str, dict[tuple[int, str], bool]] = {}
+    for member in row.members:
+        for attack in attacks_of(member.run):
+            if attack.arm == member.arm and attack.title not in found:
+                rows = member.run.attacked_rows(attack.sources[0])
+                held = {(int(r["index"]), str(r.get("original"))): r.get("status") == "failed" for r in rows}
+                found |= {attack.title: held} if held else {}
+    return found
 
 
 def _notes(runs: Sequence[Run], groups: dict[str, list[Member]]) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """The log of a run as series to draw."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Mapping
 from typing import Any
 
 from .folder import Run, finite
@@ -13,7 +14,18 @@ ROBUST = {
     "delta_from_gradient": "share from the gradient (0: random noise, 1: the gradient's work)",
     "divergence_dropout": "divergence under another dropout mask",
     "divergence_perturbation": "divergence under the perturbation",
+    "divergence": "divergence under the adversary",
+    "budget": "share of attention pairs left visible",
+    "visible": "share of attention pairs left visible in a layer",
+    "skipped": "texts whose gradient was not finite and whose perturbation stayed as it was",
+    "loss_clean": "task loss of the clean pass",
+    "loss_perturbed": "task loss of the perturbed pass",
+    "term": "the regulariser, before its weight",
+    "forwards": "forward passes of a batch",
+    "backwards": "backward passes of a batch",
+    "weight_move": "l2 norm of the weights' move",
 }
+MOST = 160  # points of a line: a page's column has few more pixels to show them
 
 
 def series(run: Run, key: str, kind: str = "train", arm: str = "method") -> Points:
@@ -23,7 +35,17 @@ def series(run: Run, key: str, kind: str = "train", arm: str = "method") -> Poin
         value, step = finite(row.get(key)), finite(row.get("step"))
         if row.get("kind") == kind and row.get("arm", "method") == arm and value is not None and step is not None:
             found.setdefault(step, []).append(value)
-    return [(step, sum(values) / len(values)) for step, values in sorted(found.items())]
+    return thinned([(step, sum(values) / len(values)) for step, values in sorted(found.items())])
+
+
+def thinned(points: Points) -> Points:
+    """At most `MOST` points, each the mean of its neighbours; the last is kept as it is."""
+    if len(points) <= MOST:
+        return points
+    size = -(-len(points) // (MOST - 1))
+    parts = [points[at : at + size] for at in range(0, len(points), size)]
+    means = [(sum(p[0] for p in part) / len(part), sum(p[1] for p in part) / len(part)) for part in parts]
+    return [*means, points[-1]]
 
 
 def loss_parts(run: Run) -> dict[str, Points]:
@@ -65,22 +87,31 @@ def eval_curves(run: Run, metric: str) -> dict[str, Points]:
     return found
 
 
+_SHORT = {
+    "divergence_perturbation": "the perturbation",
+    "divergence_dropout": "another dropout mask",
+    "divergence": "the adversary",
+}
+GROUPS: Mapping[str, tuple[str, ...]] = {
+    "size of the perturbation, relative": ("delta_relative",),
+    "share from the gradient": ("delta_from_gradient",),
+    "divergence from the clean prediction": ("divergence",),
+    "share of attention left visible": ("budget",),
+}
+
+
 def robust_figures(run: Run) -> dict[str, dict[str, Points]]:
-    """What the method did, one group a figure: size, share from the gradient, divergences."""
+    """What the method did, one group a figure: size, share from the gradient, divergences, attention left."""
     seen: dict[str, Points] = {}
     for key in dict.fromkeys(key for row in run.log for key in row if key.startswith("robust/")):
-        if key.split("/")[-1].startswith(tuple(ROBUST)) and (points := series(run, key)):
+        if points := series(run, key):
             seen[key.removeprefix("robust/")] = points
-    groups: Sequence[tuple[str, tuple[str, ...]]] = (
-        ("size of the perturbation, relative", ("delta_relative",)),
-        ("share from the gradient: 0 is noise, 1 the gradient's work", ("delta_from_gradient",)),
-        ("divergence from the clean prediction", ("divergence_dropout", "divergence_perturbation")),
-    )
     found: dict[str, dict[str, Points]] = {}
-    for title, wanted in groups:
+    for title, wanted in GROUPS.items():
         chosen = {key: points for key, points in seen.items() if key.split("/")[-1].startswith(wanted)}
-        if chosen:
-            found[title] = chosen
+        if chosen and list(chosen) != ["divergence_dropout"]:  # alone it says nothing about a perturbation
+            # One for each of many layers would be too many to tell apart.
+            found[title] = {_SHORT.get(key, key): points for key, points in list(chosen.items())[:8]}
     return found
 
 
@@ -92,4 +123,20 @@ def last(run: Run) -> dict[str, Any]:
             for key, value in row.items():
                 if key.startswith("robust/") and (number := finite(value)) is not None:
                     values[key.removeprefix("robust/")] = number
-    return {key: (number, ROBUST.get(key.split("/")[-1], "")) for key, number in sorted(values.items())}
+    return {key: (number, _meaning(key)) for key, number in sorted(values.items())}
+
+
+def _meaning(key: str) -> str:
+    """Of a figure by its name, which may start with a method's number and end with a layer's."""
+    name = key.split("/")[-1]
+    return ROBUST.get(name) or ROBUST.get(name.rpartition("_")[0], "")
+
+
+def late(run: Run, name: str) -> float | None:
+    """The mean of a robust figure over the last half of training, over all places and methods that have it."""
+    found: list[float] = []
+    for key in dict.fromkeys(key for row in run.log for key in row if key.startswith("robust/")):
+        if re.fullmatch(rf"{name}(_\d+)?", key.split("/")[-1]):
+            points = series(run, key)
+            found += [value for _, value in points[len(points) // 2 :]]
+    return sum(found) / len(found) if found else None

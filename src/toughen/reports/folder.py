@@ -1,4 +1,4 @@
-"""A run folder as the reports see it: results, log, predictions, evaluations; nothing of it is changed."""
+"""A run folder as the reports see it: results, log, predictions, evaluations, attacks; nothing of it is changed."""
 
 import csv
 import json
@@ -48,16 +48,7 @@ class Run:
     @cached_property
     def log(self) -> list[dict[str, Any]]:
         """The rows of metrics.jsonl; a last line cut off by a crash is left out."""
-        file = self.path / "metrics.jsonl"
-        rows: list[dict[str, Any]] = []
-        for line in file.read_text(encoding="utf-8").splitlines() if file.is_file() else ():
-            try:
-                row = json.loads(line)
-            except json.JSONDecodeError:
-                continue
-            if isinstance(row, dict):
-                rows.append(cast("dict[str, Any]", row))
-        return rows
+        return _lines(self.path / "metrics.jsonl")
 
     @cached_property
     def config(self) -> str:
@@ -74,6 +65,27 @@ class Run:
             found[file.stem] = _json(file)
         return found
 
+    @cached_property
+    def attacks(self) -> dict[str, dict[str, Any]]:
+        """What attacks left, by name: attacks/*.json."""
+        return {file.stem: _json(file) for file in sorted((self.path / "attacks").glob("*.json"))}
+
+    def attacked_rows(self, name: str) -> list[dict[str, Any]]:
+        """The examples of an attack, attacks/<name>.jsonl; empty where none were kept."""
+        return _lines(self.path / "attacks" / f"{name}.jsonl")
+
+    def diagnostics(self, name: str, seed: int, arm: Arm = "method") -> dict[str, Any] | None:
+        """What training saw at its end and the saved model does not show, such as an adversary's masks."""
+        file = self.seed_folder(seed, arm) / "diagnostics" / f"{name}.json"
+        return _json(file) if file.is_file() else None
+
+    def seed_folder(self, seed: int, arm: Arm = "method") -> Path:
+        return self.path / ("seeds" if arm == "method" else "baseline") / str(seed)
+
+    def best(self, arm: Arm = "method") -> dict[str, Any] | None:
+        """The seed with the best selecting metric; None where there is none."""
+        return max(self.seeds(arm), key=lambda s: float(s["metrics"].get(self.metric, -math.inf)), default=None)
+
     def seeds(self, arm: Arm = "method") -> list[dict[str, Any]]:
         """The seeds of the method, or of the plain baseline run beside it."""
         part = self.results if arm == "method" else self.results.get("baseline") or {}
@@ -86,8 +98,7 @@ class Run:
 
     def predictions(self, seed: int, split: str = "validation", arm: Arm = "method") -> Predictions | None:
         """The predictions of a seed, None where they were not written."""
-        folder = self.path / ("seeds" if arm == "method" else "baseline") / str(seed) / "predictions"
-        file = folder / f"{split}.tsv"
+        file = self.seed_folder(seed, arm) / "predictions" / f"{split}.tsv"
         return _predictions(file) if file.is_file() else None
 
 
@@ -128,6 +139,19 @@ def _json(file: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ReportError(f"{file} holds no object.")
     return cast("dict[str, Any]", value)
+
+
+def _lines(file: Path) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    # Not splitlines: a text may hold a line separator of Unicode's, and JSON leaves it as it is.
+    for line in file.read_text(encoding="utf-8").split("\n") if file.is_file() else ():
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError:
+            continue  # cut off by a crash
+        if isinstance(row, dict):
+            rows.append(cast("dict[str, Any]", row))
+    return rows
 
 
 def _predictions(file: Path) -> Predictions:

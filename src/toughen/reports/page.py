@@ -1,19 +1,30 @@
 """`report`: one or several runs as one HTML page that needs nothing beside it."""
 
+import base64
+import hashlib
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from .._version import __version__
 from ..atomic import write_text
 from ..errors import require
-from .comparison import LOWER, By, Comparison, Row, compare_runs
+from .attacks import Attack, attacks_of
+from .cards import cards
+from .comparison import By, Comparison, compare_runs
+from .drawing import Drawing
+from .evaluations import evaluation_table
+from .failures import failures
 from .folder import Run, find_runs
-from .sections import Section, evaluation_table, run_section
+from .robustness import robustness
+from .sections import Section, run_section
+from .side_by_side import comparison_section
 
 PathLike = str | os.PathLike[str]
+LIMIT = 990_000  # bytes of a page: it must travel by mail and open on a telephone
+IN_FULL, COMPARED = 8, 6  # runs shown with their own drawings, and tasks compared with drawings
 
 
 def report(
@@ -33,123 +44,112 @@ def report(
     place = Path(out) if out is not None else (found[0].path if len(found) == 1 else Path()) / "report.html"
     if place.is_dir():
         place = place / "report.html"
-    sections = [run_section(run) for run in found]
-    write_text(place, render(found, by=by, title=title, intro=intro, sections=sections))
+    page = Page(found, by)
+    write_text(place, page.render(title, intro))
     if out is None and len(found) == 1:
-        _write_plots(found[0].path / "plots", sections[0].figures)
+        for drawing in page.drawings:
+            name = re.sub(r"[^a-z0-9]+", "-", drawing.title.lower()).strip("-") or "plot"
+            write_text(found[0].path / "plots" / f"{name}.svg", drawing.file())
     return place
 
 
-def _write_plots(folder: Path, figures: Sequence[str]) -> None:
-    """Each drawing as a file under the name it is read out by."""
-    for svg in figures:
-        label = re.search(r'aria-label="([^"]*)"', svg)
-        name = re.sub(r"[^a-z0-9]+", "-", label.group(1).lower()).strip("-") if label else "plot"
-        write_text(folder / f"{name}.svg", svg)
+class Page:
+    """The parts of a page, made once; the text is made again with less in it while it is too long."""
 
+    def __init__(self, runs: Sequence[Run], by: By = "run") -> None:
+        self.runs, self.by = runs, by
+        self.attacks = {id(run): attacks_of(run) for run in runs}
+        self.tables = compare_runs(runs, by=by)
+        self.comparisons = [
+            comparison_section(table, by, draw=place < COMPARED) for place, table in enumerate(self.tables)
+        ]
+        named = [each for table in self.tables for each in self._named(table)]
+        self.robustness = robustness([(name, attack) for name, _, attack in named])
+        self.failures = failures(named)
+        self.evaluations = evaluation_table(runs)
+        self.sections: dict[int, Section] = {}
 
-def render(
-    runs: Sequence[Run],
-    *,
-    by: By = "run",
-    title: str | None = None,
-    intro: Sequence[str] = (),
-    sections: Sequence[Section] | None = None,
-) -> str:
-    """The page as text."""
-    jinja = require("jinja2", "cli")
-    # Text from data, file names and configs is escaped; drawings alone are put in as they are.
-    environment = jinja.Environment(
-        autoescape=True, undefined=jinja.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    template = environment.from_string((Path(__file__).parent / "page.html").read_text(encoding="utf-8"))
-    comparisons = compare_runs(runs, by=by)
-    return str(
-        template.render(
-            title=title or _title(runs),
-            intro=intro,
-            version=__version__,
-            cards=[card for table in comparisons for card in _cards(table)],
-            comparisons=[_table(table, by) for table in comparisons],
-            evaluations=evaluation_table(runs),
-            runs=[_drawn(section) for section in sections or [run_section(run) for run in runs]],
+    def _named(self, table: Comparison) -> list[tuple[str, Run, Attack]]:
+        """Every attack under the name its model has in the comparison."""
+        found: list[tuple[str, Run, Attack]] = []
+        for row in (*table.rows[1:], table.rows[0]):  # the reference last: what it is held against
+            for member in row.members:
+                name = row.name if len(row.members) == 1 else f"{row.name} ({member.run.name})"
+                found += [(name, member.run, a) for a in self.attacks[id(member.run)] if a.arm == member.arm]
+        return found
+
+    def section(self, place: int) -> Section:
+        if place not in self.sections:
+            run = self.runs[place]
+            self.sections[place] = run_section(run, self.attacks[id(run)])
+        return self.sections[place]
+
+    @property
+    def drawings(self) -> list[Drawing]:
+        """All drawings of the page, in order."""
+        found = [*(drawn for section in self.sections.values() for each in section.drawings.values() for drawn in each)]
+        for part in (*self.comparisons, self.robustness, self.evaluations):
+            found += part["drawings"] if part else []
+        return found
+
+    def render(self, title: str | None = None, intro: Sequence[str] = ()) -> str:
+        """The page as text, under `LIMIT` bytes whatever the runs hold: fewer runs are shown in full if need be."""
+        full = min(len(self.runs), IN_FULL)
+        while True:
+            text = self._text(full, title, intro)
+            if len(text.encode()) <= LIMIT or not full:
+                return text
+            full //= 2
+
+    def _text(self, full: int, title: str | None, intro: Sequence[str]) -> str:
+        environment, count = _environment(), iter(range(10_000))
+
+        def inline(drawing: Drawing) -> Any:
+            from markupsafe import Markup
+
+            # The one thing that is put in as it is: matplotlib escaped what it wrote.
+            return Markup(drawing.inline(next(count)))
+
+        environment.filters["inline"] = inline
+        script = environment.get_template("page.js").render()
+        shown = [self.section(place) for place in range(full)]
+        return str(
+            environment.get_template("page.html").render(
+                title=title or _title(self.runs),
+                intro=intro,
+                version=__version__,
+                script=script,
+                script_hash=_hash(script),
+                cards=cards(self.tables, self.runs, self.robustness),
+                one=len(self.runs) == 1,
+                comparisons=[each for each in self.comparisons if each["several"] or len(self.runs) > 1],
+                robustness=self.robustness,
+                failures=self.failures,
+                evaluations=self.evaluations,
+                runs=[{**section.values, "drawings": section.drawings} for section in shown],
+                left=[(run.name, str(run.results["task"]), run.method) for run in self.runs[full:]],
+            )
         )
+
+
+def _environment() -> Any:
+    jinja = require("jinja2", "cli")
+    # Text from data, file names and configs is escaped in every template.
+    return jinja.Environment(
+        loader=jinja.FileSystemLoader(Path(__file__).parent / "templates"),
+        autoescape=True,
+        undefined=jinja.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
+
+
+def _hash(script: str) -> str:
+    """What the page's policy names the one script by that may run."""
+    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
 
 def _title(runs: Sequence[Run]) -> str:
     if len(runs) == 1:
         return f"{runs[0].results['task']} with {runs[0].method}"
-    return f"{len(runs)} runs: " + ", ".join(dict.fromkeys(run.method for run in runs))
-
-
-def _drawn(section: Section) -> dict[str, Any]:
-    from markupsafe import Markup
-
-    return {**section.values, "figures": [Markup(svg) for svg in section.figures]}
-
-
-def _cards(table: Comparison) -> list[dict[str, str]]:
-    """The score, and what the best method gains over the reference and costs."""
-    best = table.best
-    spread = "one seed" if best.summary.sd is None else f"mean ± sd of {best.summary.count} seeds"
-    cards = [{"name": f"{best.task}: {table.metric}", "value": str(best.summary), "note": f"{best.name}, {spread}"}]
-    others = [row for row in table.rows if row.over_seeds is not None]
-    if others:
-        top, reference = table.best_of(others), table.rows[0].name
-        test = top.over_seeds
-        if test is not None:
-            value = f"{test.difference:+.4f}" if test.count else "-"
-            cards.append({"name": f"{top.name} against {reference}", "value": value, "note": p_words(test.p, test.why)})
-        if seconds := top.ratio.get("seconds_per_step"):
-            cards.append({"name": "cost of a step", "value": f"{seconds:.2f}x", "note": f"{top.name} to {reference}"})
-    return cards
-
-
-def _table(table: Comparison, by: By) -> dict[str, Any]:
-    best = table.best.summary.mean
-    several = len(table.rows) > 1
-    legend = (
-        f"Difference from {table.rows[0].name}. Over seeds: paired t test on the seeds both have. On rows: McNemar's "
-        "exact test on the predictions of one seed. Cost: seconds of a step as a multiple of the reference's."
-    )
-    return {
-        "title": f"{table.rows[0].task}: {table.metric}",
-        "by": by,
-        "rows": [
-            _cells(row, several and row.summary.mean == best, -1 if table.metric in LOWER else 1) for row in table.rows
-        ],
-        "legend": legend if several else "",
-        "notes": table.notes,
-    }
-
-
-def _cells(row: Row, best: bool, sign: int) -> dict[str, Any]:
-    test = row.over_seeds
-    rows = next((each for each in row.over_rows if each.test.startswith("McNemar")), None)
-    known = test is not None and test.count > 0
-    turn = ("up" if sign * test.difference > 0 else "down") if test is not None and known and test.difference else ""
-    return {
-        "name": row.name,
-        "seeds": row.summary.count,
-        "mean": str(row.summary),
-        "median": f"{row.summary.median:.4f}",
-        "difference": f"{test.difference:+.4f}" if test is not None and known else "",
-        "turn": turn,
-        "p_seeds": "" if test is None else p_words(test.p, "-"),
-        "p_rows": "" if test is None else (p_words(rows.p, "-") if rows else "-"),
-        "passes": passes(row.cost),
-        "step": f"{row.cost['seconds_per_step']:.3g}" if "seconds_per_step" in row.cost else "-",
-        "ratio": f"{row.ratio['seconds_per_step']:.2f}x" if "seconds_per_step" in row.ratio else "",
-        "best": best,
-    }
-
-
-def passes(cost: Mapping[str, float]) -> str:
-    """Forward and backward passes of a step."""
-    return f"{cost['forward']:g} + {cost['backward']:g}" if {"forward", "backward"} <= cost.keys() else "-"
-
-
-def p_words(p: float | None, otherwise: str) -> str:
-    """A p value, or what is said in its place."""
-    return otherwise if p is None else ("p < 0.001" if p < 0.001 else f"p = {p:.3f}")
+    return f"{len(runs)} runs: " + ", ".join(list(dict.fromkeys(run.method for run in runs))[:12])

@@ -1,123 +1,176 @@
-"""The parts of a report's page: one run, and the table of evaluations."""
+"""One run as a section of a page: what was trained, how it learned, what the perturbation did, cost, calibration."""
 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
-from . import figures
-from .curves import eval_curves, last, loss_parts, robust_figures
-from .folder import Predictions, Run
+from . import figures, robust_figures
+from .adversarial import findings
+from .attacks import Attack
+from .cells import number, passes
+from .comparison import cost_beside_plain
+from .curves import eval_curves, last, loss_parts
+from .curves import robust_figures as robust_series
+from .drawing import Drawing
+from .errors import confusion_of, reliability_of
+from .folder import Run
 
-_MANY = 40  # classes: a larger confusion matrix cannot be read
+PLAIN = "plain baseline"
+LETTERS, LINES = 40_000, 60  # of a config, and of seeds, notes, figures and slices: no run may burst its page
 
 
 @dataclass(frozen=True)
 class Section:
-    """One run: values for the template, and drawings."""
+    """One run: values for the template, and drawings by the part of the page they belong to."""
 
     values: dict[str, Any]
-    figures: list[str]
+    drawings: dict[str, list[Drawing]]
 
 
-def run_section(run: Run) -> Section:
+def run_section(run: Run, attacks: Sequence[Attack] = ()) -> Section:
     """Everything the folder of a run holds, as far as it is there."""
     results = run.results
-    best = max(run.seeds(), key=lambda seed: float(seed["metrics"].get(run.metric, float("-inf"))), default=None)
     metrics = list(dict.fromkeys(name for seed in run.seeds() for name in seed["metrics"]))
-    sizes = ", ".join(f"{name} {rows}" for name, rows in (results.get("data") or {}).items() if isinstance(rows, int))
-    line = [str(results["task"]), str(results.get("model", "")), _method(run)]
-    line += [f"head {results['head']}"] if results.get("head") else []
-    line += [f"rows: {sizes}"] if sizes else []
-    machine = {"versions": results.get("versions") or {}, "hardware": results.get("hardware") or {}}
     values = {
         "name": run.name,
         "metric": run.metric,
-        "line": " · ".join(line),
+        "about": _about(run),
         "metrics": metrics,
-        "seeds": [_seed(run, seed, arm, metrics) for arm in ("method", "baseline") for seed in run.seeds(arm)],
-        "robust": [(key, f"{number:.4g}", meaning) for key, (number, meaning) in last(run).items()],
-        "slices": _slices(run),
-        "notes": list(results.get("notes") or ()),
-        "config": run.config,
-        "versions": json.dumps(machine, indent=1, ensure_ascii=False),
+        "seeds": [_seed(run, seed, arm, metrics) for arm in ("method", "baseline") for seed in run.seeds(arm)][:LINES],
+        "findings": findings(run, attacks),
+        "perturbed": run.method != "plain",
+        "robust": [(key, f"{value:.4g}", meaning) for key, (value, meaning) in last(run).items()][:LINES],
+        "cost": _cost(run),
+        "slices": _slices(run)[:LINES],
+        "notes": [_cut(str(note), 2000) for note in results.get("notes") or ()][:LINES],
+        "config": _cut(run.config, LETTERS),
+        "versions": {**(results.get("versions") or {}), "toughen": results.get("toughen", "")},
+        "hardware": _cut(json.dumps(results.get("hardware") or {}, ensure_ascii=False), 2000),
     }
-    return Section(values, [*_curves(run), *_errors(run, best)])
+    drawings = {
+        "learning": _learning(run),
+        "adversarial": [
+            figures.lines(title, lines, note=_NOTES.get(title, "")) for title, lines in robust_series(run).items()
+        ],
+        "cost": _cost_drawing(run),
+        "calibration": [*reliability_of(run), *confusion_of(run)],
+        "attention": _attention(run),
+        "spectrum": _spectrum(run),
+    }
+    return Section(values, drawings)
 
 
-def _method(run: Run) -> str:
-    method: Mapping[str, Any] = run.results["method"]
+_NOTES = {
+    "size of the perturbation, relative": "Its norm as a share of the norm of what it perturbs.",
+    "share from the gradient": "0 is random noise, 1 the gradient's work.",
+    "divergence from the clean prediction": "Under the perturbation, and under another dropout mask alone.",
+    "share of attention left visible": "What the adversary does not hide; hiding has its price.",
+}
+
+
+def _about(run: Run) -> list[tuple[str, str]]:
+    results = run.results
+    method: Mapping[str, Any] = results["method"]
     settings = ", ".join(f"{key}={value}" for key, value in (method.get("settings") or {}).items())
-    return f"{method['name']}({settings})"
+    data: Mapping[str, Any] = results.get("data") or {}
+    told = {
+        "task": str(results["task"]),
+        "model": str(results.get("model", "")),
+        "head": str(results.get("head") or ""),
+        "method": f"{method['name']}({settings})",
+        "in full": str(method.get("repr") or ""),
+        "rows": ", ".join(f"{name} {rows:,}" for name, rows in data.items() if isinstance(rows, int)),
+        "seeds": ", ".join(str(seed["seed"]) for seed in run.seeds()),
+        "selected by": f"{run.metric} on the validation rows",
+    }
+    return [(term, _cut(words, 4000)) for term, words in told.items() if words]
+
+
+def _cut(text: str, longest: int) -> str:
+    return text if len(text) <= longest else f"{text[:longest]} … ({len(text):,} letters in all)"
 
 
 def _seed(run: Run, seed: Mapping[str, Any], arm: str, metrics: Sequence[str]) -> dict[str, Any]:
-    name = run.method if arm == "method" else "plain baseline"
-    memory, epoch, seconds = seed.get("peak_memory_mb"), seed.get("best_epoch"), seed.get("train_seconds")
     found: Mapping[str, float] = seed["metrics"]
     return {
-        "name": f"{name}, seed {seed['seed']}",
-        "scores": [f"{found[metric]:.4f}" if metric in found else "-" for metric in metrics],
-        "epoch": "-" if epoch is None else f"{epoch:g}",
-        "seconds": "-" if seconds is None else f"{seconds:.1f}",
-        "memory": "-" if memory is None else f"{memory:.0f}",
+        "name": f"{run.method if arm == 'method' else PLAIN}, seed {seed['seed']}",
+        "scores": [number(found.get(metric)) for metric in metrics],
+        "epoch": number(seed.get("best_epoch"), "{:g}"),
+        "seconds": number(seed.get("train_seconds"), "{:.1f}"),
+        "memory": number(seed.get("peak_memory_mb"), "{:.0f}"),
     }
 
 
-def _curves(run: Run) -> list[str]:
-    drawn: list[str] = []
+def _learning(run: Run) -> list[Drawing]:
+    drawn: list[Drawing] = []
     if parts := loss_parts(run):
-        drawn.append(figures.lines("loss and its parts", parts, dashed=("loss, plain baseline",)))
+        note = "Means over seeds." if len(run.seeds()) > 1 else ""
+        drawn.append(figures.lines("loss and its parts", parts, dashed=("loss, plain baseline",), note=note))
     if curve := eval_curves(run, run.metric):
-        drawn.append(figures.lines(f"{run.metric} while training", curve, y=run.metric, dashed=("plain baseline",)))
-    return [*drawn, *(figures.lines(title, lines) for title, lines in robust_figures(run).items())]
-
-
-def _errors(run: Run, best: Mapping[str, Any] | None) -> list[str]:
-    """Confusion and reliability: from the best seed's predictions, else from the first evaluation that has them."""
-    told = None
-    if best is not None and (predictions := run.predictions(int(best["seed"]))):
-        told = _from_predictions(predictions, _label_names(run))
-    told = told or next((e for e in run.evaluations.values() if e.get("confusion") or e.get("calibration")), None)
-    if told is None:
-        return []
-    drawn: list[str] = []
-    if table := told.get("confusion"):
-        drawn.append(figures.confusion(f"confusion, {told['name']}", table["labels"], table["counts"]))
-    if calibration := told.get("calibration"):
-        title = f"reliability, {told['name']}: calibration error {calibration['ece']:.3f}"
-        drawn.append(figures.reliability(title, {run.method: calibration["bins"]}))
+        drawn.append(figures.lines(f"{run.metric} while training", curve, y=run.metric, dashed=(PLAIN,)))
     return drawn
 
 
-def _from_predictions(predictions: Predictions, names: list[str] | None) -> dict[str, Any] | None:
-    """Confusion and reliability of answers; None for regression, which has neither."""
-    told, found = predictions.labels, predictions.answers
-    if told is None or any("." in label for label in told):
-        return None
-    from ..tasks import calibration_error, reliability
-
-    labels = names or sorted({*told, *found})
-    place = {str(number): number for number in range(len(labels))} | {name: n for n, name in enumerate(labels)}
-    if len(labels) > _MANY or not all(each in place for each in (*told, *found)):
-        return None
-    counts = [[0] * len(labels) for _ in labels]
-    for label, answer in zip(told, found, strict=True):
-        counts[place[label]][place[answer]] += 1
-    made: dict[str, Any] = {"name": "validation", "confusion": {"labels": labels, "counts": counts}}
-    if predictions.probabilities and len(predictions.probabilities[0]) == len(labels):
-        numbers = [place[label] for label in told]
-        bins = [each._asdict() for each in reliability(predictions.probabilities, numbers)]
-        made["calibration"] = {"ece": calibration_error(predictions.probabilities, numbers), "bins": bins}
-    return made
+_COSTS = {
+    "seconds_per_step": "seconds a step",
+    "train_seconds": "seconds of training",
+    "forward": "forward passes a step",
+    "backward": "backward passes a step",
+    "peak_memory_mb": "peak memory, MB",
+}
 
 
-def _label_names(run: Run) -> list[str] | None:
-    file = run.path / "model" / "config.json"
-    if not file.is_file():
-        return None
-    names = cast("dict[str, str]", json.loads(file.read_text(encoding="utf-8")).get("id2label") or {})
-    return [names[key] for key in sorted(names, key=int)] or None
+def _cost(run: Run) -> dict[str, Any]:
+    ours, plain, times = cost_beside_plain(run)
+    rows = [
+        {
+            "name": name,
+            "ours": number(ours.get(key), "{:.4g}"),
+            "plain": number(plain.get(key), "{:.4g}"),
+            "times": number(times.get(key), "{:.2f}x"),
+        }
+        for key, name in _COSTS.items()
+        if key in ours
+    ]
+    return {"rows": rows, "plain": bool(plain), "passes": passes(ours)}
+
+
+def _cost_drawing(run: Run) -> list[Drawing]:
+    _, _, times = cost_beside_plain(run)
+    names = {key: name.removesuffix(" a step").removesuffix(", MB") for key, name in _COSTS.items()}
+    names["seconds_per_step"] = "time of a step"
+    shown = {name: times[key] for key, name in names.items() if key in times}
+    return [figures.ratios("cost against plain fine-tuning", shown)] if shown else []
+
+
+def _attention(run: Run) -> list[Drawing]:
+    """Of the best seed: a few texts as the model reads them, and with what its adversary hid."""
+    best = run.best()
+    told = run.diagnostics("attention", int(best["seed"])) if best else None
+    if not told:
+        return []
+    drawn: list[Drawing] = []
+    for place, text in enumerate(told["texts"], start=1):
+        note = "Crossed out: hidden in one draw, as training draws."
+        parts = (text["tokens"], text["clean"], text["adversarial"], text["hidden"])
+        drawn.append(robust_figures.attention(f"attention, layer {told['layer']}, text {place}", *parts, note=note))
+    hidden = {layer: float(share) for layer, share in told["hidden_by_layer"].items()}
+    if len(hidden) > 1:
+        bars = {layer: {"hidden": (share, share, share)} for layer, share in hidden.items()}
+        drawn.append(figures.bars("share of pairs hidden, by layer", bars, note=f"Over {told['rows']} texts."))
+    return drawn
+
+
+def _spectrum(run: Run) -> list[Drawing]:
+    best = run.best()
+    told = run.diagnostics("spectrum", int(best["seed"])) if best else None
+    if not told:
+        return []
+    ranks = [f"{told[part]['effective_rank']:.1f}" for part in ("before", "after")]
+    note = f"Mean over {told['rows']} texts, and the middle 80 %. Effective rank {ranks[0]} before, {ranks[1]} after."
+    parts = {"pooled covariance": told["before"], f"after {told['normalization']}": told["after"]}
+    return [robust_figures.spectrum("singular values of the second-order head", parts, note=note)]
 
 
 def _slices(run: Run) -> list[tuple[str, list[dict[str, Any]]]]:
@@ -125,35 +178,7 @@ def _slices(run: Run) -> list[tuple[str, list[dict[str, Any]]]]:
     for name, evaluation in run.evaluations.items():
         metric = evaluation.get("metric", run.metric)
         for kind, rows in (evaluation.get("slices") or {}).items():
-            cells = [{"name": r["name"], "rows": r["rows"], "score": f"{r[metric]:.4f}"} for r in rows if metric in r]
+            cells = [{"name": r["name"], "rows": r["rows"], "score": number(r[metric])} for r in rows if metric in r]
             if len(cells) > 1:
                 found.append((f"{name}, by {kind}", cells))
     return found
-
-
-def evaluation_table(runs: Sequence[Run]) -> dict[str, Any] | None:
-    """Every evaluation of every run: value and interval, and bars where there are several."""
-    from markupsafe import Markup
-
-    names = list(dict.fromkeys(name for run in runs for name in run.evaluations))
-    if not names:
-        return None
-    scores = {name: {r.name: _score(r.evaluations[name]) for r in runs if name in r.evaluations} for name in names}
-    rows: list[dict[str, Any]] = []
-    for run in runs:
-        cells: list[dict[str, Any]] = []
-        for name in names:
-            found = scores[name].get(run.name)
-            best = found is not None and len(runs) > 1 and found[0] == max(each[0] for each in scores[name].values())
-            span = f"{found[1]:.3f} to {found[2]:.3f}" if found else ""
-            cells.append({"value": f"{found[0]:.4f}" if found else "-", "interval": span, "best": best})
-        rows.append({"name": run.name, "cells": cells})
-    drawn = figures.bars("evaluations", scores) if len(names) * len(runs) > 1 and len(names) <= 12 else None
-    return {"names": names, "rows": rows, "figure": Markup(drawn) if drawn else None}
-
-
-def _score(evaluation: Mapping[str, Any]) -> tuple[float, float, float]:
-    found: Mapping[str, Any] = evaluation["metrics"][evaluation["metric"]]
-    value = float(found["value"] or 0.0)
-    low, high = (value if found.get(key) is None else float(found[key]) for key in ("low", "high"))
-    return value, low, high

@@ -5,6 +5,7 @@ import os
 from typing import Any
 
 from . import predictions
+from .diagnostics import write_diagnostics
 from .errors import RunError
 from .files import move_folder, remove_folder, write_json
 from .job import Job
@@ -27,6 +28,7 @@ def finish_seed(job: Job, trainer: Any, rows: Any, seconds: float, in_steps: flo
         prefix = "" if split is rows else f"{name}_"
         known = ("loss", *task.metrics)
         metrics |= {f"{prefix}{key}": said.metrics[f"eval_{key}"] for key in known if f"eval_{key}" in said.metrics}
+    write_diagnostics(job, trainer, rows)
     _save_model(job, trainer, main)
     state = trainer.state
     scored = [row for row in state.log_history if f"eval_{task.selects}" in row]

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from transformers import Trainer
 
+from ..training import state
 from ..training.trainer import robust
 from .cost import cost_of, search_gradients
 from .health import Health
@@ -49,3 +50,4 @@ class RunTrainer(_Robust):
             self._load_best_model()
         else:
             self._load_from_checkpoint(str(checkpoint))
+        state.load(self.attached, checkpoint, self.args.process_index)  # diagnostics look at a trained adversary

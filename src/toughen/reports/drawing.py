@@ -1,0 +1,124 @@
+"""Drawings as SVG: colours by name, so that one drawing serves light and dark pages and files of its own."""
+
+import io
+import re
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import require
+
+# Stand-ins that matplotlib takes for colours; each becomes a variable of the page, or the light colour in a file.
+INK, SOFT, RULE = "#0a0b01", "#0a0b02", "#0a0b03"
+SERIES = tuple(f"#0a0b1{number}" for number in range(8))
+# After Okabe and Ito: told apart by people who do not see all colours; darkened to 3:1 on a light ground.
+_LIGHT = ("#0072b2", "#d55e00", "#008a64", "#b25a8e", "#b07d00", "#2e8fcb", "#6b7280", "#857600")
+COLOURS = {INK: ("ink", "#1a2029"), SOFT: ("soft", "#59626f"), RULE: ("rule", "#dfe3e8")} | {
+    stand_in: (f"c{number}", light) for number, (stand_in, light) in enumerate(zip(SERIES, _LIGHT, strict=True))
+}
+MARKERS = "osD^vPXh"
+WIDE, HIGH = 4.0, 2.6  # inches: a column of the page, and the width of a telephone
+
+_STYLE = {
+    "svg.fonttype": "none",  # text stays text: it can be read out, searched and scaled
+    "font.family": "sans-serif",
+    "font.size": 9,
+    "axes.edgecolor": SOFT,
+    "axes.labelcolor": SOFT,
+    "text.color": INK,
+    "xtick.color": SOFT,
+    "ytick.color": SOFT,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.8,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": RULE,
+    "grid.linewidth": 0.8,
+    "lines.linewidth": 1.6,
+    "legend.frameon": False,
+    "axes.formatter.useoffset": False,
+    "legend.fontsize": 8,
+    "svg.hashsalt": "toughen",  # the same numbers give the same file
+}
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure: its title and a word on how to read it stand in the page, not in the drawing."""
+
+    title: str
+    svg: str
+    note: str = ""
+    wide: bool = False
+
+    def inline(self, number: int) -> str:
+        """For a page: colours are the page's variables, names its own, as a page may hold many drawings."""
+        text = self.svg
+        for stand_in, (name, _) in COLOURS.items():
+            text = text.replace(stand_in, f"var(--{name})")
+        return re.sub(r'(id="|href="#|url\(#)', rf"\g<1>d{number}-", text)
+
+    def file(self) -> str:
+        """For a file of its own, on a light ground."""
+        text = self.svg
+        for stand_in, (_, light) in COLOURS.items():
+            text = text.replace(stand_in, light)
+        return text.replace(">", ' xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink">', 1)
+
+
+@contextmanager
+def canvas(
+    title: str,
+    x: str = "",
+    y: str = "",
+    *,
+    note: str = "",
+    wide: float = WIDE,
+    high: float = HIGH,
+    rows: int = 1,
+) -> Generator[tuple[Any, list[Drawing]]]:
+    """(axes, a list that holds the drawing afterwards); several axes, one below the other, with `rows`."""
+    matplotlib = require("matplotlib", "plot")
+    figure_class = require("matplotlib.figure", "plot").Figure  # no pyplot: no state, no window
+    drawn: list[Drawing] = []
+    with matplotlib.rc_context(_STYLE):
+        figure = figure_class(figsize=(wide, high), layout="constrained")
+        axes = figure.subplots(rows, 1)
+        for each in [axes] if rows == 1 else axes:
+            each.set_xlabel(plain(x))
+            each.set_ylabel(plain(y))
+        yield axes, drawn
+        drawn.append(Drawing(title, _svg(figure, title), note, wide > 1.3 * WIDE))
+
+
+def _svg(figure: Any, title: str) -> str:
+    """The drawing alone: no XML head, no date, no ground, no idle names; as wide as its place, named for listeners."""
+    from markupsafe import escape
+
+    file = io.StringIO()
+    figure.savefig(file, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    text = file.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->|<g id=\"patch_1\">.*?</g>", "", text, flags=re.S)
+    box = re.search(r'viewBox="([^"]*)"', text)
+    width = float(box.group(1).split()[2]) * 4 / 3 if box else 400
+    head = f'<svg viewBox="{box.group(1) if box else ""}" style="max-width:{1.2 * width:.0f}px" role="img" '
+    text = re.sub(r"<svg[^>]*>", lambda _: f'{head}aria-label="{escape(title)}">', text, count=1)
+    used = set(re.findall(r'(?:href="#|url\(#)([^")]+)', text))
+    text = re.sub(r' id="([^"]*)"', lambda found: found.group(0) if found.group(1) in used else "", text)
+    text = re.sub(r"font: ([\d.]+)px [^;\"]*", r"font-size:\1px", text)
+    text = re.sub(r'( (?:d|x|y|transform)=")([^"]*)', _short, text)
+    return re.sub(r"\s*\n\s*", "\n", text).strip()
+
+
+def _short(found: re.Match[str]) -> str:
+    """Two places of a pixel are more than a screen has."""
+    return found.group(1) + re.sub(r"(\.\d\d)\d+", r"\1", found.group(2)).replace("\n", "")
+
+
+def plain(text: str, longest: int = 0) -> str:
+    """Text as it stands: a dollar sign would start a formula. Cut to `longest` letters, where that is given."""
+    short = text if not longest or len(text) <= longest else text[: longest - 1] + "…"
+    return short.replace("$", r"\$")
