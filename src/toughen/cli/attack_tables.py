@@ -69,11 +69,11 @@ def span(point: dict[str, Any]) -> str:
 
 def _show_pairs(out: Any, names: Sequence[str], found: Found) -> None:
     first = found[0][1]
-    rows = [
-        [name, one.attack, one.point, f"{one.difference:+.4f} ({one.low:+.3f} to {one.high:+.3f})", _p(one.p), _p(one.mcnemar)]
-        for name, (_, each) in list(zip(names, found, strict=True))[1:]
-        for one in differences(each.attacks, first.attacks)
-    ]  # fmt: skip
+    rows: list[list[str]] = []
+    for name, (_, each) in list(zip(names, found, strict=True))[1:]:
+        for one in differences(each.attacks, first.attacks):
+            told = f"{one.difference:+.4f} ({one.low:+.3f} to {one.high:+.3f})"
+            rows.append([name, one.attack, one.point, told, _p(one.p), _p(one.mcnemar)])
     heads = [f"less {names[0]}, paired", "attack", "at", "difference (95 % interval)", "p bootstrap", "p McNemar"]
     out.print(table(heads, rows))
 

@@ -6,7 +6,6 @@ from typing import Any
 
 HELP = "Score a run or a model on any split or file, also under attack."
 
-# Flag -> its words on the screen and how it is read; the defaults are those of AttackSettings.
 ATTACKS = """attacks to run as well, with commas, or all:
 embedding (FGSM and PGD on the embeddings, accuracy against radius, random noise beside it),
 characters (typos and look-alike letters, greedy: DeepWordBug), flips (words by gradient: HotFlip),
@@ -80,8 +79,10 @@ def _numbers(text: str) -> tuple[float, ...]:
     return tuple(float(number) for number in text.split(","))
 
 
-_ATTACK_FLAGS = ("queries", "words", "keep", "attack_columns", "edits", "candidates", "synonyms", "radii", "steps")
-_ATTACK_FLAGS += ("strengths", "noise", "sets", "seed", "precision")
+_ATTACK_FLAGS = (
+    *("queries", "words", "keep", "attack_columns", "edits", "candidates", "synonyms", "radii", "steps"),
+    *("strengths", "noise", "sets", "seed", "precision"),
+)
 
 
 def run(arguments: Any) -> int:
