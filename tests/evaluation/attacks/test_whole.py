@@ -231,8 +231,16 @@ def test_a_file_is_a_set_too(run, file, tmp_path):
     (found,) = evaluate(run, attack="sets", settings=settings, samples=20)
     (group,) = found.attacks[0].summary["groups"]
     assert (group["name"], group["points"][0]["rows"], group["points"][0]["value"]) == ("hard.jsonl", 7, 1.0)
-    with pytest.raises(DataError, match="nosuchset"):
+    with pytest.raises(DataError, match="'nosuchset' is neither a file nor a set"):
         evaluate(run, attack="sets", settings=AttackSettings(sets=("nosuchset",)))
+
+
+def test_a_set_that_came_later_is_seen(sets, tmp_path):
+    model = nli_model(tmp_path / "m", ("entailment", "neutral", "contradiction"))
+    (first,) = evaluate(model, task="mnli", dir=sets, attack="sets", samples=20)
+    write_rows(sets / "advglue" / "mnli.jsonl", [{"premise": "w5", "hypothesis": "w6", "label": 1}])
+    (second,) = evaluate(model, task="mnli", dir=sets, attack="sets", samples=20)
+    assert set(second.attacks[0].outcomes) - set(first.attacks[0].outcomes) == {"AdvGLUE-MNLI"}
 
 
 @pytest.mark.parametrize(

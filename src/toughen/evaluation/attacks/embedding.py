@@ -64,6 +64,9 @@ class EmbeddingAttack:
     def check(self, task: Task) -> None:
         """Every head has a loss to climb."""
 
+    def facts(self, target: Target) -> tuple[()]:
+        return ()
+
     def pieces(self, target: Target) -> int:
         return len(target.rows)
 

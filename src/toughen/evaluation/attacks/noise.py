@@ -59,6 +59,9 @@ class NoiseAttack:
     def _conditions(self, task: Task) -> list[tuple[str, float]]:
         return [(kind, strength) for kind in self._kinds(task) for strength in sorted(self.strengths)]
 
+    def facts(self, target: Target) -> tuple[()]:
+        return ()
+
     def pieces(self, target: Target) -> int:
         return len(self._conditions(target.task))
 

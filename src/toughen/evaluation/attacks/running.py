@@ -55,7 +55,7 @@ def run_attack(
     victim = target.victim
     facts = (__version__, attack.name, attack.settings, target.task.name, victim.half, victim.work.max_length)
     texts = [(victim.key(row), str(label)) for row, label in zip(target.rows, target.labels, strict=True)]
-    key = key_of(facts, texts, weights_of(model), str(target.dir))
+    key = key_of(facts, texts, weights_of(model), attack.facts(target))
     folder = None if home is None else home / "attacks"
     file = None if folder is None else folder / (f"{name}.jsonl" if attack.examples else f"{name}.rows.jsonl")
     before = _before(folder, name, file, key)

@@ -40,6 +40,18 @@ class SetsAttack:
             raise DataError(
                 f"no set is known that tests a model of {task.name!r}; name files: sets= (--sets FILE,...)."
             )
+        for name in self.chosen:
+            if not Path(name).is_file() and plain(name) not in map(plain, available()):
+                raise DataError(f"sets: {name!r} is neither a file nor a set. {nearest(name, available())}")
+
+    def facts(self, target: Target) -> list[Any]:
+        """Which files there are, and of what time: a set that came or changed is read again."""
+        found: list[Any] = []
+        for name in self._names(target.task):
+            with suppress(DataError, OSError):
+                own = [Path(name)] if Path(name).is_file() else _files(name, target)
+                found += [(str(file), (stat := file.stat()).st_size, stat.st_mtime_ns) for file in own]
+        return found
 
     def _names(self, task: Task) -> list[str]:
         return list(self.chosen) or fitting(task)

@@ -10,6 +10,7 @@ from .budget import KEEPS, Budget, checked
 from .characters import EDITS, slips
 from .embedding import RADII, EmbeddingAttack
 from .flips import flips
+from .journal import key_of
 from .noise import KINDS, STRENGTHS, NoiseAttack
 from .searches import greedy, weighted
 from .sets import SetsAttack
@@ -97,7 +98,7 @@ def _synonyms(told: AttackSettings) -> Text:
     def begin(attempt: Attempt) -> Search:
         return weighted(attempt, variants)
 
-    own = {"candidates": told.candidates, "source": source}
+    own = {"candidates": told.candidates, "source": source, "digest": key_of(table)}
     return "Synonyms (PWWS)", lambda target: (begin, None), own
 
 

@@ -117,6 +117,8 @@ class Attack(Protocol):
 
     def check(self, task: Task) -> None: ...  # refuse tasks it is not for
 
+    def facts(self, target: Target) -> Sequence[Any]: ...  # what else than settings, rows and weights it depends on
+
     def pieces(self, target: Target) -> int: ...
 
     def work(self, target: Target, numbers: Sequence[int]) -> Iterator[list[dict[str, Any]]]: ...

@@ -46,6 +46,9 @@ class TextAttack:
             if column not in task.columns:
                 raise DataError(f"{task.name!r} has no text column {column!r}; it has {', '.join(task.columns)}.")
 
+    def facts(self, target: Target) -> tuple[()]:
+        return ()
+
     def pieces(self, target: Target) -> int:
         return len(target.rows)
 
