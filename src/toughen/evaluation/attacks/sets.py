@@ -1,15 +1,18 @@
 """Sets made to be hard, or from elsewhere: AdvGLUE, HANS by heuristic, PAWS, ANLI, stress tests, any file."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ...errors import nearest
 from ...tasks import available, load, model_task
 from ...tasks import task as task_named
 from ...tasks.read.folder import find_splits
+from ...tasks.registry import plain
 from ...tasks.spec import DataError, Task
 from .target import Outcome, Sum, Target, as_answers, outcome, scored
 from .victim import Victim
