@@ -8,10 +8,8 @@ import torch
 from transformers import AutoConfig, AutoModelForMultipleChoice, AutoModelForTokenClassification
 
 from toughen.evaluation import AttackSettings, Target, Victim, make_attacks, run_attack
-from toughen.evaluation.attacks.bent import bent
-from toughen.evaluation.attacks.embedding import EmbeddingAttack, _sphere
-from toughen.perturbation import Perturbation
-from toughen.search import Given
+from toughen.evaluation.attacks.bent import Bent
+from toughen.evaluation.attacks.embedding import EmbeddingAttack
 from toughen.search.ascent import Noise
 from toughen.tasks import metrics
 from toughen.tasks.spec import DataError, Task
@@ -76,24 +74,39 @@ def test_it_breaks_what_a_plain_loop_breaks():
     assert 4 < sum(theirs) < 20
 
 
-def test_noise_has_exactly_the_length_and_leaves_padding_and_special_tokens_alone():
-    victims = target(8).victim
-    batch = next(victims.batches([{"text": text} for text in sentences(8)]))[1]
-    with bent(victims) as model:
-        found = Perturbation()
-        model.logits(batch, found, Noise(Given(_sphere(0.1))), seed=3)
-        again = Perturbation()
-        model.logits(batch, again, Noise(Given(_sphere(0.2))), seed=3)
-    (delta,), (larger,) = found.deltas, again.deltas
-    value = found.views[0].value
-    free = (batch["attention_mask"].bool() & ~torch.isin(batch["input_ids"], torch.tensor([0, 1, 2, 3, 4]))).unsqueeze(
-        -1
-    )
+def test_noise_has_exactly_the_length_and_leaves_padding_and_special_tokens_alone(monkeypatch):
+    victims = target(8)
+    seen = []
+    logits = Bent.logits
+
+    def watching(self, batch, perturbation, search):
+        told = logits(self, batch, perturbation, search)
+        seen.append((batch, perturbation, search))
+        return told
+
+    monkeypatch.setattr(Bent, "logits", watching)
+    curve(victims, radii=(0.1, 0.2), steps=2)
+    for batch, perturbation, search in seen:
+        (delta,) = perturbation.deltas
+        free = (batch["input_ids"] > 4).unsqueeze(-1)  # the five special tokens come first, padding among them
+        assert (~free).any()
+        assert (delta * ~free).abs().max() == 0
+        length = delta.flatten(1).norm(dim=1) / (perturbation.views[0].value * free).flatten(1).norm(dim=1)
+        assert length.max() <= 0.2 + 1e-6
+        if isinstance(search, Noise):
+            assert length.min() == pytest.approx(length.max().item(), rel=1e-4)
+    (small,), (large,) = (p.deltas for _, p, search in seen if isinstance(search, Noise))
+    torch.testing.assert_close(2 * small, large)  # one direction at every radius
     assert (batch["attention_mask"] == 0).any()
-    assert (delta * ~free).abs().max() == 0
-    length = (value * free).flatten(1).norm(dim=1)
-    torch.testing.assert_close(delta.flatten(1).norm(dim=1), 0.1 * length)
-    torch.testing.assert_close(larger, 2 * delta)  # one direction at every radius
+
+
+def test_noise_depends_on_seed_and_example_alone():
+    one, two = (
+        curve(target(20, batch_size=size), radii=(0.5,), steps=1).outcomes["noise of radius 0.5"] for size in (3, 20)
+    )
+    assert one == two
+    other = curve(target(20), radii=(0.5,), steps=1, seed=1).outcomes["noise of radius 0.5"]
+    assert one != other
 
 
 def test_the_model_is_as_it_was():
@@ -122,8 +135,7 @@ def test_it_goes_on_after_a_kill(tmp_path, monkeypatch):
         run_attack(EmbeddingAttack(RADII, 3), target(30, batch_size=8), home=tmp_path)
     monkeypatch.setattr(EmbeddingAttack, "work", work)
     again = run_attack(EmbeddingAttack(RADII, 3), target(30, batch_size=8), home=tmp_path)
-    for one, two in zip(whole.summary["curve"]["points"], again.summary["curve"]["points"], strict=True):
-        assert (one["value"], one["fgsm"]) == (two["value"], two["fgsm"])
+    assert whole.summary["curve"] == again.summary["curve"]
     assert sorted(path.name for path in (tmp_path / "attacks").iterdir()) == ["embedding.json", "embedding.rows.jsonl"]
 
 

@@ -25,10 +25,10 @@ class Bent:
     def __init__(self, victim: Victim, injector: Injector) -> None:
         self.victim, self.injector = victim, injector
 
-    def logits(self, batch: Mapping[str, Any], perturbation: Perturbation, search: Search, seed: int = 0) -> Tensor:
+    def logits(self, batch: Mapping[str, Any], perturbation: Perturbation, search: Search) -> Tensor:
         """One pass; a perturbation that has not begun yet begins as the search has it."""
         inputs = {name: value for name, value in batch.items() if name != "labels"}
-        self.injector.search, self.injector.noise = search, Noise(seed)
+        self.injector.search = search
         self.injector.serve(inputs)
         self.injector.current = perturbation
         try:

@@ -1,21 +1,17 @@
 """Accuracy against radius: FGSM and PGD on the word embeddings, and random noise of the same length beside them."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from ...parts import View
-from ...perturbation import Perturbation
-from ...search import Ascent, Ball, Given, Relative, Unit, Zeros
-from ...search.ascent import Noise
-from ...search.norms import norm
 from ...tasks.spec import DataError, Task
 from ...tasks.tokenising import IGNORED
 from .bent import Bent, Height, bent
+from .climber import Climber
 from .target import Sum, Target, as_answers
 
 RADII = (0.005, 0.01, 0.02, 0.05, 0.1)
@@ -72,17 +68,23 @@ class EmbeddingAttack:
 
     def work(self, target: Target, numbers: Sequence[int]) -> Iterator[list[dict[str, Any]]]:
         """Answers of examples at every radius."""
-        victim, step = target.victim, PART * target.victim.rows
+        victim, most = target.victim, target.victim.rows_with_gradient
+        step = PART * most
         ranked = sorted(numbers, key=lambda number: sum(len(str(text)) for text in victim.key(target.rows[number])))
         with bent(victim) as model:
             for start in range(0, len(ranked), step):
                 part = ranked[start : start + step]
-                for places, batch in victim.batches([target.rows[number] for number in part]):
+                for places, batch in victim.batches([target.rows[number] for number in part], most):
                     yield self._examples(target, model, [part[place] for place in places], batch)
 
     def _examples(self, target: Target, model: Bent, numbers: list[int], batch: dict[str, Any]) -> list[dict[str, Any]]:
-        labels = batch["labels"] if "labels" in batch else torch.tensor([target.labels[i] for i in numbers])
-        climber = _Climber(model, Height(target.task), batch, labels.to(target.victim.model.device), target.decides)
+        labels = batch.get("labels")
+        if labels is None:
+            labels = torch.as_tensor(np.asarray([target.labels[i] for i in numbers]))
+        climber = Climber(model, Height(target.task), batch, labels.to(target.victim.model.device))
+        if target.decides:
+            climber.begin(torch.as_tensor(np.asarray([target.logits[i] for i in numbers])))
+        climber.aim([f"{self.seed}/{i}" for i in numbers])
         found: dict[str, list[Any]] = {"answers": [], "fgsm": [], "noise": []}
         for radius in self._radii():
             climber.fgsm(radius)
@@ -91,7 +93,7 @@ class EmbeddingAttack:
             for key, values in (
                 ("answers", climber.worst),
                 ("fgsm", fgsm),
-                ("noise", climber.noise(radius, self.seed)),
+                ("noise", climber.noise(radius)),
             ):
                 found[key].append(_answers(target, values, labels))
         return [
@@ -116,88 +118,6 @@ class EmbeddingAttack:
 
 
 _ENDS = (("", "value"), ("_low", "low"), ("_high", "high"))
-
-
-class _Climber:
-    """One batch: the worst answers found so far, by radius after radius."""
-
-    def __init__(self, model: Bent, height: Height, batch: dict[str, Any], labels: Tensor, decides: bool) -> None:
-        self.model, self.height, self.batch, self.labels, self.decides = model, height, batch, labels, decides
-        start = Perturbation()
-        logits = model.logits(batch, start, Ascent(1.0, 1, Zeros()))
-        (self.slope,) = torch.autograd.grad(height.smooth(logits, labels).sum(), start.deltas)
-        self.views, self.clean = start.views, logits.detach()
-        self.worst, self.top = self.clean.clone(), height.hard(self.clean, labels)
-        self.once, self.once_top = self.clean.clone(), self.top.clone()
-
-    def fgsm(self, radius: float) -> None:
-        """One step of the whole radius; its answers count for PGD too."""
-        logits = self._at(self._stepped(_search(radius, radius, 1))).detach()
-        self.once, self.once_top = self._worse(logits, self.once, self.once_top)
-        self.worst, self.top = self._worse(logits, self.worst, self.top)
-
-    def pgd(self, radius: float, steps: int) -> None:
-        """Climb inside the ball; every point on the way counts. Who is broken already stays so, and is left out."""
-        alive = torch.nonzero(self.top <= 0).flatten() if self.decides else torch.arange(len(self.top))
-        if not len(alive):
-            return
-        climber = self._only(alive.to(self.top.device))
-        search = _search(radius, 2.5 * radius / steps, steps)
-        here = climber._stepped(search)
-        for step in range(steps):
-            logits = climber._at(here)
-            climber.worst, climber.top = climber._worse(logits.detach(), climber.worst, climber.top)
-            if step < steps - 1:
-                slopes = torch.autograd.grad(self.height.smooth(logits, climber.labels).sum(), here.deltas)
-                here.climb(search, slopes)
-        self.worst[alive], self.top[alive] = climber.worst, climber.top
-
-    def _only(self, rows: Tensor) -> "_Climber":
-        """The same for some of the examples."""
-        some = copy(self)
-        each = len(self.slope) // len(self.top)  # choices: several texts an example
-        texts = (rows.view(-1, 1) * each + torch.arange(each, device=rows.device)).flatten()
-        some.batch = {name: value[rows] for name, value in self.batch.items()}
-        some.labels, some.worst, some.top = self.labels[rows], self.worst[rows], self.top[rows]
-        some.slope = self.slope[texts]
-        some.views = {place: View(v.value[texts], None if v.mask is None else v.mask[texts], place)
-                      for place, v in self.views.items()}  # fmt: skip
-        return some
-
-    def noise(self, radius: float, seed: int) -> Tensor:
-        """A random direction, the same at every radius, at exactly that length."""
-        with torch.no_grad():
-            return self.model.logits(self.batch, Perturbation(), Noise(Given(_sphere(radius))), seed)
-
-    def _stepped(self, search: Ascent) -> Perturbation:
-        """After the first step, whose gradient is the same for every radius."""
-        zero = torch.zeros_like(self.slope)
-        here = Perturbation(at={0: zero}, views=dict(self.views))
-        here.climb(search, [self.slope])
-        return here
-
-    def _at(self, here: Perturbation) -> Tensor:
-        return self.model.logits(self.batch, here, Ascent(1.0, 1, Zeros()))
-
-    def _worse(self, logits: Tensor, kept: Tensor, top: Tensor) -> tuple[Tensor, Tensor]:
-        hard = self.height.hard(logits, self.labels)
-        worse = hard > top
-        if self.decides:
-            worse &= top <= 0  # broken is broken: a later point cannot mend it
-        return torch.where(worse.view(-1, *[1] * (logits.dim() - 1)), logits, kept), torch.where(worse, hard, top)
-
-
-def _search(radius: float, step: float, steps: int) -> Ascent:
-    return Ascent(step, steps, Zeros(), Unit(2, "example"), Ball(radius, 2, "example"), Relative())
-
-
-def _sphere(radius: float) -> Any:
-    def make(view: View) -> Tensor:
-        drawn = torch.randn(view.value.shape, generator=view.random, device=view.value.device, dtype=view.dtype)
-        drawn = view.masked(drawn)
-        return drawn / norm(drawn, 2, "example").clamp(min=1e-30) * radius * Relative().length(view, 2, "example")
-
-    return make
 
 
 def _answers(target: Target, logits: Tensor, labels: Tensor) -> list[Any]:

@@ -75,8 +75,8 @@ class _Slopes:
     def __call__(self, rows: Sequence[Row], labels: Sequence[int]) -> list[Gains]:
         found: list[Gains] = []
         with bent(self.victim) as model:
-            for start in range(0, len(rows), self.victim.rows):
-                part = slice(start, start + self.victim.rows)
+            for start in range(0, len(rows), self.victim.rows_with_gradient):
+                part = slice(start, start + self.victim.rows_with_gradient)
                 found += self._part(model, rows[part], labels[part])
         return found
 

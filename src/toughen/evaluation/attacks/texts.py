@@ -86,8 +86,8 @@ class TextAttack:
         final = _exact(target.victim, changed)
         for attempt in changed:
             lead = judge.margin(final[attempt.index], attempt.label)
-            attempt.fooled = lead > MARGIN
-            if not attempt.fooled and lead > 0:  # too close to say: not counted, and not shown
+            attempt.fooled = attempt.fooled and lead > MARGIN
+            if not attempt.fooled and lead > 0:  # too close to say, or the search did not see it: neither counts
                 attempt.changes.clear()
         return [self._record(target, judge, attempt, final.get(attempt.index)) for attempt in ended]
 

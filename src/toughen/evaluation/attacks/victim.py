@@ -15,6 +15,7 @@ from .words import Row
 Precision = Literal["auto", "fp32", "bf16"]
 MARGIN = 1e-3
 """Logits by which another class must win before a text counts as adversarial: rounding must not undo it later."""
+_USUAL = 32  # tokens of a row for which a batch may be full
 _KEPT = 400_000  # answers kept; more would fill the memory on long texts
 
 
@@ -37,9 +38,9 @@ class Victim:
         self.collate = collator(task, tokenizer)
         self.cuda = model.device.type == "cuda"
         self.half = precision == "bf16" or (precision == "auto" and self.cuda)
-        # As many tokens as keep the device busy: more padding is not worth a larger batch on a processor.
-        self.tokens = 32 * (batch_size or (2048 if self.cuda else 64))
+        # As many rows as keep the device busy; fewer where gradients need the activations of every layer.
         self.rows = batch_size or (2048 if self.cuda else 64)
+        self.rows_with_gradient = batch_size or (256 if self.cuda else 32)
         self.passed = 0
         self._kept: dict[Any, Any] = {}
 
@@ -82,16 +83,20 @@ class Victim:
 
         return torch.autocast(self.model.device.type, torch.bfloat16) if half else nullcontext()
 
-    def batches(self, rows: Sequence[Row]) -> Iterator[tuple[list[int], dict[str, Any]]]:
-        """Which rows, and their tensors: rows of like length share a batch, and no output depends on the order."""
+    def batches(self, rows: Sequence[Row], most: int | None = None) -> Iterator[tuple[list[int], dict[str, Any]]]:
+        """Which rows, and their tensors: rows of like length share a batch, and no output depends on the order.
+
+        A batch has at most so many rows, and long ones count for more.
+        """
+        most = most or self.rows
         features = self.features(rows)
         lengths = [_length(row["input_ids"]) for row in features]
         ranked = sorted(range(len(rows)), key=lengths.__getitem__)
         start = 0
         while start < len(ranked):
-            count = min(self.rows, len(ranked) - start)
-            while count > 1 and count * lengths[ranked[start + count - 1]] > self.tokens:
-                count = max(1, min(count - 1, self.tokens // lengths[ranked[start + count - 1]]))
+            count = min(most, len(ranked) - start)
+            while count > 1 and count * lengths[ranked[start + count - 1]] > most * _USUAL:
+                count = max(1, min(count - 1, most * _USUAL // lengths[ranked[start + count - 1]]))
             places = ranked[start : start + count]
             batch = self.collate([features[place] for place in places])
             yield places, {name: value.to(self.model.device, non_blocking=True) for name, value in batch.items()}
