@@ -3,11 +3,14 @@
 import json
 import math
 
+import numpy as np
 import pytest
 
 from toughen.evaluation import AttackSettings, Budget, make_attacks, run_attack
 from toughen.evaluation.attacks import texts as texts_module
+from toughen.evaluation.attacks.journal import Journal, finished
 from toughen.evaluation.attacks.pool import run_all
+from toughen.evaluation.attacks.victim import MARGIN, Judge
 from toughen.tasks.spec import DataError, Task
 
 from .little_target import said, sentences, target
@@ -153,6 +156,39 @@ def test_a_finished_attack_is_read_again_and_other_settings_start_anew(synonyms,
     other = attacked("characters", synonyms, victims, home=tmp_path, queries=2)
     assert victims.victim.passed > 0
     assert other.summary["attacked"]["queries"] <= 2
+
+
+def test_an_unfinished_attack_of_other_settings_is_not_gone_on_with(tmp_path):
+    file = tmp_path / "x.jsonl"
+    journal = Journal(file, "one")
+    journal.add([{"index": 3, "a": "é"}, {"index": 1}])
+    journal.close()
+    assert Journal(file, "one").missing(4) == [0, 2]
+    other = Journal(file, "two")
+    assert other.missing(4) == [0, 1, 2, 3]
+    other.add([{"index": 0, "b": 1}])
+    assert other.finish() == [{"index": 0, "b": 1}]
+    assert finished(file) == [{"index": 0, "b": 1}]
+    assert [path.name for path in tmp_path.iterdir()] == ["x.jsonl"]
+
+
+@pytest.mark.parametrize(("lead", "changes"), [(-1.0, 1), (MARGIN / 2, 0), (1.0, 1)])
+def test_float32_has_the_last_word(lead, changes, monkeypatch):
+    """A search that says "fooled" is believed only where the exact pass says so, and by a margin."""
+    victims = target(4)
+    (attack,) = make_attacks("characters", AttackSettings(keep=()))
+    judge = Judge(victims.task)
+    attempt = attack._attempt(victims, judge, 0, lambda word: False)
+    attempt.take({attempt.passage.places[0]: "other"}, 0.1)
+    attempt.fooled = True
+    logits = np.zeros((1, 3))
+    logits[0, (attempt.label + 1) % 3] = lead
+    logits[0, (attempt.label + 2) % 3] = -9
+    monkeypatch.setattr(victims.victim, "exact", lambda rows: logits)
+    (row,) = attack._records(victims, judge, [attempt])
+    assert row["status"] == ("succeeded" if lead > MARGIN else "failed")
+    assert len(row["changed"]) == changes
+    assert (row["prediction_after"] == row["label"]) == (row["status"] == "failed")
 
 
 def test_half_precision_reports_only_what_float32_says(synonyms, tmp_path):

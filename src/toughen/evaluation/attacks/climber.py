@@ -105,8 +105,6 @@ class Climber:
     def _worse(self, logits: Tensor, kept: Tensor, top: Tensor) -> tuple[Tensor, Tensor]:
         hard = self.height.hard(logits, self.labels)
         worse = hard > top
-        if self.decides:
-            worse &= top <= 0  # broken is broken: a later point cannot mend it
         return torch.where(worse.view(-1, *[1] * (logits.dim() - 1)), logits, kept), torch.where(worse, hard, top)
 
 
