@@ -31,12 +31,7 @@ class Suite:
         told = settings or AttackSettings()
         if names not in (ALL, [ALL], (ALL,)):
             return Suite(make_attacks(names, told, limit), told, progress)
-        attacks: list[Attack] = []
-        for name in NAMES:
-            try:
-                attacks += make_attacks(name, told, limit)
-            except DataError as problem:
-                say(f"left out: {problem}", progress)
+        attacks = [attack for name in NAMES for attack in _made(name, told, limit, progress)]
         return Suite(attacks, told, progress, every=True)
 
     def target(
@@ -76,3 +71,12 @@ class Suite:
             say(f"left out: {problem}", self.progress)
             return False
         return True
+
+
+def _made(name: str, settings: AttackSettings, limit: int | None, speak: bool) -> list[Attack]:
+    """The attack, or a word on what it lacks."""
+    try:
+        return make_attacks(name, settings, limit)
+    except DataError as problem:
+        say(f"left out: {problem}", speak)
+        return []
