@@ -10,6 +10,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from .errors import Interrupted
 from .health import Health
 from .progress import Reporter
+from .sharding import check_sharded
 from .stopping import Stop
 
 
@@ -37,6 +38,8 @@ class Watch(TrainerCallback):
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
+        if args.fsdp:
+            check_sharded(kwargs["model"])
         self.reporter.begin(self.arm, self.seed, state.global_step, state.max_steps, state.num_train_epochs)
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:

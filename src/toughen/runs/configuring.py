@@ -118,6 +118,8 @@ def _check(config: Config) -> None:
             f"train.warmup={train.warmup}, data.max_length={config.data.max_length}, nproc={config.nproc}: "
             "warm-up starts at 0, the others at 1."
         )
+    if train.shard and config.peft.name:
+        raise RunError("train.shard with --peft: adapters are merged into a whole model at the end; leave one out.")
     if train.batch_size % config.nproc:
         raise RunError(f"train.batch_size={train.batch_size} cannot be shared by {config.nproc} processes evenly.")
 

@@ -6,15 +6,18 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import FrameType
 
+from . import memory, stopping
 from .errors import Interrupted, RunError
 from .folder import read_config
+from .progress import Reporter
 
 FAULT = "fault.txt"  # what a worker said before it ended, in one line
 
 
 def execute_everywhere(folder: Path, nnodes: int = 1, node_rank: int = 0, rdzv_endpoint: str | None = None) -> None:
-    """Train a run with as many processes as its config says."""
+    """Train a run with as many processes as its config says; again with smaller passes if memory ran out."""
     processes = read_config(folder).nproc
     if processes == 1 and nnodes == 1:
         from .session import execute
@@ -22,27 +25,49 @@ def execute_everywhere(folder: Path, nnodes: int = 1, node_rank: int = 0, rdzv_e
         execute(folder)
         return
     command = [sys.executable, "-m", "torch.distributed.run", f"--nproc_per_node={processes}"]
+    meeting = ["--standalone"]
     if nnodes > 1:
-        command += [f"--nnodes={nnodes}", f"--node_rank={node_rank}", "--rdzv_backend=c10d"]
-        command += [f"--rdzv_endpoint={rdzv_endpoint}", f"--rdzv_id={folder.name}"]
-    else:
-        command.append("--standalone")
-    (folder / FAULT).unlink(missing_ok=True)
+        command += [f"--nnodes={nnodes}", f"--node_rank={node_rank}"]
+        meeting = ["--rdzv_backend=c10d", f"--rdzv_endpoint={rdzv_endpoint}"]
+    while True:
+        if node_rank == 0:
+            for name in (FAULT, stopping.FILE):
+                (folder / name).unlink(missing_ok=True)
+        before = memory.known(folder)
+        known = len(memory.notes(folder))
+        again = [f"--rdzv_id={folder.resolve().name}-{known}"] if nnodes > 1 else []
+        code = _torchrun([*command, *meeting, *again], folder, processes)
+        if not code or memory.known(folder) == before:
+            break
+        if node_rank == 0:
+            for note in memory.notes(folder)[known:]:
+                Reporter(folder / "train.log").line(note)
+    _explain(folder, code)
+
+
+def _torchrun(command: list[str], folder: Path, processes: int) -> int:
     cores = max((os.cpu_count() or 1) // processes, 1)
     environment = {"OMP_NUM_THREADS": str(cores), **os.environ}
     # torchrun's own account of a failure is long; ours is one line, and that one stays in a file.
     with (folder / "torchrun.log").open("ab") as log:
         words = [*command, "-m", "toughen.runs.worker", str(folder)]
-        code = _wait(subprocess.Popen(words, env=environment, stderr=log))
-    if code:
-        _explain(folder, code)
+        # A session of its own: Ctrl-C on the terminal reaches us alone, and torchrun does not begin to kill.
+        return _wait(subprocess.Popen(words, env=environment, stderr=log, start_new_session=True), folder)
 
 
-def _wait(process: "subprocess.Popen[bytes]") -> int:
-    """Pass signals on to torchrun, which passes them to its workers, and let them save."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    for number in before:
-        signal.signal(number, lambda told, _: process.send_signal(told))
+def _wait(process: "subprocess.Popen[bytes]", folder: Path) -> int:
+    """Turn a first signal into a wish to stop, and pass a second one on to torchrun, which ends its workers."""
+    asked: list[int] = []
+
+    def told(number: int, _: FrameType | None) -> None:
+        if asked:
+            process.send_signal(signal.SIGTERM)
+        else:
+            os.write(2, stopping.TOLD)
+            stopping.ask(folder, number)
+        asked.append(number)
+
+    before = {number: signal.signal(number, told) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     try:
         return process.wait()
     finally:
@@ -53,11 +78,11 @@ def _wait(process: "subprocess.Popen[bytes]") -> int:
 def _explain(folder: Path, code: int) -> None:
     file = folder / FAULT
     said = file.read_text(encoding="utf-8").strip() if file.is_file() else ""
-    file.unlink(missing_ok=True)
     if said.startswith("interrupted "):
         _, number, step, place = said.split(" ", 3)
         raise Interrupted(Path(place), int(step), int(number))
-    raise RunError(said or f"a process ended with code {code}; see {folder}/torchrun.log.")
+    if code:
+        raise RunError(said or f"a process ended with code {code}; see {folder}/torchrun.log.")
 
 
 def joined(folder: Path, seconds: float = 600.0) -> Path:

@@ -8,6 +8,7 @@ from typing import Any
 
 from ..tasks import Data, prepare
 from ..tasks import load as load_data
+from . import memory
 from .config import Config
 from .errors import Interrupted, RunError
 from .files import write_json
@@ -30,7 +31,11 @@ def execute(folder: Path) -> None:
     reporter = Reporter(folder / "train.log" if rank == 0 else None, speak=rank == 0)
     precision, note = resolve(config.train.precision)
     notes = [note] if note else []
-    with Stop(patient=world > 1) as stop, quiet(folder / ("train.log" if rank == 0 else f"train-{rank}.log")):
+    if config.train.batch_size % world:
+        raise RunError(f"train.batch_size={config.train.batch_size} cannot be shared by {world} processes evenly.")
+    if config.train.shard and world == 1:
+        raise RunError("train.shard shares a model among processes: give --nproc 2 or more, or leave it out.")
+    with Stop(folder, shared=world > 1) as stop, quiet(folder / ("train.log" if rank == 0 else f"train-{rank}.log")):
         with first():
             data = load(config)
             _same_as_before(folder, data, world, rank)
@@ -45,18 +50,17 @@ def execute(folder: Path) -> None:
                 place = seed_folder(folder, arm, seed)
                 if (place / "result.json").is_file():
                     continue
-                if stop.signal:
+                if stop.wanted(0):
                     raise Interrupted(place, 0, stop.signal)
                 job = Job(config, folder, place, arm, seed, ready, tokenizer, precision, world)
                 result = train_seed(job, reporter, stop)
                 if rank == 0:
-                    notes += result["notes"]
                     score = result["metrics"][ready.task.selects]
                     what = "plain " if arm == "baseline" else ""
                     reporter.line(
                         f"{what}seed {seed}: {ready.task.selects} {score:.4f} (epoch {result['best_epoch']:g})"
                     )
-                    finish(folder, config, ready, notes)
+                    finish(folder, config, ready, [*notes, *memory.notes(folder)])
 
 
 def _first(world: int) -> Any:

@@ -9,6 +9,7 @@ from transformers import Trainer
 from ..training.trainer import robust
 from .cost import cost_of, search_gradients
 from .health import Health
+from .sharding import take_processors_for_gpus
 
 _Robust: Any = robust(Trainer)
 
@@ -20,6 +21,11 @@ class RunTrainer(_Robust):
         super().__init__(*args, method=method, **kwargs)
         self.health, self.cost, self.searched = health, cost_of(method), search_gradients(method)
         self.forwards = self.backwards = self.micro_batches = 0
+
+    def create_accelerator_and_postprocess(self) -> None:
+        if self.args.fsdp:
+            take_processors_for_gpus()
+        super().create_accelerator_and_postprocess()
 
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Tensor:
         loss = super().training_step(model, inputs, num_items_in_batch)

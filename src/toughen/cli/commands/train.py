@@ -20,46 +20,57 @@ def main(arguments: Sequence[str]) -> int:
         words = ["--help"]
     resumed = _resumed(words)
     if resumed is not None:
-        return _run(resumed, {"nnodes": 1, "node_rank": 0, "rdzv_endpoint": None})
+        return _run(*resumed)
     values, launch = parse_train(words)
     values.pop("resume")
     return _run(_created(values, launch), launch)
 
 
-def _resumed(words: Sequence[str]) -> Path | None:
-    """The run to go on with; it brings its own options."""
+def _resumed(words: Sequence[str]) -> tuple[Path, dict[str, Any]] | None:
+    """The run to go on with, and on which machines; it brings all other options."""
+    import argparse
+
     from ...runs.errors import RunError
     from ...runs.folder import read_config
 
-    flags = [word.partition("=")[0] for word in words]
-    if "--resume" not in flags:
+    if not any(word.partition("=")[0] == "--resume" for word in words):
         return None
-    place = flags.index("--resume")
-    _, equals, value = words[place].partition("=")
-    rest = [*words[:place], *words[place + (1 if equals else 2) :]]
-    if not equals:
-        value = words[place + 1] if place + 1 < len(words) else ""
-    if not value:
-        raise RunError("--resume needs the run's folder.")
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    parser.add_argument("--resume")
+    parser.add_argument("--nnodes", type=int, default=1)
+    parser.add_argument("--node_rank", type=int, default=0)
+    parser.add_argument("--rdzv_endpoint")
+    try:
+        found, rest = parser.parse_known_args(words)
+    except argparse.ArgumentError as error:
+        needs = "--resume needs the run's folder." if error.argument_name == "--resume" else f"{error}."
+        raise RunError(needs) from None
     if rest:
         raise RunError(f"--resume goes on with the run's own config.yaml; leave out {' '.join(rest)}.")
-    read_config(Path(value))
-    return Path(value)
+    launch = vars(found)
+    folder = Path(launch.pop("resume"))
+    read_config(folder)
+    _check_machines(launch, folder)
+    return folder, launch
+
+
+def _check_machines(launch: dict[str, Any], folder: Any) -> None:
+    from ...runs.errors import RunError
+
+    if launch["nnodes"] > 1 and (folder is None or launch["rdzv_endpoint"] is None):
+        raise RunError("several machines need --output_dir (a folder that all of them see) and --rdzv_endpoint.")
+    if not 0 <= launch["node_rank"] < launch["nnodes"]:
+        raise RunError(f"--node_rank {launch['node_rank']}: with --nnodes {launch['nnodes']} it starts at 0.")
 
 
 def _created(values: dict[str, Any], launch: dict[str, Any]) -> Path:
     from ...runs.configuring import build
-    from ...runs.errors import RunError
     from ...runs.folder import create
     from ...runs.launch import joined
 
     config = build(values)
-    if launch["nnodes"] > 1:
-        if config.output_dir is None or launch["rdzv_endpoint"] is None:
-            raise RunError("several machines need --output_dir (a folder that all of them see) and --rdzv_endpoint.")
-        if launch["node_rank"]:
-            return joined(Path(config.output_dir))
-    return create(config)
+    _check_machines(launch, config.output_dir)
+    return joined(Path(config.output_dir)) if config.output_dir and launch["node_rank"] else create(config)
 
 
 def _run(folder: Path, launch: dict[str, Any]) -> int:
