@@ -14,12 +14,13 @@ from jsonargparse import ArgumentParser, Namespace
 from ..runs.config import GROUPS, NAMED_GROUPS, docs_of
 from ..runs.configuring import merge, normalised, seeds_of
 from ..runs.errors import RunError
+from ..runs.kinds import worded
 from ..runs.method_config import options_of
 from ..runs.signatures import NO_DEFAULT
 from ..runs.trainer_options import check_trainer, trainer_options
 
-WORDS = {"float": "a number", "int": "a whole number", "str": "text", "bool": "true or false", "NoneType": "null"}
-SWITCHES = ("--baseline", "--train.keep_checkpoints")
+SWITCHES = ("--baseline", "--train.keep_checkpoints", "--train.shard")
+LISTS = ("--data.labels", "--peft.targets")
 LAUNCH = ("nnodes", "node_rank", "rdzv_endpoint")
 
 
@@ -30,9 +31,10 @@ class HintingParser(ArgumentParser):
         message = " ".join(message.split())
         wrong = re.search(r'key "(?P<key>[^"]+)": (?P<why>.*?)(?:Given|Got) value: (?P<value>.*)$', message)
         if wrong:
-            kinds = re.findall(r"<class '(\w+)'>|Literal\[(.*?)\]", wrong["why"].partition("Errors:")[0])
-            words = dict.fromkeys(WORDS.get(kind, kind) or choices.replace("'", "") for kind, choices in kinds)
-            raise RunError(f"{wrong['key']}={wrong['value']}: expected {' or '.join(words) or 'another value'}.")
+            action = next((each for each in self._actions if each.dest == wrong["key"]), None)
+            kind = getattr(action, "_typehint", None) or getattr(action, "type", None)
+            expected = "another value" if kind is None else worded(kind)
+            raise RunError(f"{wrong['key']}={wrong['value']}: expected {expected}.")
         flags = [flag for action in self._actions for flag in action.option_strings]
         unknown = [word.split("=")[0] for word in message.split() if word.startswith("--")]
         hint = ""
@@ -76,6 +78,10 @@ def _spelled_out(arguments: Sequence[str]) -> list[str]:
             following = arguments[place + 1] if place + 1 < len(arguments) else "--"
             if flag == "--peft" and not equals and following.startswith("-"):
                 out.append("lora")
+        elif flag in LISTS and equals and "," in value and not value.startswith("["):
+            out.append(f"{flag}=[{value}]")
+        elif place and arguments[place - 1] in LISTS and "," in word and not word.startswith("["):
+            out.append(f"[{word}]")  # neg,pos is a list as well
         elif word in SWITCHES:
             following = arguments[place + 1] if place + 1 < len(arguments) else "--"
             out.append(f"{word}=true" if following.startswith("-") else word)

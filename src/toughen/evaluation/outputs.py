@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ..tasks import auto_class, collator, model_task, prepare
+from ..tasks import auto_class, collator, longest_input, model_task, prepare
 from ..tasks.data import Data
 from ..tasks.spec import DataError, Task
 
@@ -39,7 +39,8 @@ def outputs_of(
     import torch
 
     order = class_order(model.config, task)
-    longest = max_length or _longest(model, tokenizer)
+    limit = longest_input(tokenizer, model.config)
+    longest = min(max_length or limit, limit) if limit else max_length
     split = prepare(Data(task, validation=rows), tokenizer, longest).validation
     if "labels" not in split.column_names:
         raise DataError("the labels of this split are withheld: nothing can be scored. Give another split or file.")
@@ -78,14 +79,6 @@ def class_order(config: Any, task: Task) -> list[int] | None:
         raise DataError(f"the model's classes are {', '.join(names)}; those of the data {', '.join(wanted.labels)}.")
     order = [plain.index(label.lower()) for label in wanted.labels]
     return None if order == list(range(len(order))) else order
-
-
-def _longest(model: Any, tokenizer: Any) -> int | None:
-    """The tokenizer's limit; where it has none, the model's, less the two places that RoBERTa keeps for padding."""
-    if tokenizer.model_max_length <= 1_000_000:
-        return None
-    places = getattr(model.config, "max_position_embeddings", None)
-    return places - 2 if places else None
 
 
 def _length(ids: Any) -> int:

@@ -7,22 +7,28 @@ import sys
 import time
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from . import memory, stopping
 from .errors import Interrupted, RunError
-from .folder import read_config
+from .folder import read_config, withdraw
 from .progress import Reporter
 
 FAULT = "fault.txt"  # what a worker said before it ended, in one line
 
 
-def execute_everywhere(folder: Path, nnodes: int = 1, node_rank: int = 0, rdzv_endpoint: str | None = None) -> None:
-    """Train a run with as many processes as its config says; again with smaller passes if memory ran out."""
+def execute_everywhere(
+    folder: Path, nnodes: int = 1, node_rank: int = 0, rdzv_endpoint: str | None = None, method: Any = None
+) -> None:
+    """Train a run with as many processes as its config says; again with smaller passes if memory ran out.
+
+    A `method` goes for the config's; it is an object of this process and cannot go to others.
+    """
     processes = read_config(folder).nproc
     if processes == 1 and nnodes == 1:
         from .session import execute
 
-        execute(folder)
+        execute(folder, method)
         return
     command = [sys.executable, "-m", "torch.distributed.run", f"--nproc_per_node={processes}"]
     meeting = ["--standalone"]
@@ -43,6 +49,16 @@ def execute_everywhere(folder: Path, nnodes: int = 1, node_rank: int = 0, rdzv_e
             for note in memory.notes(folder)[known:]:
                 Reporter(folder / "train.log").line(note)
     _explain(folder, code)
+
+
+def run_new(folder: Path, node_rank: int = 0, **launch: Any) -> None:
+    """Train in a folder just made; a run that could not begin leaves nothing behind."""
+    try:
+        execute_everywhere(folder, node_rank=node_rank, **launch)
+    except (ValueError, ImportError, OSError) as error:
+        if node_rank == 0 and "torchrun.log" not in str(error):
+            withdraw(folder)
+        raise
 
 
 def _torchrun(command: list[str], folder: Path, processes: int) -> int:

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import require
-from ..tasks import Task, auto_class, model_kwargs
-from .config import Config, PeftConfig
+from ..tasks import Task, auto_class, longest_input, model_kwargs
+from .config import Config, DataConfig, PeftConfig
 from .errors import RunError
 
 
@@ -20,6 +20,19 @@ def load_tokenizer(name: str) -> Any:
             raise RunError(f"the tokenizer of {name} has neither a padding nor an end token; batches need one.")
         tokenizer.pad_token = tokenizer.eos_token
     return tokenizer
+
+
+def length_of(config: Config, tokenizer: Any) -> tuple[int, str | None]:
+    """Tokens a text is cut at; a notice where the model takes fewer than the default; asking for more is an error."""
+    from transformers import AutoConfig
+
+    asked, default = config.data.max_length, DataConfig.max_length
+    limit = longest_input(tokenizer, loaded(partial(AutoConfig.from_pretrained, config.model), config.model))
+    if limit is None or asked <= limit:
+        return asked, None
+    if asked != default:
+        raise RunError(f"data.max_length={asked}: {config.model} reads at most {limit} tokens; lower it.")
+    return limit, f"texts are cut at {limit} tokens: {config.model} reads no more"
 
 
 def load_model(config: Config, task: Task, tokenizer: Any) -> Any:

@@ -13,7 +13,6 @@ from .finishing import finish_seed
 from .folder import checkpoints
 from .health import Health
 from .job import Job
-from .method_config import make_method
 from .modeling import load_model
 from .progress import Reporter
 from .stopping import Stop
@@ -32,7 +31,7 @@ def train_seed(job: Job, reporter: Reporter, stop: Stop) -> dict[str, Any]:
             note = memory.fall_back(*where, micro)
         if job.world > 1:
             raise MemoryLow(note)
-        reporter.line(f"seed {job.seed}: {note}")
+        reporter.line(f"{job.title}: {note}")
         # Outside the handler: the traceback holds the tensors of the failed pass.
         torch.cuda.empty_cache()
 
@@ -46,19 +45,19 @@ def _train(job: Job, micro: int, scored: int, reporter: Reporter, stop: Stop) ->
 
     config, train = job.config, job.config.train
     set_seed(job.seed)
-    model = load_model(config, job.data.task, job.tokenizer)
-    health = Health(job.method, train.learning_rate, job.precision)
-    watch = Watch(job.run, job.folder, job.arm, job.seed, reporter, stop, health, train.save_steps)
+    model = load_model(config, job.data.task, job.material.tokenizer)
+    health = Health(job.settings, train.learning_rate, job.material.precision)
+    watch = Watch(job, reporter, stop, health)
     rows = getattr(job.data, config.data.eval_split)
     trainer = RunTrainer(
         model,
         _arguments(job, model, micro, scored),
-        method=make_method(job.method),
+        method=job.method,
         health=health,
         train_dataset=job.data.train,
         eval_dataset=rows,
-        data_collator=collator(job.data.task, job.tokenizer),
-        processing_class=job.tokenizer,
+        data_collator=collator(job.data.task, job.material.tokenizer),
+        processing_class=job.material.tokenizer,
         compute_metrics=compute_metrics(job.data.task),
         callbacks=[watch, *([EarlyStoppingCallback(train.patience)] if train.patience else [])],
     )
@@ -94,8 +93,8 @@ def _arguments(job: Job, model: Any, micro: int, scored: int) -> Any:
         "warmup_steps": train.warmup,
         "weight_decay": train.weight_decay,
         "max_grad_norm": train.max_grad_norm,
-        "bf16": job.precision == "bf16",
-        "fp16": job.precision == "fp16",
+        "bf16": job.material.precision == "bf16",
+        "fp16": job.material.precision == "fp16",
         "logging_steps": train.log_steps,
         "logging_nan_inf_filter": False,  # a broken loss is told, not hidden
         "save_total_limit": None if train.keep_checkpoints else 1,

@@ -1,11 +1,14 @@
 """`toughen train`."""
 
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 HELP = "Fine-tune a model with a robust method."
+# Arguments of the Python functions, as their messages name them; here they are options.
+OPTION = re.compile(r"\b(dir|(?:train|validation|test)_file|(?:text|label)_column|labels|head|delimiter|max_length)=")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -20,10 +23,10 @@ def main(arguments: Sequence[str]) -> int:
         words = ["--help"]
     resumed = _resumed(words)
     if resumed is not None:
-        return _run(*resumed)
+        return _run(*resumed, new=False)
     values, launch = parse_train(words)
     values.pop("resume")
-    return _run(_created(values, launch), launch)
+    return _run(_created(values, launch), launch, new=True)
 
 
 def _resumed(words: Sequence[str]) -> tuple[Path, dict[str, Any]] | None:
@@ -73,32 +76,34 @@ def _created(values: dict[str, Any], launch: dict[str, Any]) -> Path:
     return joined(Path(config.output_dir)) if config.output_dir and launch["node_rank"] else create(config)
 
 
-def _run(folder: Path, launch: dict[str, Any]) -> int:
-    from ...runs.errors import Interrupted
-    from ...runs.folder import read
-    from ...runs.launch import execute_everywhere
+def _run(folder: Path, launch: dict[str, Any], new: bool) -> int:
+    from ...runs.errors import Interrupted, RunError
+    from ...runs.launch import execute_everywhere, run_new
+    from ...tasks import DataError
 
     try:
-        execute_everywhere(folder, **launch)
+        (run_new if new else execute_everywhere)(folder, **launch)
+    except DataError as error:
+        raise RunError(OPTION.sub(r"--data.\1", str(error))) from error
     except Interrupted as stopped:
         sys.stdout.write(f"{stopped}\ncontinue with: toughen train --resume {folder}\n")
         return 128 + stopped.signal
     if launch["node_rank"] == 0:
-        page = _page(folder)
-        sys.stdout.write(f"{read(folder)}\nsaved {folder}/{page}   next: toughen predict {folder} --text ...\n")
+        _say(folder)
     return 0
 
 
-def _page(folder: Path) -> str:
-    """Write report.html where reports are installed; a page that fails must not make a finished run look failed."""
-    from importlib import import_module
-    from importlib.util import find_spec
+def _say(folder: Path) -> None:
+    """Every seed, the plain twin, where it is saved and what to do next."""
+    from ...runs.folder import read
 
-    if find_spec("toughen.reports") is None:
-        return ""
-    try:
-        import_module("toughen.reports").report([str(folder)])
-    except Exception as error:
-        sys.stderr.write(f"toughen: no report.html: {' '.join(str(error).split())}\n")
-        return ""
-    return " (report.html)"
+    results = read(folder)
+    lines = [str(results)]
+    if results.baseline:
+        plain, name = results.baseline, results.metric
+        spread = f" ± {plain['sd'][name]:.4f}" if len(plain["seeds"]) > 1 else ""
+        change = results.mean[name] - plain["mean"][name]
+        lines.append(f"plain: {plain['mean'][name]:.4f}{spread} · {results.method['name']} {change:+.4f}")
+    page = " (report.html)" if (folder / "report.html").is_file() else ""
+    lines += [f"saved {folder}/{page}", f"next: toughen predict {folder} --text ... · toughen evaluate {folder}"]
+    sys.stdout.write("\n".join(lines) + "\n")
