@@ -16,6 +16,7 @@ from ..runs.configuring import merge, normalised, seeds_of
 from ..runs.errors import RunError
 from ..runs.kinds import worded
 from ..runs.method_config import options_of
+from ..runs.model_keys import check_model_keys
 from ..runs.signatures import NO_DEFAULT
 from ..runs.trainer_options import check_trainer, trainer_options
 
@@ -112,7 +113,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     return cast("dict[str, Any]", values)
 
 
-def train_parser(method: str, trainer_keys: Sequence[str] = ()) -> HintingParser:
+def train_parser(method: str, trainer_keys: Sequence[str] = (), model_keys: Sequence[str] = ()) -> HintingParser:
     """The parser for one method."""
     parser = HintingParser(
         prog="toughen train",
@@ -138,6 +139,7 @@ def train_parser(method: str, trainer_keys: Sequence[str] = ()) -> HintingParser
     _add_method(parser, method)
     for name, kind in GROUPS.items():
         _add_group(parser, name, kind)
+    _add_model_keys(parser, model_keys)
     _add_trainer(parser, trainer_keys)
     return parser
 
@@ -166,6 +168,20 @@ def add_options(parser: Any, options: Mapping[str, tuple[Any, Any]]) -> None:
         parser.add_argument(f"--method.{key}", type=option.type, default=default, help=option.help.replace("%", "%%"))
 
 
+def _open_keys(group: str, rest: Sequence[str], below: Mapping[str, Any]) -> list[str]:
+    """The keys that are given in a group whose keys are not all known here."""
+    flags = [word.partition("=")[0] for word in rest if word.startswith(f"--{group}.")]
+    return [*dict(below.get(group) or {}), *(flag.removeprefix(f"--{group}.") for flag in flags)]
+
+
+def _add_model_keys(parser: HintingParser, keys: Sequence[str]) -> None:
+    text = "Any key of the model's own config: --model_config.KEY VALUE, e.g. --model_config.classifier_dropout 0.2."
+    group = parser.add_argument_group("Model config", text)
+    for key in dict.fromkeys(keys):
+        check_model_keys({key: None})
+        group.add_argument(f"--model_config.{key}", type=Any, help="A key of the model's config.")
+
+
 def _add_trainer(parser: HintingParser, keys: Sequence[str]) -> None:
     known = trainer_options() if keys else {}
     text = "Any field of transformers.TrainingArguments: --trainer.KEY VALUE, e.g. --trainer.lr_scheduler_type cosine."
@@ -181,9 +197,7 @@ def parse_train(arguments: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any
     method = _last(rest, "--method.name") or dict(below.get("method") or {}).get("name") or "smart"
     if _last(rest, "--method.name") and below:
         merge(below, {"method": {"name": method}})
-    given = [word.partition("=")[0] for word in rest if word.startswith("--trainer.")]
-    keys = [*dict(below.get("trainer") or {}), *(flag.removeprefix("--trainer.") for flag in given)]
-    parser = train_parser(method, keys)
+    parser = train_parser(method, _open_keys("trainer", rest, below), _open_keys("model_config", rest, below))
     if {"-h", "--help"} & set(rest):
         parser.print_help()
         sys.exit(0)

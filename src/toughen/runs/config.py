@@ -137,6 +137,7 @@ class Config:
     baseline: bool = False
     head: HeadConfig = HeadConfig()
     peft: PeftConfig = PeftConfig()
+    model_config: dict[str, Any] = field(default_factory=dict[str, Any])
     output_dir: str | None = None
     nproc: int = 1
     trainer: dict[str, Any] = field(default_factory=dict[str, Any])

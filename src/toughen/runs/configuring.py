@@ -12,9 +12,10 @@ from .config import GROUPS, NAMED_GROUPS, Config
 from .errors import RunError
 from .kinds import fits, worded
 from .method_config import check_method
+from .model_keys import check_model_keys
 from .trainer_options import check_trainer
 
-PLAIN = ("model", "task", "baseline", "output_dir", "nproc", "trainer", "recipe")
+PLAIN = ("model", "task", "baseline", "output_dir", "nproc", "trainer", "model_config", "recipe")
 EXPONENT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
 
 
@@ -98,7 +99,8 @@ def build(values: Mapping[str, Any]) -> Config:
         made[name] = kind(**given)
     made["seed"] = tuple(values.get("seed") or (1,))
     made["method"] = dict(values.get("method") or {"name": "smart"})
-    made["trainer"] = dict(values.get("trainer") or {})
+    for name in ("trainer", "model_config"):
+        made[name] = dict(values.get(name) or {})
     config = Config(**made)
     _check(config)
     return config
@@ -120,6 +122,7 @@ def _typed(prefix: str, given: Mapping[str, Any], group: type) -> None:
 def _check(config: Config) -> None:
     check_method(config.method)
     check_trainer(config.trainer)
+    check_model_keys(config.model_config)
     if config.task is None and config.data.train_file is None:
         raise RunError("what to learn? Give --task NAME (see: toughen tasks) or --data.train_file FILE.")
     train = config.train
