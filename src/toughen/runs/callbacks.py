@@ -31,12 +31,10 @@ class Watch(TrainerCallback):
     ) -> None:
         if args.fsdp:
             check_sharded(kwargs["model"])
-        selects, names = self.job.data.task.selects, self.job.names
-        done, total, epochs = state.global_step, state.max_steps, state.num_train_epochs
-        self.reporter.begin(self.job.title, names, selects, done, total, epochs)
+        self.reporter.begin(self.job.title, self.job.names, self.job.data.task.selects, state)
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        self.reporter.step(state.global_step)
+        self.reporter.step(state.global_step, state.epoch or 0.0)
         self.stopping = self.stopping or self.stop.wanted(state.global_step)
         # The last step of an epoch is followed by its evaluation: what is saved before that would resume without it.
         whole = abs((state.epoch or 0) - round(state.epoch or 0)) < 1e-9 or state.global_step >= state.max_steps

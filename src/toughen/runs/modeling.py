@@ -33,7 +33,7 @@ def length_of(config: Config, tokenizer: Any) -> tuple[int, str | None]:
         return asked, None
     if asked != default:
         raise RunError(f"data.max_length={asked}: {config.model} reads at most {limit} tokens; lower it.")
-    return limit, f"texts are cut at {limit} tokens: {config.model} reads no more"
+    return limit, f"data.max_length is {limit} and not {default}: the model reads no more"
 
 
 def load_model(config: Config, task: Task, tokenizer: Any) -> Any:

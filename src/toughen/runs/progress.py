@@ -1,5 +1,6 @@
 """What a person sees of a run: a live bar on a terminal, plain lines elsewhere; all lines go to train.log too."""
 
+import math
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -23,6 +24,7 @@ class Reporter:
         self._last_line = 0.0
         self._head, self._selects, self._best = "", "", float("-inf")
         self._names: Sequence[str] = ()
+        self._epochs = 0.0
 
     def line(self, text: str) -> None:
         """One line for the person and the log."""
@@ -38,14 +40,16 @@ class Reporter:
                 sys.stdout.write(text + "\n")
                 sys.stdout.flush()
 
-    def begin(self, head: str, names: Sequence[str], selects: str, step: int, total: int, epochs: float) -> None:
-        """Training of a seed starts, or goes on from `step`; `names` are the methods', `selects` the metric."""
-        self._head, self._names, self._selects, self._best = head, names, selects, float("-inf")
+    def begin(self, head: str, names: Sequence[str], selects: str, state: Any) -> None:
+        """Training of a seed starts, or goes on; `names` are the methods', `selects` the metric, `state` Trainer's."""
+        step, total, self._epochs = state.global_step, state.max_steps, state.num_train_epochs
+        self._head, self._names, self._selects = head, names, selects
+        self._best = float("-inf") if state.best_metric is None else state.best_metric
         self._began, self._total = (step, time.perf_counter()), total
         if not self.speak:
             return
         again = f", from step {step}" if step else ""
-        self.line(f"{self._head}: {total} updates in {epochs:g} epochs{again}")
+        self.line(f"{self._head}: {total} updates in {self._epochs:g} epochs{again}")
         if sys.stdout.isatty():
             self._open(step, total)
 
@@ -58,9 +62,10 @@ class Reporter:
             self.bar.start()
             self._task = self.bar.add_task(self._head, total=total, completed=step, facts="")
 
-    def step(self, step: int) -> None:
+    def step(self, step: int, epoch: float) -> None:
         if self.bar is not None:
-            self.bar.update(self._task, completed=step)
+            now = min(math.floor(epoch) + 1, math.ceil(self._epochs))
+            self.bar.update(self._task, completed=step, description=f"{self._head} epoch {now}/{self._epochs:g}")
 
     def row(self, row: Mapping[str, Any], terms: Mapping[str, float]) -> None:
         """A row of metrics.jsonl; `terms` are the weights of what is added to the clean loss."""
@@ -71,7 +76,7 @@ class Reporter:
             return
         facts = facts_of(row, terms, self._names)
         if self.bar is not None:
-            self.bar.update(self._task, facts=facts)
+            self.bar.update(self._task, facts=f"{facts} · {self._pace(row['step']):.1f} it/s · ETA")
         elif time.perf_counter() - self._last_line > QUIET_SECONDS or row["step"] == self._total:
             self._last_line = time.perf_counter()
             self.line(f"{self._head} step {row['step']}/{self._total}: {facts} · {self._left(row['step'])}")
@@ -86,9 +91,11 @@ class Reporter:
         self.line(f"{self._head} epoch {row['epoch']:g}: {' · '.join(told)}")
 
     def _left(self, step: int) -> str:
-        done, since = step - self._began[0], time.perf_counter() - self._began[1]
-        seconds = (self._total - step) * since / max(done, 1)
-        return f"{done / max(since, 1e-9):.1f} it/s · ETA {int(seconds) // 60}:{int(seconds) % 60:02d}"
+        seconds = int((self._total - step) / self._pace(step))
+        return f"{self._pace(step):.1f} it/s · ETA {seconds // 60}:{seconds % 60:02d}"
+
+    def _pace(self, step: int) -> float:
+        return max(step - self._began[0], 1) / max(time.perf_counter() - self._began[1], 1e-9)
 
     def end(self) -> None:
         """Training of the seed is over."""
