@@ -83,6 +83,16 @@ print(json.dumps([{each["label"]: each["score"] for each in said} for said in pi
         assert [scores["neg"], scores["pos"]] == pytest.approx(json.loads(probabilities), abs=1e-5)
 
 
+def test_a_run_stands_for_its_folder(finished, tmp_path):
+    import toughen
+
+    text = "the film is good"
+    assert toughen.load(finished)(text) == toughen.load(finished.path)(text)
+    (found,) = toughen.evaluate(finished, samples=10, write=False)
+    assert found.score == finished.results.best["metrics"]["accuracy"]
+    assert toughen.report([finished], tmp_path / "page.html").is_file()
+
+
 def test_predictor_gives_the_logged_predictions(finished, little):
     predictor = load(finished.path / "seeds" / "2")
     texts = [json.loads(line)["text"] for line in Path(little.test_file).read_text().splitlines()]

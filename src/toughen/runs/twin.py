@@ -21,9 +21,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Run:
-    """A run folder."""
+    """A run folder; stands for its path: `toughen.load(run)`, `toughen.evaluate(run)`."""
 
     path: Path
+
+    def __fspath__(self) -> str:
+        return str(self.path)
 
     @property
     def results(self) -> Results:

@@ -20,6 +20,7 @@ def run(arguments: argparse.Namespace) -> int:
     from ...runs.loading import ALSO
     from ...runs.predictions import read_predictions
     from ...tasks import submission
+    from ...tasks.glue import GLUE
 
     out = Path(arguments.out)
     if out.exists():
@@ -29,6 +30,8 @@ def run(arguments: argparse.Namespace) -> int:
     predictions: dict[str, Any] = {}
     for folder in runs:
         results = read(folder)
+        if results.task not in GLUE:
+            raise RunError(f"{folder} was trained on {results.task!r}, which is no task of GLUE.")
         tables = folder / str(results.best["folder"]) / "predictions"
         if not (tables / "test.tsv").is_file():
             raise RunError(f"{folder} has no test predictions: its data had no test split.")
