@@ -31,18 +31,15 @@ def execute_everywhere(
         execute(folder, method)
         return
     command = [sys.executable, "-m", "torch.distributed.run", f"--nproc_per_node={processes}"]
-    meeting = ["--standalone"]
-    if nnodes > 1:
-        command += [f"--nnodes={nnodes}", f"--node_rank={node_rank}"]
-        meeting = ["--rdzv_backend=c10d", f"--rdzv_endpoint={rdzv_endpoint}"]
     while True:
         if node_rank == 0:
             for name in (FAULT, stopping.FILE):
                 (folder / name).unlink(missing_ok=True)
         before = memory.known(folder)
         known = len(memory.notes(folder))
-        again = [f"--rdzv_id={folder.resolve().name}-{known}"] if nnodes > 1 else []
-        code = _torchrun([*command, *meeting, *again], folder, processes)
+        # Another port for another start: the store of the last one may not be gone yet.
+        where = _meeting(nnodes, node_rank, str(rdzv_endpoint), known) if nnodes > 1 else ["--standalone"]
+        code = _torchrun([*command, *where], folder, processes)
         if not code or memory.known(folder) == before:
             break
         if node_rank == 0:
@@ -59,6 +56,15 @@ def run_new(folder: Path, node_rank: int = 0, **launch: Any) -> None:
         if node_rank == 0 and "torchrun.log" not in str(error):
             withdraw(folder)
         raise
+
+
+def _meeting(nnodes: int, node_rank: int, endpoint: str, later: int) -> list[str]:
+    """How machines find each other. Not torchrun's elastic way, which numbers them as they come and not as asked."""
+    host, _, port = endpoint.rpartition(":")
+    if not host or not port.isdigit():
+        raise RunError(f"--rdzv_endpoint {endpoint}: give host:port of the first machine, such as node1:29500.")
+    address = [f"--master_addr={host}", f"--master_port={int(port) + later}"]
+    return [f"--nnodes={nnodes}", f"--node_rank={node_rank}", *address]
 
 
 def _torchrun(command: list[str], folder: Path, processes: int) -> int:
