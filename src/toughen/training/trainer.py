@@ -190,10 +190,13 @@ class _RobustTrainer(Trainer):
         self._probed_at = step
         return True
 
+    def figures(self) -> dict[str, Tensor]:
+        """What is logged as `robust/...`: the last micro-batch, as this process saw it."""
+        return {**self.attached.report(), **self._probed}
+
     def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
         if "loss" in logs:  # the one place where the figures are read from the device
-            seen = {**self.attached.report(), **self._probed}
-            logs |= {f"robust/{name}": float(value) for name, value in seen.items()}
+            logs |= {f"robust/{name}": float(value) for name, value in self.figures().items()}
             self._probed = {}
         super().log(logs, *args, **kwargs)
 
