@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     from .runs.twin import Run as Run
     from .runs.twin import train as train
     from .schedule import Ramp as Ramp
+    from .sweeps.running import Sweep as Sweep
+    from .sweeps.running import sweep as sweep
     from .training.accelerate import accelerated_backward as accelerated_backward
     from .training.trainer import robust as robust
 
@@ -69,6 +71,8 @@ _HOMES = {
     "load": "runs.predictor",
     "evaluate": "evaluation.clean",
     "report": "reports.page",
+    "Sweep": "sweeps.running",
+    "sweep": "sweeps.running",
 }
 
 _PACKAGES = ("tasks", "recipes", "evaluation", "reports")

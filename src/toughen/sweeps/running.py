@@ -1,0 +1,126 @@
+"""`sweep`: check everything, make the data ready, run what is missing, and write what came of it."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal
+
+from ..runs.config import Config
+from .board import Board
+from .checking import check_metric, check_settings
+from .cluster import connected, run_on_ray
+from .configs import trial_config
+from .definition import Definition
+from .director import Director
+from .errors import SweepError
+from .folder import is_sweep, open_folder, stored
+from .leaderboard import Row
+from .outputs import write_page, write_tables
+from .reading import read_definition
+from .serial import run_serially
+from .sharing import shared_scores
+from .worker import Limits
+
+Engine = Literal["auto", "ray", "serial"]
+PathLike = str | os.PathLike[str]
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What came of a sweep: its folder, its rows, best first, and whether all of it has run."""
+
+    path: Path
+    metric: str
+    rows: list[Row]
+    complete: bool
+    definition: Definition
+
+    @property
+    def best(self) -> Row:
+        """The row with the best mean of all whose seeds all finished."""
+        if not self.rows or self.rows[0].state != "done":
+            raise SweepError(f"{self.path}: no row has finished yet.")
+        return self.rows[0]
+
+    @property
+    def best_config(self) -> Config:
+        """The config of the best row with all seeds, as best.yaml holds it."""
+        return trial_config(self.definition.base, self.best.settings, self.definition.seeds)
+
+    @property
+    def failures(self) -> dict[int, list[str]]:
+        """Row -> the errors of its trials that failed."""
+        return {row.number: row.errors for row in self.rows if row.errors}
+
+    def __str__(self) -> str:
+        seeds = len(self.definition.seeds)
+        best = f"best {self.metric} {self.best}" if self.rows and self.rows[0].state == "done" else "no row is done"
+        return f"{self.path}: {len(self.rows)} settings x {seeds} seed{'s' * (seeds > 1)} · {best}"
+
+
+def sweep(
+    source: "PathLike | Mapping[str, Any]",
+    *,
+    base: "PathLike | Mapping[str, Any] | None" = None,
+    config: Mapping[str, Any] | None = None,
+    seeds: "str | int | Sequence[int] | None" = None,
+    output_dir: PathLike | None = None,
+    resume: bool = False,
+    engine: Engine = "auto",
+    address: str | None = None,
+) -> Sweep:
+    """Run a sweep and leave its folder; what `toughen sweep` does.
+
+    `source` is a sweep file (YAML, or ManyTasks' search.json), a recipe of a sweep, the same as values, or the folder
+    of a sweep to go on with. `base` and `seeds` stand in for its own, `config` goes over the base. The engine is Ray,
+    or one trial after the other where Ray is missing; `address` is a cluster's, whose machines all see the folder.
+    """
+    definition, path = _opened(source, base, config or {}, seeds, output_dir)
+    configs = check_settings(definition)
+    if is_sweep(path) or path.exists():
+        open_folder(path, definition, resume).close()  # refuses at once, before the data is read
+    scores, selects = shared_scores(configs.values())
+    metric = check_metric(definition, scores, selects)
+    folder = open_folder(path, definition, resume=True)
+    try:
+        with Board(path / "sweep.log") as board:
+            director = Director(folder, metric, board, write_tables)
+            board.line(f"sweep {path} · {definition.search} · {director.status()}")
+            try:
+                _run(director, engine, address)
+            finally:
+                write_tables(director)
+                write_page(director)
+        return Sweep(path, metric, director.rows(), director.is_complete, definition)
+    finally:
+        folder.close()
+
+
+def _opened(
+    source: Any, base: Any, config: Mapping[str, Any], seeds: Any, output_dir: PathLike | None
+) -> tuple[Definition, Path]:
+    """The definition and the folder it goes into: the one that is there, or sweeps/NAME."""
+    if not isinstance(source, Mapping) and is_sweep(Path(source)):
+        if config or any(each is not None for each in (base, seeds, output_dir)):
+            raise SweepError(f"{source} is a sweep that brings its own options; leave the others out.")
+        return stored(Path(source)), Path(source)
+    definition, name = read_definition(source, base, config, seeds)
+    return definition, Path(output_dir) if output_dir is not None else Path("sweeps") / name
+
+
+def _run(director: Director, engine: Engine, address: str | None) -> None:
+    given = director.definition
+    threads = max(int(given.resources.cpu), 1) if given.resources.cpu else None
+    limits = Limits(director.metric, given.retries, given.resources.minutes, given.resources.memory_gb, threads=threads)
+    has_ray = find_spec("ray") is not None
+    if engine == "ray" or address is not None or (engine == "auto" and has_ray):
+        if engine == "serial":
+            raise SweepError("--address is for Ray; leave out --engine serial.")
+        with connected(address) as ray:
+            run_on_ray(director, limits, ray)
+        return
+    if engine == "auto":
+        director.board.line('one trial at a time; pip install "toughen[sweep]" runs as many as the machine holds')
+    run_serially(director, limits)

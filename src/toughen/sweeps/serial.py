@@ -1,0 +1,37 @@
+"""The engine of a machine without Ray: one trial after the other, each in a process of its own."""
+
+from pathlib import Path
+from typing import Protocol
+
+from .director import Director
+from .worker import Event, Limits, Worker
+
+HEARTBEAT = 1.0  # seconds between two signs of life
+
+
+class Runner(Protocol):
+    """What runs trials: a worker, or a test's stand-in."""
+
+    def start(self, folder: Path) -> None: ...
+    def poll(self, seconds: float) -> Event: ...
+    def stop(self) -> None: ...
+    def close(self) -> None: ...
+
+
+def run_serially(director: Director, limits: Limits, runner: Runner | None = None) -> None:
+    """Run all trials that are left; Ctrl-C ends the one that runs in order and then the sweep."""
+    work = runner or Worker(limits, director.folder.path / "workers.log")
+    try:
+        while (trial := director.next()) is not None:
+            if trial == "wait":  # for a trial that runs; here none does
+                raise AssertionError("a serial sweep waits for itself")
+            work.start(trial.folder)
+            while True:
+                event = work.poll(HEARTBEAT)
+                if director.saw(trial, event):
+                    work.stop()
+                    break
+                if event.is_end:
+                    break
+    finally:
+        work.close()
