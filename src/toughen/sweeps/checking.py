@@ -46,8 +46,8 @@ def check_settings(definition: Definition) -> dict[str, Config]:
     rows = grid(definition) if definition.search == "grid" else list(_corners(definition))
     for settings in rows:
         try:
+            _check_types(normalised(settings), definition.base)
             config = trial_config(definition.base, settings, definition.seeds)
-            _check_types(normalised(settings), config.method_name)
             if repr(config.method) not in methods:
                 make_method(config.method)
                 methods.add(repr(config.method))
@@ -57,12 +57,14 @@ def check_settings(definition: Definition) -> dict[str, Config]:
     return data
 
 
-def _check_types(settings: Mapping[str, Any], method: str) -> None:
+def _check_types(settings: Mapping[str, Any], base: Mapping[str, Any]) -> None:
     """Values of the right kind: `train.epochs: many` is told now and not by the first trial."""
     whole = {each.name: each.type for each in fields(Config)}
+    named = [dict(each.get("method") or {}).get("name") for each in (settings, base)]
+    method = str(named[0] or named[1] or "smart")
     for group, entry in settings.items():
         if group not in GROUPS and group not in ("method", "trainer"):
-            _fits(group, entry, whole[group])
+            _fits(group, entry, whole.get(group, Any))
             continue
         kinds = _kinds(group, method)
         for key, value in _flat(cast("Mapping[str, Any]", entry)).items():
@@ -85,9 +87,13 @@ def _flat(entry: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def _fits(key: str, value: Any, kind: Any) -> None:
     if not _is(value, kind):
-        names = get_args(kind) if get_origin(kind) in (types.UnionType, Union, Literal) else (kind,)
-        words = " or ".join(WORDS.get(each, str(each)) for each in names)
-        raise SweepError(f"{key}={value!r}: expected {words}.")
+        raise SweepError(f"{key}={value!r}: expected {_words(kind)}.")
+
+
+def _words(kind: Any) -> str:
+    if get_origin(kind) in (types.UnionType, Union, Literal):
+        return " or ".join(map(_words, get_args(kind)))
+    return WORDS.get(kind, str(kind))
 
 
 def _is(value: Any, kind: Any) -> bool:

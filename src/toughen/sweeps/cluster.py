@@ -3,16 +3,16 @@
 import logging
 import os
 import shutil
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass
 from typing import Any
 
 from ..errors import require
 from .director import Director
 from .errors import SweepError
 from .options import Resources
-from .worker import Limits
+from .serial import limits_of
 
 QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -49,8 +49,26 @@ def connected(address: str | None) -> Generator[Any]:
         ray.shutdown()
 
 
-def share(wanted: Resources, nodes: "list[Mapping[str, float]]") -> tuple[dict[str, float], int]:
-    """What one trial gets of these machines, and how many run at once; without any GPU trials run on CPUs."""
+@dataclass(frozen=True)
+class Placing:
+    """What one trial gets, and how many run at once."""
+
+    cpu: float
+    gpu: float
+    slots: int
+    note: str = ""
+
+    def __str__(self) -> str:
+        return f"Ray: {self.slots} at once, each with {self.cpu:g} CPUs and {self.gpu:g} GPUs{self.note}"
+
+
+def place(wanted: Resources, ray: Any) -> Placing:
+    """Where trials go on the machines that Ray has."""
+    return share(wanted, [node["Resources"] for node in ray.nodes() if node["Alive"]])
+
+
+def share(wanted: Resources, nodes: Sequence[Mapping[str, float]]) -> Placing:
+    """What a trial gets of these machines; where none has a GPU, trials run on CPUs."""
     cards = [float(node.get("GPU", 0)) for node in nodes]
     cores = [float(node.get("CPU", 0)) for node in nodes]
     gpu = (1.0 if wanted.gpu is None else float(wanted.gpu)) if any(cards) else 0.0
@@ -64,39 +82,33 @@ def share(wanted: Resources, nodes: "list[Mapping[str, float]]") -> tuple[dict[s
             f"resources: a trial with cpu {cpu:g} and gpu {gpu:g} fits on no machine; the largest have "
             f"{max(cores, default=0):g} CPUs and {max(cards, default=0):g} GPUs."
         )
-    return {"cpu": cpu, "gpu": gpu}, min(sum(fit), wanted.concurrent or sum(fit))
+    note = " (no GPU was found)" if wanted.gpu and not gpu else ""
+    return Placing(cpu, gpu, min(sum(fit), wanted.concurrent or sum(fit)), note)
 
 
 def _fit(there: float, each: float) -> int:
     return int(there / each + 1e-9)
 
 
-def run_on_ray(director: Director, limits: Limits, ray: Any) -> None:
+def run_on_ray(director: Director, placing: Placing) -> None:
     """Run all trials that are left, as many at once as fit."""
     from ray import tune
 
     from .tuning import Listener, Proposals, Stopping, TrialActor
 
-    alive = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    resources, slots = share(director.definition.resources, alive)
-    wanted = director.definition.resources.gpu
-    director.board.line(
-        f"Ray: {slots} trials at once, each with {resources['cpu']:g} CPUs and {resources['gpu']:g} GPUs"
-        + (" (no GPU was found)" if wanted and not resources["gpu"] else "")
-    )
     # As many actors as fit are asked for at once; by default the second waits for the first to be there.
-    os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(slots)
-    limits = replace(limits, gpu=resources["gpu"], threads=max(int(resources["cpu"]), 1))
+    os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(placing.slots)
+    limits = limits_of(director, gpu=placing.gpu, threads=max(int(placing.cpu), 1))
     actor = tune.with_parameters(TrialActor, limits=limits, log=director.folder.path / "workers.log")
     scratch = director.folder.path / ".ray"  # Tune wants a place that all machines see; nothing in it is read again
     shutil.rmtree(scratch, ignore_errors=True)
     tuner = tune.Tuner(
-        tune.with_resources(actor, resources),
+        tune.with_resources(actor, {"cpu": placing.cpu, "gpu": placing.gpu}),
         tune_config=tune.TuneConfig(
             search_alg=Proposals(director),
             scheduler=Stopping(director),
             num_samples=-1,
-            max_concurrent_trials=slots,
+            max_concurrent_trials=placing.slots,
             reuse_actors=True,  # an actor's nursery is warm
         ),
         run_config=tune.RunConfig(

@@ -73,9 +73,10 @@ def parse(given: Mapping[str, Any]) -> Definition:
     if base.get("baseline"):
         raise SweepError("base.baseline: a trial has no plain twin; search over method.name: [plain, ...] instead.")
     metric, goal = _metric(values.get("metric"))
-    seeds = tuple(seeds_of(values["seeds"] if "seeds" in values else base.get("seed", [1])))
+    own = base.pop("seed", [1])
+    seeds = tuple(seeds_of(values.get("seeds", own)))
     made = Definition(
-        values={**values, "base": {**base, "seed": list(seeds)}, "search": search, "seeds": list(seeds)},
+        values={**values, "base": base, "search": search, "seeds": list(seeds)},
         base=base,
         search=cast("Search", search),
         metric=metric,

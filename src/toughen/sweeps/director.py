@@ -72,7 +72,7 @@ class Director:
             self._settle(number, first)
         else:
             self._queue.append(first)
-        if self.definition.early is None:
+        if self.definition.early is None or before.state == "done":
             self._queue_others(number)
 
     def _queue_others(self, number: int) -> None:
@@ -159,13 +159,14 @@ class Director:
         count = {state: states.count(state) for state in ("done", "stopped", "failed")}
         rows = self.rows()
         total = (len(self._lines) if self._over else self._planned) * len(self.definition.seeds)
-        # The other seeds of a stopped row are not run.
-        left = total - sum(count.values()) - sum(self._spared(row) for row in rows)
+        total -= sum(self._spared(row) for row in rows)
+        left = total - sum(count.values())
         rate = self.ended / max(time.monotonic() - self.began, 1e-9)
         best = rows[0] if rows and rows[0].state == "done" else None
         return Status(total, **count, running=self._words(), best=best, eta=left / rate if rate else None)
 
     def _spared(self, row: Row) -> int:
+        """The other seeds of a stopped row are not run."""
         missing = [each for each in row.outcomes.values() if each.state == "missing"]
         return len(missing) if row.state == "stopped" else 0
 

@@ -1,8 +1,10 @@
 """`sweep`: check everything, make the data ready, run what is missing, and write what came of it."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
@@ -10,7 +12,7 @@ from typing import Any, Literal
 from ..runs.config import Config
 from .board import Board
 from .checking import check_metric, check_settings
-from .cluster import connected, run_on_ray
+from .cluster import connected, place, run_on_ray
 from .configs import trial_config
 from .definition import Definition
 from .director import Director
@@ -21,7 +23,6 @@ from .outputs import write_page, write_tables
 from .reading import read_definition
 from .serial import run_serially
 from .sharing import shared_scores
-from .worker import Limits
 
 Engine = Literal["auto", "ray", "serial"]
 PathLike = str | os.PathLike[str]
@@ -83,19 +84,20 @@ def sweep(
         open_folder(path, definition, resume).close()  # refuses at once, before the data is read
     scores, selects = shared_scores(configs.values())
     metric = check_metric(definition, scores, selects)
-    folder = open_folder(path, definition, resume=True)
-    try:
-        with Board(path / "sweep.log") as board:
-            director = Director(folder, metric, board, write_tables)
-            board.line(f"sweep {path} · {definition.search} · {director.status()}")
-            try:
-                _run(director, engine, address)
-            finally:
-                write_tables(director)
-                write_page(director)
-        return Sweep(path, metric, director.rows(), director.is_complete, definition)
-    finally:
-        folder.close()
+    with _engine(definition, engine, address) as (run, words):
+        folder = open_folder(path, definition, resume=True)
+        try:
+            with Board(path / "sweep.log") as board:
+                director = Director(folder, metric, board, write_tables)
+                board.line(f"sweep {path} · {definition.search} · {director.status()} · {words}")
+                try:
+                    run(director)
+                finally:
+                    write_tables(director)
+                    write_page(director)
+            return Sweep(path, metric, director.rows(), director.is_complete, definition)
+        finally:
+            folder.close()
 
 
 def _opened(
@@ -110,17 +112,18 @@ def _opened(
     return definition, Path(output_dir) if output_dir is not None else Path("sweeps") / name
 
 
-def _run(director: Director, engine: Engine, address: str | None) -> None:
-    given = director.definition
-    threads = max(int(given.resources.cpu), 1) if given.resources.cpu else None
-    limits = Limits(director.metric, given.retries, given.resources.minutes, given.resources.memory_gb, threads=threads)
+@contextmanager
+def _engine(
+    definition: Definition, engine: Engine, address: str | None
+) -> Generator[tuple[Callable[[Director], None], str]]:
+    """What runs the trials, and in words how; refused where a trial fits on no machine."""
     has_ray = find_spec("ray") is not None
-    if engine == "ray" or address is not None or (engine == "auto" and has_ray):
-        if engine == "serial":
+    if engine == "serial" or (engine == "auto" and address is None and not has_ray):
+        if address is not None:
             raise SweepError("--address is for Ray; leave out --engine serial.")
-        with connected(address) as ray:
-            run_on_ray(director, limits, ray)
+        hint = "" if has_ray else '; pip install "toughen[sweep]" runs as many as the machine holds'
+        yield run_serially, f"one trial at a time{hint}"
         return
-    if engine == "auto":
-        director.board.line('one trial at a time; pip install "toughen[sweep]" runs as many as the machine holds')
-    run_serially(director, limits)
+    with connected(address) as ray:
+        placing = place(definition.resources, ray)
+        yield partial(run_on_ray, placing=placing), str(placing)

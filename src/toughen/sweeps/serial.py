@@ -18,8 +18,17 @@ class Runner(Protocol):
     def close(self) -> None: ...
 
 
-def run_serially(director: Director, limits: Limits, runner: Runner | None = None) -> None:
+def limits_of(director: Director, gpu: float = 0.0, threads: int | None = None) -> Limits:
+    """What the sweep file holds a trial to."""
+    given = director.definition
+    wanted = given.resources
+    return Limits(director.metric, given.retries, wanted.minutes, wanted.memory_gb, gpu, threads)
+
+
+def run_serially(director: Director, runner: Runner | None = None) -> None:
     """Run all trials that are left; Ctrl-C ends the one that runs in order and then the sweep."""
+    cpu = director.definition.resources.cpu
+    limits = limits_of(director, threads=max(int(cpu), 1) if cpu else None)
     work = runner or Worker(limits, director.folder.path / "workers.log")
     try:
         while (trial := director.next()) is not None:
