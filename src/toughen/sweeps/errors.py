@@ -1,5 +1,15 @@
-"""What can be wrong with a sweep; told in one line, before any trial starts."""
+"""What can go wrong with a sweep; each is told in one line."""
+
+from pathlib import Path
 
 
 class SweepError(ValueError):
-    """A sweep that cannot start or go on as asked; nothing was overwritten."""
+    """A sweep that cannot start or go on as asked; no trial was started and nothing overwritten."""
+
+
+class SweepStopped(RuntimeError):
+    """A sweep was asked to stop; what has ended is kept, what ran has saved itself where it could."""
+
+    def __init__(self, folder: Path, words: str) -> None:
+        super().__init__(f"{words}; continue with: toughen sweep {folder} --resume")
+        self.folder = folder

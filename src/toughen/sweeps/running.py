@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
@@ -16,7 +16,7 @@ from .cluster import connected, place, run_on_ray
 from .configs import trial_config
 from .definition import Definition
 from .director import Director
-from .errors import SweepError
+from .errors import SweepError, SweepStopped
 from .folder import is_sweep, open_folder, stored
 from .leaderboard import Row
 from .outputs import write_page, write_tables
@@ -30,12 +30,11 @@ PathLike = str | os.PathLike[str]
 
 @dataclass(frozen=True)
 class Sweep:
-    """What came of a sweep: its folder, its rows, best first, and whether all of it has run."""
+    """What came of a sweep: its folder, and its rows, best first."""
 
     path: Path
     metric: str
     rows: list[Row]
-    complete: bool
     definition: Definition
 
     @property
@@ -91,13 +90,16 @@ def sweep(
                 director = Director(folder, metric, board, write_tables)
                 board.line(f"sweep {path} · {definition.search} · {director.status()} · {words}")
                 try:
-                    run(director)
+                    with suppress(KeyboardInterrupt):  # told below, in order, whatever the engine does with it
+                        run(director)
                 finally:
                     write_tables(director)
                     write_page(director)
-            return Sweep(path, metric, director.rows(), director.is_complete, definition)
         finally:
             folder.close()
+    if not director.is_complete:
+        raise SweepStopped(path, f"stopped at {director.status()}")
+    return Sweep(path, metric, director.rows(), definition)
 
 
 def _opened(

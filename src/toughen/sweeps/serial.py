@@ -1,7 +1,9 @@
 """The engine of a machine without Ray: one trial after the other, each in a process of its own."""
 
+import signal
+import threading
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from .director import Director
 from .worker import Event, Limits, Worker
@@ -30,6 +32,7 @@ def run_serially(director: Director, runner: Runner | None = None) -> None:
     cpu = director.definition.resources.cpu
     limits = limits_of(director, threads=max(int(cpu), 1) if cpu else None)
     work = runner or Worker(limits, director.folder.path / "workers.log")
+    before = _on_term(_interrupt)
     try:
         while (trial := director.next()) is not None:
             if trial == "wait":  # for a trial that runs; here none does
@@ -44,3 +47,15 @@ def run_serially(director: Director, runner: Runner | None = None) -> None:
                     break
     finally:
         work.close()
+        _on_term(before)
+
+
+def _interrupt(number: int, frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _on_term(handler: Any) -> Any:
+    """SIGTERM, which a machine sends before it takes itself back, as Ctrl-C; gives the handler before."""
+    if threading.current_thread() is not threading.main_thread():
+        return None
+    return signal.signal(signal.SIGTERM, signal.SIG_DFL if handler is None else handler)

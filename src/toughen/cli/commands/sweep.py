@@ -23,10 +23,14 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--address", help="a Ray cluster: host:port, or auto on one of its machines")
     given, rest = parser.parse_known_args(list(arguments))
 
-    from ...sweeps import sweep
+    from ...sweeps import SweepStopped, sweep
 
-    options = {key: getattr(given, key) for key in ("resume", "base", "output_dir", "engine", "address")}
-    return _tell(sweep(given.source, config=_over(rest), seeds=given.seeds, **options))
+    options = {key: getattr(given, key) for key in ("resume", "base", "seeds", "output_dir", "engine", "address")}
+    try:
+        return _tell(sweep(given.source, config=_over(rest), **options))
+    except SweepStopped as stopped:
+        sys.stdout.write(f"{stopped}\n")
+        return 130
 
 
 EPILOG = "Any option of toughen train goes over the base: toughen sweep grid.yaml --model roberta-base --train.epochs 3"
@@ -57,9 +61,6 @@ def _tell(done: Any) -> int:
     for number, errors in done.failures.items():
         for error in errors:
             out.print(f"row {number}, {error}", markup=False, soft_wrap=True)
-    if not done.complete:
-        sys.stdout.write(f"stopped; continue with: toughen sweep {done.path} --resume\n")
-        return 130
     out.print(f"{done}\nsaved {done.path}/leaderboard.html, .md, .csv; best.yaml", markup=False, soft_wrap=True)
     return 1 if done.failures else 0
 
