@@ -14,6 +14,7 @@ from ._version import __version__ as __version__
 
 if TYPE_CHECKING:
     from . import recipes as recipes
+    from . import sweeps as sweeps
     from . import tasks as tasks
     from .attached import Attached as Attached
     from .attention_plot import draw_attention as draw_attention
@@ -75,7 +76,7 @@ _HOMES = {
     "sweep": "sweeps.running",
 }
 
-_PACKAGES = ("tasks", "recipes", "evaluation", "reports")
+_PACKAGES = ("tasks", "recipes", "evaluation", "reports", "sweeps")
 
 
 def __getattr__(name: str) -> Any:

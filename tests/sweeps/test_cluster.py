@@ -68,13 +68,13 @@ def test_the_published_grid_on_two_nodes(cluster, little, tmp_path):
     assert (folder / "leaderboard.csv").is_file()
 
     began = time.time()
-    new = {name for name in done(folder)}
-    thread = in_background(lambda: len(done(folder)) > len(new), lambda: cluster.remove_node(second))
+    thread = in_background(lambda: len(done(folder)) > len(first), lambda: cluster.remove_node(second))
     grid = toughen.sweep("freelb/rte-roberta-base", resume=True, **options)
     thread.join()
     assert len(grid.rows) == 8  # tied: 16 without
     assert {row.state for row in grid.rows} == {"done"}
     assert not grid.failures
+    assert "its worker was lost" in (folder / "sweep.log").read_text()
     assert all(ended < began for name, ended in done(folder).items() if name in first)
     assert {row.settings["train.batch_size"] for row in grid.rows} == {16, 32}
     assert grid.best_config.method["preset"] == "paragen"

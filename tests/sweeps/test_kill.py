@@ -19,7 +19,8 @@ PATIENCE = 240.0
 
 
 def test_kill_9_and_ctrl_c_leave_the_same_table(values, tmp_path):
-    values = {**values, "seeds": [1, 2], "base": {**values["base"], "method": "rdrop"}}
+    weights = {"method.weight": {"values": [0.5, 1.0, 2.0]}}
+    values = {**values, "parameters": weights, "seeds": [1, 2], "base": {**values["base"], "method": "rdrop"}}
     file = tmp_path / "grid.yaml"
     file.write_text(yaml.safe_dump(values))
     whole = toughen.sweep(file, engine="serial", output_dir=tmp_path / "whole")
@@ -27,29 +28,29 @@ def test_kill_9_and_ctrl_c_leave_the_same_table(values, tmp_path):
     folder = tmp_path / "cut"
     with tempfile.TemporaryDirectory(prefix="ray") as short:  # sockets want short paths
         driver = started(file, folder, "--engine", "ray", RAY_TMPDIR=short)
-        until(lambda: len(done(folder)) >= 2, driver)
+        until(lambda: done(folder), driver)
         driver.kill()
         driver.wait()
         until(lambda: not alive(folder, short))
     first = done(folder)
-    assert 2 <= len(first) < 8
+    assert 1 <= len(first) < 6
 
     driver = started(file, folder, "--engine", "serial", "--resume")
-    until(lambda: len(done(folder)) >= len(first) + 2, driver)
+    until(lambda: len(done(folder)) > len(first), driver)
     driver.send_signal(signal.SIGINT)
     assert driver.wait(timeout=PATIENCE) == 130
     said = driver.stdout.read()
     assert f"; continue with: toughen sweep {folder} --resume" in said
     assert not alive(folder)
     second = done(folder)
-    assert len(second) < 8
+    assert len(second) < 6
 
     resumed = toughen.sweep(folder, resume=True, engine="serial")
     assert resumed.rows[0].scores == whole.best.scores
     for name in ("leaderboard.csv", "leaderboard.md", "best.yaml", "rows.jsonl"):
         assert (folder / name).read_text() == (whole.path / name).read_text(), name
     assert {**first, **second}.items() <= done(folder).items()  # what had ended was not run again
-    assert len(done(folder)) == 8
+    assert len(done(folder)) == 6
     for trial in (folder / "trials").iterdir():
         rows = [json.loads(line) for line in (trial / "metrics.jsonl").read_text().splitlines()]
         steps = [row["step"] for row in rows if row["kind"] == "train"]

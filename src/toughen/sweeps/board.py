@@ -96,10 +96,11 @@ class Board:
 
 def picture(status: Status) -> Any:
     """The live table: counts and the best above, the running trials below. Names are text, never markup."""
+    from rich.console import Group
     from rich.table import Table
     from rich.text import Text
 
-    made = Table(title=Text(str(status)), title_justify="left", box=None, pad_edge=False, show_header=False)
+    made = Table(box=None, pad_edge=False, show_header=False)
     made.add_column(no_wrap=True)
     made.add_column(overflow="fold")
     for name, words in status.running[:SHOWN]:
@@ -107,4 +108,4 @@ def picture(status: Status) -> Any:
     hidden = len(status.running) - SHOWN
     if hidden > 0:
         made.add_row(Text("..."), Text(f"{hidden} more"))
-    return made
+    return Group(Text(str(status)), made)

@@ -79,15 +79,17 @@ def _heat(rows: Sequence[Row], pair: tuple[str, str], values: dict[str, list[Any
         drawn,
     ):
         filled = [[float("nan") if cell is None else cell for cell in line] for line in cells]
-        axes.imshow(filled, cmap=SHADES, aspect="auto")
+        axes.pcolormesh(filled, cmap=SHADES)  # shapes, not a picture within the picture
+        axes.invert_yaxis()
         middle = (min(known) + max(known)) / 2
         for row, line in enumerate(cells):
             for column, cell in enumerate(line):
                 if cell is not None:
                     ink = "#101010" if cell > middle else "#f4f4f4"
-                    axes.text(column, row, f"{cell:.3f}", ha="center", va="center", color=ink)
-        axes.set_xticks(range(len(values[across])), [_plain(word(value)) for value in values[across]])
-        axes.set_yticks(range(len(values[down])), [_plain(word(value)) for value in values[down]])
+                    axes.text(column + 0.5, row + 0.5, f"{cell:.3f}", ha="center", va="center", color=ink)
+        for set_ticks, key in ((axes.set_xticks, across), (axes.set_yticks, down)):
+            places = [place + 0.5 for place in range(len(values[key]))]
+            set_ticks(places, [_plain(word(value)) for value in values[key]])
         axes.set_xlabel(_plain(across))
         axes.set_ylabel(_plain(down))
     return drawn[0]

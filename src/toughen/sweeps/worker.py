@@ -63,6 +63,7 @@ class Worker:
     def _spawn(self) -> None:
         source = str(Path(__file__).parents[2])
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([source, os.environ.get("PYTHONPATH", "")])}
+        environment["OPENBLAS_NUM_THREADS"] = "1"  # its threads start with numpy, and none may be there at the fork
         if self.limits.threads:
             environment["OMP_NUM_THREADS"] = str(self.limits.threads)
         pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
