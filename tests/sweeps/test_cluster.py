@@ -3,7 +3,6 @@
 import os
 import signal
 import tempfile
-import threading
 import time
 
 import pytest
@@ -12,7 +11,7 @@ import toughen
 from toughen.sweeps import SweepStopped
 
 from ..little import rows, write_csv
-from .test_kill import done, until
+from .test_kill import done, in_background
 
 LABELS = {"pos": "entailment", "neg": "not_entailment"}
 pytest.importorskip("ray", reason="the extra sweep is not installed")
@@ -40,16 +39,6 @@ def rte(path, count):
         for row in rows(count)
     ]
     return str(write_csv(path, pairs))
-
-
-def in_background(wanted, action):
-    def wait():
-        until(wanted)
-        action()
-
-    thread = threading.Thread(target=wait, daemon=True)
-    thread.start()
-    return thread
 
 
 def test_the_published_grid_on_two_nodes(cluster, little, tmp_path):

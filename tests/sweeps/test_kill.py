@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -13,12 +14,13 @@ import psutil
 import yaml
 
 import toughen
+from toughen.cli.main import main
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 PATIENCE = 240.0
 
 
-def test_kill_9_and_ctrl_c_leave_the_same_table(values, tmp_path):
+def test_kill_9_and_a_signal_leave_the_same_table(values, tmp_path, capsys):
     weights = {"method.weight": {"values": [0.5, 1.0, 2.0]}}
     values = {**values, "parameters": weights, "seeds": [1, 2], "base": {**values["base"], "method": "rdrop"}}
     file = tmp_path / "grid.yaml"
@@ -35,12 +37,12 @@ def test_kill_9_and_ctrl_c_leave_the_same_table(values, tmp_path):
     first = done(folder)
     assert 1 <= len(first) < 6
 
-    driver = started(file, folder, "--engine", "serial", "--resume")
-    until(lambda: len(done(folder)) > len(first), driver)
-    driver.send_signal(signal.SIGINT)
-    assert driver.wait(timeout=PATIENCE) == 130
-    said = driver.stdout.read()
-    assert f"; continue with: toughen sweep {folder} --resume" in said
+    handler = signal.getsignal(signal.SIGTERM)
+    thread = in_background(lambda: len(done(folder)) > len(first), lambda: os.kill(os.getpid(), signal.SIGTERM))
+    assert main(["sweep", str(file), "--output_dir", str(folder), "--engine", "serial", "--resume"]) == 130
+    thread.join()
+    assert signal.getsignal(signal.SIGTERM) == handler
+    assert f"; continue with: toughen sweep {folder} --resume" in capsys.readouterr().out
     assert not alive(folder)
     second = done(folder)
     assert len(second) < 6
@@ -63,6 +65,16 @@ def started(file, folder, *words, **environment):
     return subprocess.Popen(
         list(map(str, command)), env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
+
+
+def in_background(wanted, action):
+    def wait():
+        until(wanted)
+        action()
+
+    thread = threading.Thread(target=wait, daemon=True)
+    thread.start()
+    return thread
 
 
 def done(folder):

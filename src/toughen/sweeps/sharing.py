@@ -1,16 +1,21 @@
 """Data made ready once, before any trial starts; trials find the tokens in the cache."""
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from ..runs.config import Config
-from ..runs.modeling import load_tokenizer
-from ..runs.quiet import quiet
-from ..runs.session import load
-from ..tasks import Data, prepare
+
+if TYPE_CHECKING:
+    from ..tasks import Data
 
 
-def make_ready(config: Config) -> Data:
+def make_ready(config: Config) -> "Data":
     """Read and tokenise the data of a config as its run will; a second call with the same data finds it."""
+    from ..runs.modeling import load_tokenizer
+    from ..runs.quiet import quiet
+    from ..runs.session import load
+    from ..tasks import prepare
+
     with quiet():
         data = load(config)
         tokenizer = load_tokenizer(config.model)
@@ -18,7 +23,7 @@ def make_ready(config: Config) -> Data:
         return prepare(data, tokenizer, length, cache_dir=config.data.cache_dir)
 
 
-def scores_of(data: Data, scored: str) -> dict[str, bool]:
+def scores_of(data: "Data", scored: str) -> dict[str, bool]:
     """Every score that a run of this data has at its end, and whether it is also taken after each epoch."""
     names = ("loss", *data.task.metrics)
     found = dict.fromkeys(names, True)
