@@ -33,7 +33,7 @@ def parallel(rows: Sequence[Row], keys: Sequence[str], metric: str, sign: int) -
     with _axes(f"Parallel coordinates: {metric} by setting", max(5.0, 1.5 * len(names)), 3.4) as (axes, drawn):
         columns = [_scale([row.settings[key] for row in scored]) for key in keys]
         means = [row.mean or 0.0 for row in scored]
-        columns.append(_scale(means))
+        columns.append(_scale(means, most=1))
         low, high = min(means), max(means)
         shades = require("matplotlib", "plot").colormaps[SHADES]
         for place in reversed(range(len(scored))):  # the best last, on top
@@ -44,7 +44,7 @@ def parallel(rows: Sequence[Row], keys: Sequence[str], metric: str, sign: int) -
         for place, (_, ticks) in enumerate(columns):
             axes.axvline(place, color=GREY, linewidth=0.8)
             for height, text in ticks:
-                axes.text(place + 0.03, height, _plain(text), va="center", fontsize=8)
+                axes.text(place + 0.03, height + 0.01, _plain(text), va="bottom", fontsize=8)
         axes.set_xticks(range(len(names)), [_plain(name) for name in names])
         axes.set_xlim(-0.15, len(names) - 0.6)
         axes.set_yticks([])
@@ -57,7 +57,11 @@ def heat_maps(rows: Sequence[Row], keys: Sequence[str], metric: str) -> list[str
     """A map for each pair of settings with a few values each: the mean over all rows that have both."""
     scored = [row for row in rows if row.mean is not None]
     values = {key: _distinct([row.settings[key] for row in scored]) for key in keys}
-    few = [key for key in keys if 2 <= len(values[key]) <= 20]
+    alike: dict[tuple[int, ...], str] = {}  # tied settings make one map, not two
+    for key in keys:
+        if 2 <= len(values[key]) <= 20:
+            alike.setdefault(tuple(values[key].index(row.settings[key]) for row in scored), key)
+    few = list(alike.values())
     pairs = [(one, other) for place, one in enumerate(few) for other in few[place + 1 :]]
     drawn = [_heat(scored, pair, values, metric) for pair in pairs]
     return [each for each in drawn if each][:MOST]
@@ -72,7 +76,7 @@ def _heat(rows: Sequence[Row], pair: tuple[str, str], values: dict[str, list[Any
         cells.append([sum(each) / len(each) if each else None for each in met])
     known = [cell for line in cells for cell in line if cell is not None]
     if len(known) * 2 < len(cells) * len(cells[0]):
-        return ""  # tied settings, or values drawn from a range: a map of holes
+        return ""  # values drawn from a range: a map of holes
     high = max(2.0, 0.42 * len(cells) + 1.2)
     with _axes(f"Heat map: {metric} by {down} and {across}", max(3.4, 0.8 * len(cells[0]) + 1.8), high) as (
         axes,
@@ -104,10 +108,10 @@ def _distinct(values: Sequence[Any]) -> list[Any]:
     return sorted(found) if all(isinstance(value, (int, float)) for value in found) else found
 
 
-def _scale(values: Sequence[Any]) -> tuple[list[float], list[tuple[float, str]]]:
-    """Heights from 0 to 1, and ticks: a few values at even steps, many numbers by size."""
+def _scale(values: Sequence[Any], most: int = 8) -> tuple[list[float], list[tuple[float, str]]]:
+    """Heights from 0 to 1, and ticks: a few values (`most`) at even steps, many numbers by size."""
     found = _distinct(values)
-    if len(found) <= 8:
+    if len(found) <= most:
         even = {word(value): place / max(len(found) - 1, 1) for place, value in enumerate(found)}
         return [even[word(value)] for value in values], [(height, text) for text, height in even.items()]
     if not all(isinstance(value, (int, float)) for value in found):
