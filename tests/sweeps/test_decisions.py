@@ -151,6 +151,18 @@ def test_asha_stops_the_bad_and_spares_their_other_seeds(pretend):
     assert [(row.settings, row.state, row.mean) for row in resumed.rows()] == table
 
 
+def test_a_row_whose_first_seed_fails_is_over_where_it_would_compete(pretend):
+    def breaks(config, seed, iteration):
+        if config["method"]["weight"] == 1.0:
+            raise ArithmeticError("broken")
+        return quality(config, seed, iteration)
+
+    director, worker = pretend(breaks, seeds=[1, 2], early_terminate="median")
+    assert worker.started == ["001-seed1", "001-seed2", "002-seed1", "002-seed2", "003-seed1", "004-seed1"]
+    status = director.status()
+    assert (status.total, status.done, status.failed, status.eta) == (6, 4, 2, 0)
+
+
 def test_median_stopping(pretend):
     changes = {"parameters": {"method.weight": {"values": [0.3, 0.35, 0.25, 0.4, 0.9, 0.31]}}}
     early = {"type": "median", "min_iter": 2, "min_trials": 3}

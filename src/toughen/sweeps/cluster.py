@@ -42,7 +42,8 @@ def connected(address: str | None) -> Generator[Any]:
             configure_logging=True,
         )
     except (ConnectionError, RuntimeError, ValueError) as error:
-        raise SweepError(f"--address {address}: {' '.join(str(error).split())}") from None
+        where = f"--address {address}" if address else "Ray does not start here (--engine serial does without)"
+        raise SweepError(f"{where}: {' '.join(str(error).split())}") from None
     try:
         yield ray
     finally:

@@ -138,10 +138,8 @@ class Director:
         if trial.seed == self.definition.seeds[0]:
             self._stopper.ended(number, now.score if now.state == "done" else None, now.state == "stopped")
         row = Row(number, line.settings, line.outcomes)
-        if row.state == "stopped":
-            self._proposer.told(number, row.mean, stopped=True)
-        elif all(each.state != "missing" for each in line.outcomes.values()):
-            self._proposer.told(number, row.mean)
+        if all(each.state != "missing" for each in line.outcomes.values()) or self._spared(row):
+            self._proposer.told(number, row.mean, stopped=row.state == "stopped")
 
     def rows(self) -> list[Row]:
         """All rows so far, best first."""
@@ -166,9 +164,11 @@ class Director:
         return Status(total, **count, running=self._words(), best=best, eta=left / rate if rate else None)
 
     def _spared(self, row: Row) -> int:
-        """The other seeds of a stopped row are not run."""
-        missing = [each for each in row.outcomes.values() if each.state == "missing"]
-        return len(missing) if row.state == "stopped" else 0
+        """Seeds that are not run since the row's first one did not come through."""
+        first = row.outcomes[self.definition.seeds[0]].state
+        if self.definition.early is None or first not in ("stopped", "failed"):
+            return 0
+        return sum(each.state == "missing" for each in row.outcomes.values())
 
     def _words(self) -> list[tuple[str, str]]:
         return [

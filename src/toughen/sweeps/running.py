@@ -84,7 +84,7 @@ def sweep(
     scores, selects = shared_scores(configs.values())
     metric = check_metric(definition, scores, selects)
     with _engine(definition, engine, address) as (run, words):
-        folder = open_folder(path, definition, resume=True)
+        folder = open_folder(path.absolute(), definition, resume=True)  # workers have working directories of their own
         try:
             with Board(path / "sweep.log") as board:
                 director = Director(folder, metric, board, write_tables)

@@ -83,6 +83,8 @@ class Worker:
         self._order()
 
     def _order(self) -> None:
+        if self.process.poll() is not None:
+            self._spawn()
         if not self._ready:
             self._expect("ready", START)
             self._ready = True
