@@ -4,7 +4,7 @@ from pathlib import Path
 
 
 class SweepError(ValueError):
-    """A sweep that cannot start or go on as asked; no trial was started and nothing overwritten."""
+    """A sweep that cannot start or go on as asked; nothing was overwritten."""
 
 
 class SweepStopped(RuntimeError):

@@ -7,6 +7,7 @@ Nothing here may start a thread or touch a GPU before the fork.
 
 import ctypes
 import fcntl
+import gc
 import json
 import os
 import select
@@ -33,6 +34,10 @@ def preload() -> None:
 
     for name in ("AutoTokenizer", "AutoModelForSequenceClassification", "Trainer"):
         getattr(transformers, name)  # transformers imports a class when it is asked for
+    from .. import registry
+
+    registry.available()
+    gc.freeze()  # children share these pages as long as their collector does not touch them
 
 
 def main() -> int:

@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from ..errors import require
 from . import nursery, trials
+from .errors import SweepError
 
 GRACE = 20.0  # seconds a trial has to save itself before it is killed
 LOOK = 0.2  # seconds between two looks at a trial
@@ -102,7 +103,7 @@ class Worker:
             answer = None
         if answer is None or key not in answer:
             self.close()
-            raise RuntimeError(f"the process that trials start from does not answer; see {self.log}.")
+            raise SweepError(f"the process that trials start from does not answer; see {self.log}.")
         return answer
 
     def poll(self, seconds: float) -> Event:
