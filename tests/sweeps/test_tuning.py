@@ -1,4 +1,4 @@
-"""Ray Tune's joints without a cluster: an actor whose trial is stopped early takes the next one; decisions go through."""
+"""Ray Tune's joints without a cluster: an actor takes the next trial after an early stop; decisions go through."""
 
 from types import SimpleNamespace
 
