@@ -155,7 +155,7 @@ def test_recipes_are_plain_data(tmp_path, monkeypatch):
 
 def test_the_wheel_takes_the_files_along():
     files = list(Path(recipes.__file__).parent.rglob("*.yaml"))
-    assert len(files) == len(NAMES)
+    assert len(files) == len(NAMES) + len(recipes.sweeps())
 
 
 def test_a_sum_takes_settings_by_part():

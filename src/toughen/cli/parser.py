@@ -131,6 +131,7 @@ def train_parser(method: str, trainer_keys: Sequence[str] = (), model_keys: Sequ
     parser.add_argument("--model", type=str | None, default=None, help="Name on the Hugging Face Hub, or a folder.")
     parser.add_argument("--seed", type=int | list[int] | str, default=[1], help="One seed or several: 1,2,3.")
     parser.add_argument("--baseline", type=bool, default=False, help="Train plainly too, with the same budget.")
+    parser.add_argument("--fast", type=bool, default=False, help="Steps as CUDA graphs; see docs/fast.md.")
     parser.add_argument("--output_dir", type=str | None, default=None, help="Run folder; must be new or empty.")
     parser.add_argument("--nproc", type=int, default=1, help="Processes on this machine, one a GPU (torchrun).")
     parser.add_argument("--nnodes", type=int, default=1, help="Machines; start the same command on each.")

@@ -135,6 +135,7 @@ class Config:
     train: TrainConfig = TrainConfig()
     seed: tuple[int, ...] = (1,)
     baseline: bool = False
+    fast: bool = False
     head: HeadConfig = HeadConfig()
     peft: PeftConfig = PeftConfig()
     model_config: dict[str, Any] = field(default_factory=dict[str, Any])

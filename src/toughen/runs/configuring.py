@@ -15,7 +15,7 @@ from .method_config import check_method
 from .model_keys import check_model_keys
 from .trainer_options import check_trainer
 
-PLAIN = ("model", "task", "baseline", "output_dir", "nproc", "trainer", "model_config", "recipe")
+PLAIN = ("model", "task", "baseline", "fast", "output_dir", "nproc", "trainer", "model_config", "recipe")
 EXPONENT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
 
 

@@ -17,6 +17,8 @@ from .modeling import load_model
 from .progress import Reporter
 from .stopping import Stop
 
+FAST_LENGTHS = 32  # lengths are padded to multiples of it in fast runs
+
 
 def train_seed(job: Job, reporter: Reporter, stop: Stop) -> dict[str, Any]:
     """Train one seed, from its last checkpoint if it has one; smaller micro-batches where memory runs out."""
@@ -54,9 +56,13 @@ def _train(job: Job, micro: int, scored: int, reporter: Reporter, stop: Stop) ->
         _arguments(job, model, micro, scored),
         method=job.method,
         health=health,
+        fast=config.fast,
         train_dataset=job.data.train,
         eval_dataset=rows,
-        data_collator=collator(job.data.task, job.material.tokenizer),
+        # A captured step is made for one shape: few lengths make few of them.
+        data_collator=collator(
+            job.data.task, job.material.tokenizer, pad_to_multiple_of=FAST_LENGTHS if config.fast else None
+        ),
         processing_class=job.material.tokenizer,
         compute_metrics=compute_metrics(job.data.task),
         callbacks=[watch, *([EarlyStoppingCallback(train.patience)] if train.patience else [])],

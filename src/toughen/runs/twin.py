@@ -59,6 +59,7 @@ def train(
     head: str | Mapping[str, Any] | None = None,
     peft: bool | str | Mapping[str, Any] = False,
     baseline: bool = False,
+    fast: bool = False,
     output_dir: "str | os.PathLike[str] | None" = None,
     nproc: int = 1,
     config: "Mapping[str, Any] | None" = None,
@@ -84,6 +85,7 @@ def train(
         "head": head,
         "peft": peft,
         "baseline": baseline,
+        "fast": fast,
         "output_dir": None if output_dir is None else os.fspath(output_dir),
         "nproc": nproc,
     }
