@@ -83,6 +83,8 @@ def _train(job: Job, micro: int, scored: int, reporter: Reporter, stop: Stop) ->
             if trainer.is_world_process_zero():
                 forget_rows(job.run, job.arm, job.seed, int(last.name.rpartition("-")[2]) if last else 0)
             trainer.train(resume_from_checkpoint=str(last) if last else None)
+            if config.fast:
+                reporter.line(f"{job.title}: {trainer.fast_steps}")
     finally:
         reporter.end()
     return finish_seed(job, trainer, rows, time.perf_counter() - began, watch.seconds)
