@@ -39,6 +39,14 @@ def test_bad_parameters(said, values, tmp_path, no_trial):
     assert not (tmp_path / "sweep").exists()
 
 
+def test_texts_longer_than_the_model_reads(values, tmp_path, no_trial):
+    with pytest.raises(ValueError, match=r"data.max_length=300: .* reads at most 32 tokens"):
+        toughen.sweep(
+            {**values, "parameters": {"data.max_length": {"values": [16, 300]}}}, output_dir=tmp_path / "sweep"
+        )
+    assert not (tmp_path / "sweep").exists()
+
+
 def test_the_ends_of_a_range_are_tried_too(values, tmp_path, no_trial):
     changed = {"search": "random", "trials": 3, "parameters": {"train.learning_rate": {"min": -1.0, "max": 1.0}}}
     with pytest.raises(SweepError, match=r"train.learning_rate=-1.0: it must be above 0"):

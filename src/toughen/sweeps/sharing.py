@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 def make_ready(config: Config) -> "Data":
     """Read and tokenise the data of a config as its run will; a second call with the same data finds it."""
-    from ..runs.modeling import load_tokenizer
+    from ..runs.modeling import length_of, load_tokenizer
     from ..runs.quiet import quiet
     from ..runs.session import load
     from ..tasks import prepare
@@ -19,7 +19,7 @@ def make_ready(config: Config) -> "Data":
     with quiet():
         data = load(config)
         tokenizer = load_tokenizer(config.model)
-        length = min(config.data.max_length, int(tokenizer.model_max_length))
+        length, _ = length_of(config, tokenizer)
         return prepare(data, tokenizer, length, cache_dir=config.data.cache_dir)
 
 
