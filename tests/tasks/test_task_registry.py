@@ -10,6 +10,7 @@ from toughen.tasks.tokens import ENTITY_METRICS
 
 _NAMES = """
 cola sst2 mrpc stsb qqp mnli mnli-mm qnli rte wnli ax snli anli-r1 anli-r2 anli-r3 paws-qqp hans advglue-sst2
+stress-negation stress-word-overlap stress-length-mismatch stress-spelling-swap
 advglue-qqp advglue-mnli advglue-mnli-mm advglue-qnli advglue-rte ag_news imdb swag hellaswag dream conll2003 wnut17 ptb
 """
 EXPECTED = _NAMES.split()

@@ -14,7 +14,7 @@ from .._version import __version__
 from ..atomic import write_json, write_text
 from ..evaluation.measures import measure, probabilities
 from ..evaluation.outputs import Outputs
-from ..reports.statistics import summarise
+from ..statistics import summarise
 from .arms import MAX_LENGTH, Arm, Settings
 from .encoder import SENTIMENT, Encoder
 from .grammar import LABELS, SPLITS

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..reports import report
-from ..reports.statistics import paired_bootstrap
+from ..statistics import paired_bootstrap
 from .arms import Arm, Settings, quiet, spare_threads, train_arm
 from .encoder import find
 from .folder import accuracy, notes, pooled, write_run

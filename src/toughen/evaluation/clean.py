@@ -1,9 +1,10 @@
 """`toughen.evaluate`: a run or a model on any split or file."""
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .._version import __version__
 from ..atomic import write_json
@@ -12,7 +13,11 @@ from ..tasks import load, task as task_named  # isort: skip
 from ..tasks.spec import SPLITS, DataError, Task
 from .measures import Evaluation, measure
 from .outputs import load_model, outputs_of
+from .slices import text_slices
 from .subjects import Subject, subjects_of
+
+if TYPE_CHECKING:
+    from .attacks.settings import AttackSettings
 
 # The run's own settings that say how its files are read.
 _READING = (
@@ -34,17 +39,25 @@ def evaluate(
     label_column: str | None = None,
     max_length: int | None = None,
     limit: int | None = None,
-    batch_size: int = 64,
+    batch_size: int | None = None,
     samples: int = 1000,
     all_seeds: bool = False,
     all_checkpoints: bool = False,
+    attack: str | Sequence[str] = (),
+    settings: "AttackSettings | None" = None,
+    progress: bool = False,
     write: bool = True,
 ) -> list[Evaluation]:
     """Score a run's model (or all its seeds or checkpoints) or a model folder; write evaluations/<name>.json.
 
     A run knows its task, data and length. `task` and `dir` evaluate on another set, such as HANS for an MNLI model;
     `file` on a person's own rows. Intervals are percentile bootstraps over rows, `samples` of them.
+
+    `attack` names attacks to run as well ("characters,embedding", or "all"): embedding, characters, flips, synonyms,
+    neighbours, noise, sets. `settings` are their budgets; summaries and attacked examples go to attacks/, and into
+    `attacks` of what is returned. An interrupted attack goes on when it is called again.
     """
+    suite = _suite(attack, settings, limit, progress) if attack else None
     found: list[Evaluation] = []
     for subject in subjects_of(path, all_seeds=all_seeds, all_checkpoints=all_checkpoints):
         columns = {"text_column": text_column, "label_column": label_column}
@@ -52,7 +65,8 @@ def evaluate(
         rows = getattr(data, split)
         model, tokenizer = load_model(subject.model, data.task)
         length = max_length or subject.data.get("max_length")
-        outputs = outputs_of(model, tokenizer, data.task, rows, max_length=length, batch_size=batch_size)
+        outputs = outputs_of(model, tokenizer, data.task, rows, max_length=length, batch_size=batch_size or 64)
+        plain = [dict(row) for row in rows]
         kept = {column: rows[column] for column in data.task.keep if column in rows.column_names}
         name = _name(subject, data.task, split, file)
         evaluation = measure(
@@ -60,13 +74,23 @@ def evaluate(
             outputs,
             name=name,
             split=split,
-            columns=kept,
+            columns={**kept, **text_slices(data.task, plain)},
             samples=samples,
             model=os.fspath(subject.model),
             source=os.fspath(file) if file else None,
         )
         if write:
             write_json(subject.home / "evaluations" / f"{name}.json", {"toughen": __version__, **evaluation.to_dict()})
+        if suite is not None:
+            sets = dir or subject.data.get("dir")
+            about: dict[str, Any] = {"split": split, "samples": samples, "dir": Path(sets) if sets else None}
+            about |= {"max_length": length, "batch_size": batch_size}
+            target = suite.target(model, tokenizer, data.task, plain, outputs, **about)
+            where = name.removesuffix(f"-{subject.label}") if subject.label else name
+            where = "" if where == "validation" else where
+            home = subject.home if write else None
+            attacks = suite.run(target, home=home, label=subject.label, model=subject.model, where=where)
+            evaluation = replace(evaluation, attacks=attacks)
         found.append(evaluation)
     return found
 
@@ -104,6 +128,13 @@ def _data(
         raise DataError(f"{data.task.name!r} has no split {split!r}; it has {', '.join(data.splits)}.")
     # Only this split is tokenised.
     return replace(data, **{name: None for name in SPLITS if name != split})
+
+
+def _suite(attack: "str | Sequence[str]", settings: "AttackSettings | None", limit: int | None, progress: bool) -> Any:
+    """Imported where it is wanted: a clean evaluation needs none of it."""
+    from .attacks.suite import Suite
+
+    return Suite.of(attack, settings, limit, progress)
 
 
 def _labels(subject: Subject) -> list[str] | None:

@@ -1,14 +1,17 @@
 """Everything that is said about outputs and labels."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..tasks import answers_of, interval, metrics, reliability
 from ..tasks.spec import Task
 from .outputs import Outputs
+
+if TYPE_CHECKING:
+    from .attacks.running import Attacked
 
 _FEW = 12  # a column with more values than this is no slice
 
@@ -33,6 +36,8 @@ class Evaluation:
     per_class: Mapping[str, Mapping[str, float]] | None = None
     slices: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict[str, Any])
     notes: Sequence[str] = ()
+    attacks: "Sequence[Attacked]" = ()
+    """What became of the model under attack; each is in a file of its own, attacks/<name>.json."""
 
     @property
     def score(self) -> float:
@@ -40,7 +45,10 @@ class Evaluation:
         return float(self.metrics[self.metric]["value"] or 0.0)
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        """As evaluations/<name>.json has it; attacks are told in files of their own."""
+        told = asdict(replace(self, attacks=()))
+        del told["attacks"]
+        return told
 
 
 def measure(

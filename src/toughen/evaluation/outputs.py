@@ -39,8 +39,8 @@ def outputs_of(
     import torch
 
     order = class_order(model.config, task)
-    longest = max_length or _longest(model, tokenizer)
-    split = prepare(Data(task, validation=rows), tokenizer, longest).validation
+    limit = max_length or longest(model, tokenizer)
+    split = prepare(Data(task, validation=rows), tokenizer, limit).validation
     if "labels" not in split.column_names:
         raise DataError("the labels of this split are withheld: nothing can be scored. Give another split or file.")
     lengths = np.array([_length(row) for row in split["input_ids"]])
@@ -80,7 +80,7 @@ def class_order(config: Any, task: Task) -> list[int] | None:
     return None if order == list(range(len(order))) else order
 
 
-def _longest(model: Any, tokenizer: Any) -> int | None:
+def longest(model: Any, tokenizer: Any) -> int | None:
     """The tokenizer's limit; where it has none, the model's, less the two places that RoBERTa keeps for padding."""
     if tokenizer.model_max_length <= 1_000_000:
         return None

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from ..statistics import Paired, Summary, cost, cost_ratio, mcnemar, paired_bootstrap, paired_t, summarise
 from .attacks import attacks_of
 from .folder import Predictions, ReportError, Run
-from .statistics import Paired, Summary, cost, cost_ratio, mcnemar, paired_bootstrap, paired_t, summarise
 
 By = Literal["run", "method"]
 LOWER = ("loss", "mse")  # metrics of which less is better

@@ -1,4 +1,4 @@
-"""Sets that test a model away from its own data: SNLI, ANLI, HANS, PAWS-QQP, AdvGLUE."""
+"""Sets that test a model away from its own data: SNLI, ANLI, HANS, the MNLI stress tests, PAWS-QQP, AdvGLUE."""
 
 from dataclasses import replace
 
@@ -63,6 +63,26 @@ HANS = register(
         splits={"validation": ("validation", "heuristics_evaluation_set")},
     )
 )
+
+for _kind, _file in (
+    ("negation", "Negation/multinli_0.9_negation_matched"),
+    ("word-overlap", "Word_Overlap/multinli_0.9_taut2_matched"),
+    ("length-mismatch", "Length_Mismatch/multinli_0.9_length_mismatch_matched"),
+    ("spelling-swap", "Spelling_Error/multinli_0.9_dev_gram_swap_matched"),
+):
+    register(
+        replace(
+            MNLI,
+            name=f"stress-{_kind}",
+            title=f"Stress-{_kind}",
+            also=(),
+            hub=None,
+            origin="Naik et al., COLING 2018 (MNLI stress tests, matched)",
+            folder="mnli_stress",
+            tests="mnli",
+            splits={"validation": (f"m_{_kind.replace('-', '_')}", _file)},
+        )
+    )
 
 PAWS_QQP = register(
     Task(

@@ -36,17 +36,22 @@ def prepare(
     A set already tokenised in the same way is found again in `cache_dir` (by default the cache of `datasets`).
     The labels of a split whose labels are withheld are left out.
     """
-    spaced = data.task.head == "tokens" and _loses_spaces(tokenizer)
-    length = max_length or _longest(tokenizer)
+    base = tokeniser(data.task, tokenizer, max_length, truncation)
 
     def change(_: str, split: Any) -> Any:
-        work = Tokenise(data.task, tokenizer, length, truncation, _is_labelled(split, data.task), spaced)
+        work = replace(base, labelled=_is_labelled(split, data.task))
         if not hasattr(split, "__len__"):
             return _stream(split, work, batch_size)
         return _tokenise(split, work, batch_size, num_proc, cache_dir)
 
-    notes = (*data.notes, f"tokenised by {type(tokenizer).__name__}, at most {length} tokens")
+    notes = (*data.notes, f"tokenised by {type(tokenizer).__name__}, at most {base.max_length} tokens")
     return replace(data.each(change), notes=notes)
+
+
+def tokeniser(task: Task, tokenizer: Any, max_length: int | None = None, truncation: bool | str = True) -> "Tokenise":
+    """How a task's texts become token ids; without labels."""
+    spaced = task.head == "tokens" and _loses_spaces(tokenizer)
+    return Tokenise(task, tokenizer, max_length or _longest(tokenizer), truncation, False, spaced)
 
 
 @dataclass(frozen=True)

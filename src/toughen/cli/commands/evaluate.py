@@ -1,10 +1,17 @@
-"""`toughen evaluate RUN_OR_MODEL...`"""
+"""`toughen evaluate RUN_OR_MODEL... [--attack ...]`"""
 
 import json
 import sys
 from typing import Any
 
-HELP = "Score a run or a model on any split or file."
+HELP = "Score a run or a model on any split or file, also under attack."
+
+ATTACKS = """attacks to run as well, with commas, or all:
+embedding (FGSM and PGD on the embeddings, accuracy against radius, random noise beside it),
+characters (typos and look-alike letters, greedy: DeepWordBug), flips (words by gradient: HotFlip),
+synonyms (PWWS, from WordNet or --synonyms), neighbours (PWWS, from the model's own embeddings),
+noise (typos, casing, punctuation, whitespace, contractions, distractors at several strengths),
+sets (AdvGLUE, HANS, ANLI, PAWS, stress tests, files). An interrupted attack goes on when run again."""
 
 
 def add(parser: Any) -> None:
@@ -17,11 +24,65 @@ def add(parser: Any) -> None:
     parser.add_argument("--label_column", help="column of the label in --file")
     parser.add_argument("--max_length", type=int, help="tokens a text is cut at; a run knows its own")
     parser.add_argument("--limit", type=int, help="at most so many rows")
-    parser.add_argument("--batch_size", type=int, default=64, help="rows of one pass (default: 64)")
+    parser.add_argument("--batch_size", type=int, help="rows of one pass (default: 64; attacks on a GPU: 2048)")
     parser.add_argument("--samples", type=int, default=1000, help="bootstrap samples of an interval (default: 1000)")
     parser.add_argument("--all_seeds", action="store_true", help="every seed of a run, and its baseline's")
     parser.add_argument("--all_checkpoints", action="store_true", help="every checkpoint that was kept")
     parser.add_argument("--json", action="store_true", help="print JSON in place of a table")
+    _add_attacks(parser.add_argument_group("attacks"))
+
+
+def _add_attacks(group: Any) -> None:
+    group.add_argument("--attack", type=_names, default=(), metavar="NAMES", help=ATTACKS)
+    group.add_argument("--queries", type=int, default=200, help="texts an attack may try on an example (default: 200)")
+    group.add_argument("--words", type=float, default=0.3, help="share of words it may change (default: 0.3)")
+    group.add_argument(
+        "--keep",
+        type=_names,
+        default=("labels", "stopwords", "numbers"),
+        help="words that stay: labels,stopwords,numbers, or none (default: all three)",
+    )
+    group.add_argument("--attack_columns", type=_names, default=(), help="text columns to change (default: all)")
+    group.add_argument(
+        "--edits", type=_names, help="of characters: swap,delete,insert,keyboard,homoglyph (default: all)"
+    )
+    group.add_argument("--candidates", type=int, default=10, help="words tried at a place (default: 10)")
+    group.add_argument("--synonyms", help="JSON file {word: [words]}, or folder of WordNet; else an installed package")
+    group.add_argument(
+        "--radii", type=_numbers, help="of embedding: shares of its norm (default: 0.005,0.01,0.02,0.05,0.1)"
+    )
+    group.add_argument("--steps", type=int, default=10, help="of PGD (default: 10)")
+    group.add_argument("--strengths", type=_numbers, help="of noise: shares of places (default: 0.1,0.3,0.5,1)")
+    group.add_argument(
+        "--noise",
+        type=_names,
+        help="kinds of noise: typos,casing,punctuation,whitespace,contractions,distractors (default: all)",
+    )
+    group.add_argument(
+        "--sets", type=_names, default=(), help="sets or files for sets (default: all in --dir that fit)"
+    )
+    group.add_argument("--seed", type=int, default=0, help="of noise, typos and random directions (default: 0)")
+    group.add_argument(
+        "--precision",
+        choices=("auto", "fp32", "bf16"),
+        default="auto",
+        help="of searches over texts: auto is bf16 on a GPU; results are always judged in fp32 (default: auto)",
+    )
+
+
+def _names(text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    return () if names == ("none",) else names
+
+
+def _numbers(text: str) -> tuple[float, ...]:
+    return tuple(float(number) for number in text.split(","))
+
+
+_ATTACK_FLAGS = (
+    *("queries", "words", "keep", "attack_columns", "edits", "candidates", "synonyms", "radii", "steps"),
+    *("strengths", "noise", "sets", "seed", "precision"),
+)
 
 
 def run(arguments: Any) -> int:
@@ -29,12 +90,46 @@ def run(arguments: Any) -> int:
 
     _quiet()
     options = {key: value for key, value in vars(arguments).items() if key not in ("paths", "json", "command")}
-    found = [(path, each) for path in arguments.paths for each in evaluate(path, **options)]
+    given = {flag: options.pop(flag) for flag in _ATTACK_FLAGS}
+    if options["attack"]:
+        options |= {"settings": _settings(given), "progress": True}
+    try:
+        found = [(path, each) for path in arguments.paths for each in evaluate(path, **options)]
+    except KeyboardInterrupt:
+        sys.stderr.write("toughen: interrupted; the same command goes on from here.\n")
+        return 130
     if arguments.json:
-        sys.stdout.write(json.dumps([each.to_dict() for _, each in found], indent=1, ensure_ascii=False) + "\n")
+        sys.stdout.write(json.dumps(_told(found), indent=1, ensure_ascii=False) + "\n")
         return 0
     _print(found, many=len(arguments.paths) > 1)
+    if options["attack"]:
+        from ..attack_tables import show
+
+        show(found)
     return 0
+
+
+def _settings(given: dict[str, Any]) -> Any:
+    from ...evaluation import AttackSettings, Budget
+
+    budget = Budget(given.pop("queries"), given.pop("words"))
+    named = {"columns": given.pop("attack_columns"), **given}
+    return AttackSettings(budget=budget, **{key: value for key, value in named.items() if value is not None})
+
+
+def _told(found: list[tuple[str, Any]]) -> list[dict[str, Any]]:
+    """Evaluations with their attacks, and paired differences from the first model."""
+    told: list[dict[str, Any]] = []
+    for place, (_, each) in enumerate(found):
+        row = each.to_dict()
+        if each.attacks:
+            from ...evaluation import differences
+
+            row["attacks"] = [attacked.summary for attacked in each.attacks]
+            if place:
+                row["differences"] = [vars(one) for one in differences(each.attacks, found[0][1].attacks)]
+        told.append(row)
+    return told
 
 
 def _quiet() -> None:

@@ -7,7 +7,7 @@ import random
 import pytest
 from scipy import stats
 
-from toughen.reports.statistics import cost, cost_ratio, mcnemar, paired_bootstrap, paired_t, summarise
+from toughen.statistics import cost, cost_ratio, mcnemar, paired_bootstrap, paired_t, summarise
 
 
 def test_summary():

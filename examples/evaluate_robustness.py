@@ -1,0 +1,38 @@
+"""What is left of a tiny classifier under five attacks, and the texts that fooled it."""
+
+import tempfile
+from pathlib import Path
+
+import torch
+
+from toughen.demo import encoder, grammar
+from toughen.evaluation import AttackSettings, Budget, Target, Victim, make_attacks, run_attack
+
+encoder.PACKAGE = "a package that is not there"  # the tiny model even where the real one is installed
+
+
+def sentences(count: int, seed: str) -> list[dict[str, object]]:
+    return [{**row, "label": grammar.LABELS.index(row["label"])} for row in grammar.rows(count, seed)]
+
+
+train, rows = sentences(120, "train"), sentences(60, "test")
+found = encoder.find()
+model, tokenizer = found.model(seed=1), found.tokenizer()
+optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+for _ in range(30):
+    batch = tokenizer([row["text"] for row in train], padding=True, return_tensors="pt")
+    model(**batch, labels=torch.tensor([row["label"] for row in train])).loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+
+victim = Victim(model.eval(), tokenizer, encoder.SENTIMENT, max_length=32)
+target = Target(victim, rows, victim.exact(rows), [row["label"] for row in rows])
+settings = AttackSettings(budget=Budget(queries=60, words=0.3), radii=(0.05, 0.2), strengths=(0.3, 1.0))
+with tempfile.TemporaryDirectory() as folder:
+    for attack in make_attacks("characters,flips,neighbours,embedding,noise", settings):
+        attacked = run_attack(attack, target, home=Path(folder))
+        print(f"{attack.title}: clean {attacked.summary['clean']['value']:.2f}, at the worst {attacked.score:.2f}")
+    broken = (
+        line for line in (Path(folder) / "attacks" / "flips.jsonl").read_text().splitlines() if "succeeded" in line
+    )
+    print(next(broken, "nothing was broken"))

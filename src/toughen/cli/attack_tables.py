@@ -1,0 +1,109 @@
+"""What attacks found, as tables: each model by itself, then paired differences and means over seeds."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from ..evaluation import differences, seed_scores
+from ..statistics import paired_t, summarise
+from .tables import console, table
+
+Found = Sequence[tuple[str, Any]]
+_SEED = re.compile(r"(.*?)-?(seed|baseline)-(\d+)$")
+
+
+def show(found: Found) -> None:
+    """All tables of evaluations under attack."""
+    out = console()
+    many = len({path for path, _ in found}) > 1
+    names = [f"{path} · {each.name}" if many else each.name for path, each in found]
+    for kind, rows in (("attacked", _texts), ("curve", _curves), ("groups", _groups)):
+        told = [(name, one) for name, (_, each) in zip(names, found, strict=True) for one in each.attacks]
+        lines = [line for name, one in told if one.summary[kind] for line in rows(name, one.summary)]
+        if lines:
+            out.print(table(_HEADS[kind], lines))
+    for name, (_, each) in zip(names, found, strict=True):
+        for one in each.attacks:
+            for note in one.summary["notes"]:
+                out.print(f"note: {name}, {one.summary['attack']}: {note}", markup=False)
+    arms = _arms(found)
+    if arms:
+        _show_seeds(out, arms)
+    elif len(found) > 1:
+        _show_pairs(out, names, found)
+
+
+_HEADS = {
+    "attacked": ["evaluation", "attack", "clean", "after (95 % interval)", "success", "queries", "words changed"],
+    "curve": ["evaluation", "radius", "PGD (95 % interval)", "FGSM", "random noise"],
+    "groups": ["evaluation", "attack", "strength", "score (95 % interval)", "clean"],
+}
+
+
+def _texts(name: str, told: dict[str, Any]) -> list[list[str]]:
+    after = told["attacked"]
+    success = after["success_rate"]["value"]
+    shown = "-" if success is None else f"{success:.1%}"
+    numbers = [f"{after['queries']:.1f}", f"{after['words_changed']:.1%}"]
+    return [[name, told["attack"], f"{told['clean']['value']:.4f}", span(after["accuracy"]), shown, *numbers]]
+
+
+def _curves(name: str, told: dict[str, Any]) -> list[list[str]]:
+    points = told["curve"]["points"]
+    return [[name, f"{p['x']:g}", span(p), f"{p['fgsm']:.4f}", f"{p['noise']:.4f}"] for p in points]
+
+
+def _groups(name: str, told: dict[str, Any]) -> list[list[str]]:
+    clean = f"{told['clean']['value']:.4f}"
+    return [
+        [name, group["name"], f"{point['x']:g}" if point["x"] else "-", span(point), clean]
+        for group in told["groups"]
+        for point in group["points"]
+        if point["x"] or len(group["points"]) == 1
+    ]
+
+
+def span(point: dict[str, Any]) -> str:
+    return f"{point['value']:.4f} ({point['low']:.3f} to {point['high']:.3f})"
+
+
+def _show_pairs(out: Any, names: Sequence[str], found: Found) -> None:
+    first = found[0][1]
+    rows: list[list[str]] = []
+    for name, (_, each) in list(zip(names, found, strict=True))[1:]:
+        for one in differences(each.attacks, first.attacks):
+            told = f"{one.difference:+.4f} ({one.low:+.3f} to {one.high:+.3f})"
+            rows.append([name, one.attack, one.point, told, _p(one.p), _p(one.mcnemar)])
+    heads = [f"less {names[0]}, paired", "attack", "at", "difference (95 % interval)", "p bootstrap", "p McNemar"]
+    out.print(table(heads, rows))
+
+
+def _arms(found: Found) -> dict[str, dict[int, Any]]:
+    """Run and arm -> seed -> attacks, where every model is a seed of a run."""
+    arms: dict[str, dict[int, Any]] = {}
+    for path, each in found:
+        match = _SEED.match(each.name)
+        if match is None:
+            return {}
+        arm = f"{path} · plain" if match[2] == "baseline" else path
+        arms.setdefault(arm, {})[int(match[3])] = each.attacks
+    return arms
+
+
+def _show_seeds(out: Any, arms: dict[str, dict[int, Any]]) -> None:
+    """Means over seeds, and the paired t test over the seeds that two arms have in common."""
+    first, *_ = arms
+    scores = {arm: seed_scores(models) for arm, models in arms.items()}
+    rows: list[list[str]] = []
+    for arm, table_ in scores.items():
+        for (attack, point), values in table_.items():
+            against = scores[first].get((attack, point))
+            test = paired_t(values, against) if arm != first and against else None
+            told = "-" if test is None else f"{test.difference:+.4f}"
+            rows.append([arm, attack, point, str(summarise(list(values.values()))), told, _p(test.p if test else None)])
+    heads = ["mean over seeds", "attack", "at", "mean ± sd", f"less {first}", "p, paired t"]
+    out.print(table(heads, rows))
+
+
+def _p(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3g}"

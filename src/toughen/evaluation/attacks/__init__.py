@@ -1,0 +1,1 @@
+"""Attacks on a trained model: perturbed embeddings, characters, words, noise, hard sets; batched, kept, resumable."""

@@ -1,0 +1,89 @@
+"""A model with a perturbation at its word embeddings: the engine's own site and search, no training."""
+
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ...checks import special_ids
+from ...parts import Search
+from ...perturbation import Injector, Perturbation
+from ...rng import Noise
+from ...search.ascent import nothing
+from ...sites import WordEmbedding
+from ...tasks.spec import Task
+from ...tasks.tokenising import IGNORED
+from .victim import Judge, Victim
+
+
+class Bent:
+    """Forward passes under a perturbation; padding and special tokens are never touched."""
+
+    def __init__(self, victim: Victim, injector: Injector) -> None:
+        self.victim, self.injector = victim, injector
+
+    def logits(self, batch: Mapping[str, Any], perturbation: Perturbation, search: Search) -> Tensor:
+        """One pass; a perturbation that has not begun yet begins as the search has it."""
+        inputs = {name: value for name, value in batch.items() if name != "labels"}
+        self.injector.search = search
+        self.injector.serve(inputs)
+        self.injector.current = perturbation
+        try:
+            return self.victim.logits(inputs).float()
+        finally:
+            self.injector.current = None
+
+
+@contextmanager
+def bent(victim: Victim) -> Generator[Bent]:
+    """The model with the site attached; afterwards it is as it was."""
+    injector = Injector(nothing(), Noise(0), special_ids(victim.model, victim.tokenizer))
+    detach = WordEmbedding().attach(victim.model, injector)
+    try:
+        yield Bent(victim, injector)
+    finally:
+        detach()
+
+
+class Height:
+    """How wrong an answer is, by example: what an ascent climbs (`smooth`), and what decides (`hard`).
+
+    For classes both are margins between wrong and right classes. A margin keeps its gradient where the cross-entropy of
+    a confident model has none, and `hard` above 0 is a wrong answer. For other heads both are the example's loss.
+    """
+
+    def __init__(self, task: Task) -> None:
+        self.task, self.judge = task, Judge(task)
+
+    def smooth(self, logits: Tensor, labels: Tensor) -> Tensor:
+        right = self._right(logits, labels)
+        if right is None:
+            return self._loss(logits, labels)
+        wrong = logits.masked_fill(right, -torch.inf).logsumexp(-1)
+        return wrong - logits.masked_fill(~right, -torch.inf).logsumexp(-1)
+
+    def hard(self, logits: Tensor, labels: Tensor) -> Tensor:
+        right = self._right(logits, labels)
+        if right is None:
+            return self._loss(logits, labels)
+        wrong = logits.masked_fill(right, -torch.inf).amax(-1)
+        return wrong - logits.masked_fill(~right, -torch.inf).amax(-1)
+
+    def _right(self, logits: Tensor, labels: Tensor) -> Tensor | None:
+        if self.task.head not in ("classes", "choices"):
+            return None
+        classes = logits.shape[-1]
+        names = max(len(self.task.labels), classes)
+        table = torch.stack([torch.from_numpy(self.judge.right(label, classes)) for label in range(names)])
+        return table.to(logits.device)[labels]
+
+    def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        if self.task.head == "regression":
+            return (logits.reshape(len(logits)) - labels.reshape(len(labels)).float()) ** 2
+        if self.task.head == "multilabel":
+            return F.binary_cross_entropy_with_logits(logits, labels.float(), reduction="none").sum(-1)
+        each = F.cross_entropy(logits.transpose(1, 2), labels, ignore_index=IGNORED, reduction="none")
+        return each.sum(-1) / labels.ne(IGNORED).sum(-1).clamp(min=1)

@@ -1,0 +1,148 @@
+"""Sets made to be hard, or from elsewhere: AdvGLUE, HANS by heuristic, PAWS, ANLI, stress tests, any file."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...errors import nearest
+from ...tasks import available, load, model_task
+from ...tasks import task as task_named
+from ...tasks.read.folder import find_splits
+from ...tasks.registry import plain
+from ...tasks.spec import DataError, Task
+from .target import Outcome, Sum, Target, as_answers, outcome, scored
+from .victim import Victim
+
+_FEW = 12  # a column with more values than this makes no groups
+_TWO_CLASS_NLI = ("rte",)
+_PLAIN = ("mnli-mm", "ax")  # parts of GLUE itself, and no harder than the rest
+
+
+@dataclass(frozen=True)
+class SetsAttack:
+    """The model on other sets of its task: those named, or all that fit and lie in the folder of sets."""
+
+    chosen: Sequence[str] = ()
+    """Names of sets, or files in the task's columns."""
+    limit: int | None = None
+    name: str = "sets"
+    kind: str = "set"
+    title: str = "Other and harder sets"
+    examples: bool = False
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return {"sets": list(self.chosen) or "all that fit", "limit": self.limit}
+
+    def check(self, task: Task) -> None:
+        if not self.chosen and not fitting(task):
+            raise DataError(
+                f"no set is known that tests a model of {task.name!r}; name files: sets= (--sets FILE,...)."
+            )
+        for name in self.chosen:
+            if not Path(name).is_file() and plain(name) not in map(plain, available()):
+                raise DataError(f"sets: {name!r} is neither a file nor a set. {nearest(name, available())}")
+
+    def facts(self, target: Target) -> list[Any]:
+        """Which files there are, and of what time: a set that came or changed is read again."""
+        found: list[Any] = []
+        for name in self._names(target.task):
+            with suppress(DataError, OSError):
+                own = [Path(name)] if Path(name).is_file() else _files(name, target)
+                found += [(str(file), (stat := file.stat()).st_size, stat.st_mtime_ns) for file in own]
+        return found
+
+    def _names(self, task: Task) -> list[str]:
+        return list(self.chosen) or fitting(task)
+
+    def pieces(self, target: Target) -> int:
+        return len(self._names(target.task))
+
+    def work(self, target: Target, numbers: Sequence[int]) -> Iterator[list[dict[str, Any]]]:
+        """The answers to every row of a set; of a set that is not there, why."""
+        names = self._names(target.task)
+        for number in numbers:
+            try:
+                task, rows = read(names[number], target, self.limit)
+            except DataError as problem:
+                if self.chosen:
+                    raise
+                yield [{"index": number, "set": names[number], "missing": " ".join(str(problem).split())}]
+                continue
+            victim = target.victim
+            other = Victim(
+                victim.model, victim.tokenizer, task, max_length=victim.work.max_length, batch_size=victim.rows
+            )
+            logits = other.exact(rows)
+            answers = as_answers(task, logits)
+            kept = {name: [str(row.get(name)) for row in rows] for name in task.keep if name in rows[0]}
+            groups = {name: values for name, values in kept.items() if 1 < len(set(values)) <= _FEW}
+            about: dict[str, Any] = {"index": number, "set": names[number], "title": task.title, "groups": groups}
+            yield [{**about, "answers": answers, "labels": [row["label"] for row in rows], "fold": list(task.fold)}]
+
+    def sum_up(self, target: Target, rows: Sequence[Mapping[str, Any]]) -> Sum:
+        groups: list[dict[str, Any]] = []
+        outcomes: dict[str, Outcome] = {}
+        count = 0
+        for row in rows:
+            if "missing" not in row:
+                task = replace(target.task, fold=tuple(row["fold"]))
+                groups += list(_groups(task, target, row))
+                outcomes[row["title"]] = outcome(task, row["answers"], row["labels"])
+                count += len(row["labels"])
+        gone = [f"{row['set']} ({row['missing']})" for row in rows if "missing" in row]
+        notes = [f"not found: {'; '.join(gone)}"] if gone else []
+        return Sum({"groups": groups, "rows": count}, outcomes, notes)
+
+
+def _groups(task: Task, target: Target, row: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The set as a whole, then by each of its columns that make groups (HANS: the heuristic)."""
+    answers, labels = np.asarray(row["answers"]), np.asarray(row["labels"])
+    parts = {row["title"]: np.ones(len(labels), dtype=bool)}
+    for column, values in row["groups"].items():
+        told = np.asarray(values)
+        parts |= {f"{row['title']}, {column} {value}": told == value for value in dict.fromkeys(values)}
+    for name, here in parts.items():
+        score = scored(task, answers[here], labels[here], target.metric, target.samples)
+        yield {"name": name, "points": [{"x": 0.0, **score, "rows": int(here.sum())}]}
+
+
+def fitting(task: Task) -> list[str]:
+    """Sets made to test a model of the task; a two-class entailment model takes the three-class sets too."""
+    own = model_task(task).name
+    wanted = {own, "mnli"} if own in _TWO_CLASS_NLI else {own}
+    sets = [name for name in available() if task_named(name).tests in wanted and name not in _PLAIN]
+    return [name for name in sets if own == "mnli" or not name.startswith("advglue-mnli")]
+
+
+def _files(name: str, target: Target) -> list[Path]:
+    return [] if target.dir is None else list(find_splits(target.dir, task_named(name))[0].values())
+
+
+def read(name: str, target: Target, limit: int | None) -> tuple[Task, list[dict[str, Any]]]:
+    """A set's task and rows, with labels that the model under attack can give."""
+    if Path(name).is_file():
+        own = model_task(target.task)
+        data = load(replace(own, tests=None), validation_file=name, limit=limit)
+        return replace(data.task, title=Path(name).name, name=own.name), _rows(data)
+    task = task_named(name)
+    if target.dir is None:
+        raise DataError(f"{name}: no folder of sets; give dir= (--dir).")
+    data = load(task, dir=target.dir, limit=limit)
+    own, rows = model_task(target.task), _rows(data)
+    if own.name in _TWO_CLASS_NLI and task.tests == "mnli":
+        # Neutral and contradiction are both "not entailment" to a two-class model.
+        rows = [{**row, "label": min(int(row["label"]), 1)} for row in rows]
+        task = replace(task, labels=own.labels, tests=own.name, fold=())
+    return task, rows
+
+
+def _rows(data: Any) -> list[dict[str, Any]]:
+    split = data.validation if data.validation is not None else data.test
+    if split is None:
+        raise DataError(f"{data.task.name} has no rows to test on; it has {', '.join(data.splits)}.")
+    return [dict(row) for row in split]

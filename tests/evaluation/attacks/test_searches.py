@@ -1,0 +1,88 @@
+"""The order of a search's questions, against an oracle whose answers are known."""
+
+from toughen.evaluation.attacks.attempt import Answer, Attempt, Slope
+from toughen.evaluation.attacks.budget import Budget
+from toughen.evaluation.attacks.flips import _search
+from toughen.evaluation.attacks.searches import greedy, weighted
+from toughen.evaluation.attacks.words import Passage
+
+# What each word takes from the label's probability; below 0.5 the model is fooled.
+WORTH = {"a": 0.05, "b": 0.2, "c": 0.1, "B1": 0.12, "B2": 0.05, "A1": 0.0, "C1": 0.04, "C2": 0.09, "x": 0.2}
+VARIANTS = {"a": ["A1"], "b": ["B1", "B2"], "c": ["C1", "C2"]}
+
+
+def chance(text):
+    """Words that are there give the label its probability."""
+    return 0.55 + sum(WORTH[word] for word in text.split())
+
+
+def drive(search, gains=None):
+    """Answer a search's questions; gives all texts it asked about, wave by wave."""
+    asked = []
+    try:
+        question = search.send(None)
+        while True:
+            if isinstance(question, Slope):
+                asked.append("slope")
+                question = search.send(gains)
+                continue
+            texts = [row["text"].strip() for row in question.rows]
+            asked.append(texts)
+            question = search.send([Answer(chance(text), chance(text) < 0.72) for text in texts])
+    except StopIteration:
+        return asked
+
+
+def attempt(queries=100, words=1.0):
+    passage = Passage.of({"text": "a b c"}, ("text",), lambda word: False)
+    return Attempt(0, passage, 1, Budget(queries, words), chance("a b c"))
+
+
+def variants(one, place):
+    return VARIANTS[one.passage.word(place)]
+
+
+def test_greedy_takes_the_most_important_word_first_and_keeps_what_helps():
+    one = attempt()
+    assert drive(greedy(one, variants)) == [
+        ["b c", "a c", "a b"],  # each word left out
+        ["a B1 c", "a B2 c"],
+        ["a B2 C1", "a B2 C2"],  # on top of the better one
+    ]
+    assert one.fooled
+    assert one.changes == {("text", 1): "B2", ("text", 2): "C1"}
+    assert one.queries == 7
+
+
+def test_greedy_stops_where_its_budget_ends():
+    one = attempt(queries=4)
+    assert drive(greedy(one, variants)) == [["b c", "a c", "a b"], ["a B1 c"]]
+    assert (one.queries, one.fooled, one.changes) == (4, False, {("text", 1): "B1"})
+    one = attempt(words=0.3)
+    assert len(drive(greedy(one, variants))) == 2
+    assert len(one.changes) == 1
+    assert drive(greedy(attempt(queries=0), variants)) == []
+    assert drive(greedy(attempt(queries=2), variants)) == [["b c", "a c"]]
+
+
+def test_weighted_finds_the_best_of_every_word_and_then_puts_them_together():
+    one = attempt()
+    assert drive(weighted(one, variants)) == [
+        ["b c", "a c", "a b"],
+        ["a B1 c", "a B2 c"],
+        ["a b C1", "a b C2"],
+        ["A1 b c"],
+        ["a B2 c"],  # gain 0.15, importance 0.2
+        ["a B2 C1"],  # gain 0.06, importance 0.1; then fooled
+    ]
+    assert one.fooled
+    assert one.changes == {("text", 1): "B2", ("text", 2): "C1"}
+
+
+def test_flips_follow_the_promise_and_ask_again_after_each():
+    gains = {("text", 0): [(0.1, "x")], ("text", 1): [(0.9, "B2"), (0.2, "b")], ("text", 2): [(0.5, "C1")]}
+    one = attempt()
+    # "b" for "b" is no change; what was changed stays as it is.
+    assert drive(_search(one, 2), gains) == ["slope", ["a B2 c", "a b C1"], "slope", ["a B2 C1", "x B2 c"]]
+    assert one.fooled
+    assert one.queries == 6

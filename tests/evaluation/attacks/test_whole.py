@@ -1,0 +1,334 @@
+"""`evaluate(..., attack=...)` and the command: models on disk, several at once, sets, pairs."""
+
+import json
+from argparse import ArgumentParser
+
+import numpy as np
+import pytest
+import torch
+import yaml
+
+from toughen.atomic import write_json
+from toughen.cli.attack_tables import show
+from toughen.cli.commands import evaluate as command
+from toughen.cli.main import main
+from toughen.evaluation import AttackSettings, Budget, differences, evaluate, measure, outputs_of, seed_scores
+from toughen.evaluation.attacks.running import Attacked
+from toughen.evaluation.attacks.sets import fitting
+from toughen.evaluation.attacks.target import Outcome, share
+from toughen.evaluation.attacks.victim import Victim
+from toughen.evaluation.outputs import Outputs
+from toughen.evaluation.slices import text_slices
+from toughen.statistics import mcnemar
+from toughen.tasks import load, task
+from toughen.tasks.spec import DataError
+
+from ...reports.samples import make_run
+from ...tiny import TOKENIZER, bert
+from ..test_evaluate import NAMES, save_model
+from .little_target import TASK, sentences
+
+FEW = AttackSettings(budget=Budget(30, 0.5), keep=(), radii=(0.05, 0.2), steps=3, strengths=(0.5, 1.0))
+
+
+def write_rows(path, rows):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+@pytest.fixture
+def file(tmp_path):
+    """Texts with the labels that one of the models gives them."""
+    net = save_model(tmp_path / "labels", seed=0)
+    from transformers import BertForSequenceClassification
+
+    model = BertForSequenceClassification.from_pretrained(net).eval()
+    rows = []
+    for text in sentences(20):
+        with torch.no_grad():
+            answer = int(model(**TOKENIZER(text, return_tensors="pt", return_token_type_ids=False)).logits.argmax())
+        rows.append({"text": text, "label": NAMES[answer]})
+    return write_rows(tmp_path / "own.jsonl", rows)
+
+
+@pytest.fixture
+def run(tmp_path, file):
+    folder = make_run(tmp_path / "own-smart", scores=(0.5, 0.6))
+    save_model(folder / "model", seed=0)
+    for seed in (1, 2):
+        save_model(folder / "seeds" / str(seed) / "model", seed=seed)
+        save_model(folder / "baseline" / str(seed) / "model", seed=seed + 2)
+    data = {
+        "train_file": str(file),
+        "validation_file": str(file),
+        "max_length": 16,
+        "cache_dir": str(tmp_path / "cache"),
+    }
+    (folder / "config.yaml").write_text(yaml.safe_dump({"task": None, "data": data}))
+    return folder
+
+
+def test_a_run_under_attack(run):
+    (found,) = evaluate(run, attack="characters,embedding,noise", settings=FEW, samples=50)
+    assert found.score == 1.0
+    assert [each.name for each in found.attacks] == ["characters", "embedding", "noise"]
+    names = {path.name for path in (run / "attacks").iterdir()}
+    assert names == {
+        *("characters.json", "characters.jsonl", "embedding.json", "embedding.rows.jsonl"),
+        *("noise.json", "noise.rows.jsonl"),
+    }
+    for each in found.attacks:
+        told = json.loads((run / "attacks" / f"{each.name}.json").read_text())
+        assert told["clean"]["value"] == 1.0
+        assert (told["task"], told["split"], told["label"], told["rows"]) == ("own", "validation", "", 20)
+        assert told["model"].endswith("model")
+        fields = "toughen kind attack title task split model label rows seed metric settings seconds clean curve"
+        assert set(f"{fields} attacked groups notes".split()) <= set(told)
+    evaluation = json.loads((run / "evaluations" / "validation.json").read_text())
+    assert "attacks" not in evaluation
+    assert found.attacks[0].score < 0.7
+    # nothing is left on disk where nothing is to be written
+    (other,) = evaluate(run, attack="characters", settings=FEW, samples=50, split="train", write=False)
+    assert other.attacks[0].summary["attacked"]["accuracy"] == found.attacks[0].summary["attacked"]["accuracy"]
+    assert {path.name for path in (run / "attacks").iterdir()} == names
+
+
+def test_the_names_of_files_say_split_and_seed(run, file):
+    few = AttackSettings(strengths=(1.0,), noise=("typos",))
+    evaluate(run, attack="noise", settings=few, samples=20, split="train")
+    evaluate(run, attack="noise", settings=few, samples=20, file=file)
+    evaluate(run, attack="noise", settings=few, samples=20, all_seeds=True)
+    names = {path.name for path in (run / "attacks").glob("*[a-z0-9].json")}
+    seeds = {f"noise-{arm}-{seed}.json" for arm in ("seed", "baseline") for seed in (1, 2)}
+    assert names == {"noise-train.json", "noise-own.json", *seeds}
+
+
+def test_the_victim_says_what_evaluate_says(run, file, tmp_path):
+    """Two roads to the same logits: texts one by one through a victim, rows through `outputs_of`."""
+    data = load(validation_file=file, labels=NAMES, cache_dir=tmp_path / "cache")
+    net = bert(torch.float32).eval()
+    theirs = outputs_of(net, TOKENIZER, data.task, data.validation, max_length=16)
+    ours = Victim(net, TOKENIZER, data.task, max_length=16, batch_size=3).exact([dict(row) for row in data.validation])
+    np.testing.assert_allclose(ours, theirs.logits, atol=1e-5)
+
+
+def test_the_command(run, file, capsys, monkeypatch, tmp_path):
+    monkeypatch.setenv("COLUMNS", "220")
+    parser = ArgumentParser()
+    command.add(parser)
+    other = save_model(tmp_path / "other", seed=5)
+    flags = ["--attack", "characters,embedding", "--queries", "20", "--keep", "none", "--radii", "0.1", "--steps", "2"]
+    assert command.run(parser.parse_args([str(run), str(other), "--file", str(file), *flags])) == 0
+    printed = capsys.readouterr().out
+    for word in ("after (95 % interval)", "PGD (95 % interval)", "random noise", "p McNemar", "radius 0.1", "success"):
+        assert word in printed, word
+    assert command.run(parser.parse_args([str(run), str(other), "--file", str(file), "--json", *flags])) == 0
+    one, two = json.loads(capsys.readouterr().out)
+    assert [each["attack"] for each in one["attacks"]] == ["characters", "embedding"]
+    assert one["attacks"][0]["settings"]["queries"] == 20
+    pairs = {(each["attack"], each["point"]): each for each in two["differences"]}
+    assert pairs["characters", "after"]["second"] == one["attacks"][0]["attacked"]["accuracy"]["value"]
+    assert command.run(parser.parse_args([str(run), "--all_seeds", *flags])) == 0
+    printed = capsys.readouterr().out
+    assert "mean over seeds" in printed
+    assert "plain" in printed
+    assert "±" in printed
+
+
+def test_errors_are_one_line(run, capsys):
+    assert main(["evaluate", str(run), "--attack", "charcters"]) == 2
+    told = capsys.readouterr().err
+    assert told == "toughen: attack: there is no 'charcters'. Did you mean 'characters'?\n"
+    assert main(["evaluate", str(run), "--attack", "sets"]) == 2
+    assert "no set is known" in capsys.readouterr().err
+    assert main(["evaluate", str(run), "--attack", "characters", "--words", "30"]) == 2
+    assert "not a share" in capsys.readouterr().err
+
+
+def test_an_interrupt_is_told(run, capsys, monkeypatch):
+    import toughen.evaluation
+
+    def interrupted(*args, **named):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(toughen.evaluation, "evaluate", interrupted, raising=False)
+    assert main(["evaluate", str(run), "--attack", "noise"]) == 130
+    assert "the same command goes on" in capsys.readouterr().err
+
+
+def test_the_defaults_of_the_command_are_those_of_the_settings():
+    parser = ArgumentParser()
+    command.add(parser)
+    given = vars(parser.parse_args(["x"]))
+    settings = command._settings({flag: given[flag] for flag in command._ATTACK_FLAGS})
+    assert settings == AttackSettings(columns=(), sets=())
+    told = " ".join(parser.format_help().split())
+    assert ",".join(f"{radius:g}" for radius in settings.radii) in told
+    assert ",".join(f"{strength:g}" for strength in settings.strengths) in told
+
+
+def nli_model(folder, labels):
+    return save_model(folder, labels, seed=7)
+
+
+@pytest.fixture
+def sets(tmp_path):
+    pair = {"premise": "w5 w6 w7", "hypothesis": "w8 w9"}
+    folder = tmp_path / "data"
+    rows = [
+        {**pair, "premise": f"w{5 + i} w{60 - i}", "label": i % 2, "heuristic": "ab"[i // 4 % 2]} for i in range(16)
+    ]
+    write_rows(folder / "hans" / "validation.jsonl", rows)
+    rows = [{**pair, "hypothesis": f"w{5 + i} w{60 - i}", "label": i % 3} for i in range(12)]
+    write_rows(folder / "anli" / "dev_r1.jsonl", rows)
+    write_rows(folder / "mnli_stress" / "m_negation.jsonl", rows)
+    write_rows(folder / "mnli" / "validation_matched.jsonl", rows)
+    glue = [{"sentence1": row["premise"], "sentence2": row["hypothesis"], "label": i % 2} for i, row in enumerate(rows)]
+    write_rows(folder / "rte" / "validation.jsonl", glue)
+    return folder
+
+
+def test_sets_of_a_three_class_model(sets, tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    model = nli_model(tmp_path / "m", ("entailment", "neutral", "contradiction"))
+    (found,) = evaluate(model, task="mnli", dir=sets, attack="sets", samples=20)
+    told = found.attacks[0].summary
+    groups = {group["name"]: group["points"][0] for group in told["groups"]}
+    assert list(groups) == ["ANLI-R1", "HANS", "HANS, heuristic a", "HANS, heuristic b", "Stress-negation"]
+    assert [groups[name]["rows"] for name in groups] == [12, 16, 8, 8, 12]
+    (alone,) = evaluate(model, task="hans", dir=sets, samples=20, write=False)
+    assert groups["HANS"]["value"] == alone.score
+    by = {part["name"]: part["accuracy"] for part in alone.slices["heuristic"]}
+    assert {"a": groups["HANS, heuristic a"]["value"], "b": groups["HANS, heuristic b"]["value"]} == by
+    assert told["notes"][0].startswith("not found: advglue-mnli (")
+    assert told["kind"] == "set"
+
+
+def test_sets_of_a_two_class_model(sets, tmp_path):
+    model = nli_model(tmp_path / "m", ("entailment", "not_entailment"))
+    (found,) = evaluate(model, task="rte", dir=sets, attack="sets", samples=20)
+    groups = {group["name"]: group["points"][0] for group in found.attacks[0].summary["groups"]}
+    (three,) = evaluate(nli_model(tmp_path / "n", ("entailment", "neutral", "contradiction")), task="mnli", dir=sets)
+    assert three.rows == 12
+    rows = [json.loads(line) for line in (sets / "anli" / "dev_r1.jsonl").read_text().splitlines()]
+    victim = Victim(*_loaded(model), task("rte"), max_length=16)
+    pairs = [{"sentence1": row["premise"], "sentence2": row["hypothesis"]} for row in rows]
+    right = victim.exact(pairs).argmax(-1) == [min(row["label"], 1) for row in rows]
+    assert groups["ANLI-R1"]["value"] == right.mean()
+
+
+def _loaded(folder):
+    from transformers import AutoModelForSequenceClassification, PreTrainedTokenizerFast
+
+    net = AutoModelForSequenceClassification.from_pretrained(folder).eval()
+    return net, PreTrainedTokenizerFast.from_pretrained(folder)
+
+
+def test_a_file_is_a_set_too(run, file, tmp_path):
+    own = write_rows(tmp_path / "hard.jsonl", [json.loads(line) for line in file.read_text().splitlines()][:7])
+    settings = AttackSettings(sets=(str(own),))
+    (found,) = evaluate(run, attack="sets", settings=settings, samples=20)
+    (group,) = found.attacks[0].summary["groups"]
+    assert (group["name"], group["points"][0]["rows"], group["points"][0]["value"]) == ("hard.jsonl", 7, 1.0)
+    with pytest.raises(DataError, match="'nosuchset' is neither a file nor a set"):
+        evaluate(run, attack="sets", settings=AttackSettings(sets=("nosuchset",)))
+
+
+def test_a_set_that_came_later_is_seen(sets, tmp_path):
+    model = nli_model(tmp_path / "m", ("entailment", "neutral", "contradiction"))
+    (first,) = evaluate(model, task="mnli", dir=sets, attack="sets", samples=20)
+    write_rows(sets / "advglue" / "mnli.jsonl", [{"premise": "w5", "hypothesis": "w6", "label": 1}])
+    (second,) = evaluate(model, task="mnli", dir=sets, attack="sets", samples=20)
+    assert set(second.attacks[0].outcomes) - set(first.attacks[0].outcomes) == {"AdvGLUE-MNLI"}
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("sst2", ["advglue-sst2"]),
+        ("qqp", ["advglue-qqp", "paws-qqp"]),
+        ("cola", []),
+    ],
+)
+def test_sets_that_fit(name, expected):
+    assert fitting(task(name)) == expected
+
+
+def test_sets_that_fit_entailment():
+    common = {"anli-r1", "anli-r2", "anli-r3", "hans", "stress-negation", "stress-spelling-swap"}
+    assert common | {"advglue-mnli", "advglue-mnli-mm"} <= set(fitting(task("mnli")))
+    assert common | {"advglue-rte"} <= set(fitting(task("rte")))
+    assert not {"advglue-mnli", "mnli-mm", "ax"} & set(fitting(task("rte")))
+
+
+def attacked(rights, name="characters"):
+    summary = {"attack": name, "metric": "accuracy", "attacked": None, "curve": None, "groups": None, "notes": []}
+    return Attacked(name, summary, TASK, {"after": Outcome(rights)})
+
+
+def test_differences_are_paired():
+    dice = np.random.default_rng(0)
+    one = (dice.random(200) < 0.8).tolist()
+    two = [right and bool(dice.random() < 0.8) for right in one]
+    (found,) = differences([attacked(one)], [attacked(two)])
+    assert found.difference == pytest.approx(np.mean(one) - np.mean(two))
+    assert found.low < found.difference < found.high
+    assert found.low > 0
+    assert found.mcnemar == mcnemar(one, two, [True] * 200).p
+    assert found.p < 0.01
+    (same,) = differences([attacked(one)], [attacked(one)])
+    assert (same.difference, same.mcnemar) == (0.0, None)
+    with pytest.raises(ValueError, match="pairs need the same rows"):
+        differences([attacked(one)], [attacked(two[:5])])
+    table = seed_scores({1: [attacked(one)], 2: [attacked(two)]})
+    assert table["characters", "after"] == {1: np.mean(one), 2: np.mean(two)}
+
+
+def test_an_interval_of_yes_and_no_is_the_bootstrap_s():
+    right = [True] * 30 + [False] * 70
+    found = share(right, 4000)
+    drawn = np.random.default_rng(1).choice(right, (4000, 100)).mean(1)
+    assert found["value"] == 0.3
+    assert [found["low"], found["high"]] == pytest.approx(np.quantile(drawn, [0.025, 0.975]).tolist(), abs=0.015)
+    assert share([], 10)["value"] is None
+
+
+def test_negation_and_overlap_are_slices():
+    rows = [
+        {"premise": "the cat sat", "hypothesis": "the cat sat"},
+        {"premise": "the cat sat", "hypothesis": "the dog did n't"},
+        {"premise": "nothing here", "hypothesis": "far away"},
+    ]
+    found = text_slices(task("mnli"), rows)
+    assert found["negation"] == ["without", "with", "with"]
+    assert found["words of the second text in the first"] == ["over two thirds", "under a third", "under a third"]
+    outputs = Outputs(np.eye(3), np.array([0, 1, 0]), np.array([3, 3, 3]))
+    told = measure(task("mnli"), outputs, name="x", columns=found, samples=10)
+    assert {part["name"]: part["accuracy"] for part in told.slices["negation"]} == {"without": 1.0, "with": 0.5}
+    assert text_slices(task("conll2003"), [{"tokens": ["a"], "label": [0]}]) == {}
+
+
+def test_tables_of_a_single_model(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    points = [{"x": x, "value": 0.5, "low": 0.4, "high": 0.6} for x in (0.0, 0.5)]
+    noise = attacked([True], "noise")
+    noise.summary.update(groups=[{"name": "typos", "points": points}], clean=points[0], notes=["[b]as it is[/b]"])
+    evaluation = type("One", (), {"name": "validation", "attacks": (noise,)})()
+    show([("runs/x", evaluation)])
+    printed = capsys.readouterr().out
+    assert "typos" in printed
+    assert "[b]as it is[/b]" in printed
+    assert printed.count("0.5000 (0.400 to 0.600)") == 1  # the clean point is a column, not a line
+
+
+def test_weights_that_changed_are_another_model(run):
+    few = AttackSettings(strengths=(1.0,), noise=("typos",))
+    (first,) = evaluate(run, attack="noise", settings=few, samples=20)
+    save_model(run / "model", seed=9)
+    (second,) = evaluate(run, attack="noise", settings=few, samples=20)
+    assert first.attacks[0].summary["key"] != second.attacks[0].summary["key"]
+    assert first.attacks[0].outcomes != second.attacks[0].outcomes
+    write_json(run / "attacks" / "noise.json", {"key": "other"})
+    (third,) = evaluate(run, attack="noise", settings=few, samples=20)
+    assert third.attacks[0].outcomes == second.attacks[0].outcomes
