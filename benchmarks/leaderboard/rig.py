@@ -1,0 +1,123 @@
+"""A model with a method on the device, kept from run to run: only weights and random streams are set anew."""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import toughen
+from toughen import tasks
+from toughen.parts import LearnedSearch
+
+from .packed import Material
+from .planning import SECOND_ORDER
+
+
+class Rig:
+    """One task, head, method and settings. CUDA graphs of its steps serve every seed and number of epochs."""
+
+    def __init__(self, heads: "Heads", task: str, head: str, method: str, settings: str) -> None:
+        material = heads.material
+        self.cuda = material.device.type == "cuda"
+        if self.cuda:
+            torch.cuda.empty_cache()
+            self._before = torch.cuda.memory_reserved()
+            torch.cuda.reset_peak_memory_stats()
+        self.material, self.heads, self.task, self.head = material, heads, task, head
+        self.model = built(material, task, head, seed=0).to(material.device)
+        self._pristine = {name: value.clone() for name, value in self.model.state_dict().items()}
+        self.method = toughen.make(method, **json.loads(settings))
+        self.learns = any(isinstance(m.search, LearnedSearch) for m in getattr(self.method, "methods", (self.method,)))
+        self.attached: Any = None
+        self.step: Any = None
+        self._memory: float | None = None
+
+    def begin(self, seed: int, total_steps: int) -> None:
+        """The pretrained weights, the seed's head, and nothing left of the run before."""
+        with torch.no_grad():
+            fresh = {**self._pristine, **self.heads.state(self.task, self.head, seed)}
+            for name, value in self.model.state_dict().items():
+                value.copy_(fresh[name])
+        self.model.zero_grad(set_to_none=True)
+        torch.manual_seed(seed)
+        if self.attached is None or self.learns:  # a learnt adversary begins from the seed, too
+            self.drop()
+            self.attached = self.method.attach(self.model, self.material.tokenizer, seed=seed, total_steps=total_steps)
+            self.step = self.attached.captured(self.model, pack=False)
+        else:
+            attached = self.attached
+            attached.attach()
+            attached.updates, attached.total_steps = 0, total_steps
+            attached.noise.seed = seed
+            for generator in attached.noise.generators.values():
+                generator.manual_seed(seed)
+            for bound in attached.bound:
+                if bound.mean is not None:
+                    bound.mean.update(0.0)  # the teacher is the pretrained model again, in the same memory
+        self.model.train()
+
+    def stepper(self, update: Callable[[], None]) -> Callable[[Mapping[str, Tensor]], Tensor]:
+        """Forward and backward of one batch; a method that updates between its passes gets the update."""
+        if any(turn.step for turn in self.attached.turns()):
+            return lambda batch: self.attached.backward(self.model, batch, step=update)
+        return self.step
+
+    def end(self) -> nn.Module:
+        """The trained model, without hooks, for its tests."""
+        self.attached.detach()
+        return self.model.eval()
+
+    @property
+    def memory_gib(self) -> float | None:
+        """The most that this rig took beyond what was there before, after its first training."""
+        if self._memory is None and self.cuda:
+            self._memory = (torch.cuda.max_memory_reserved() - self._before) / 2**30
+        return self._memory
+
+    def drop(self) -> None:
+        """Graphs and hooks go."""
+        if self.attached is not None:
+            self.step.close()
+            self.attached.detach()
+            self.attached = self.step = None
+
+
+def built(material: Material, task: str, head: str, seed: int) -> nn.Module:
+    """The pretrained backbone with a new head for the task, on the CPU; the head's weights come from the seed."""
+    from transformers import AutoConfig, AutoModel
+
+    known = dict(material.facts["config"])
+    settings = tasks.model_kwargs(task)
+    kind = known.pop("model_type")
+    torch.manual_seed(seed)
+    if head == SECOND_ORDER:
+        backbone = AutoModel.from_config(AutoConfig.for_model(kind, **known))
+        backbone.load_state_dict(dict(material.weights))
+        asked = {name: settings[name] for name in ("num_labels", "problem_type") if name in settings}
+        chosen = "multiple-choice" if tasks.task(task).head == "choices" else "sequence-classification"
+        return toughen.second_order(backbone.train(), task=chosen, **asked)
+    model = tasks.auto_class(task).from_config(AutoConfig.for_model(kind, **{**known, **settings}))
+    missing = model.base_model.load_state_dict(dict(material.weights), strict=False).missing_keys
+    if missing:
+        raise RuntimeError(f"the file has no weights for {', '.join(missing)}; prepare it again from another folder.")
+    return model.train()
+
+
+class Heads:
+    """New heads by task, kind and seed, made once: the same for every method with this seed."""
+
+    def __init__(self, material: Material) -> None:
+        self.material = material
+        self._made: dict[tuple[str, str, int], dict[str, Tensor]] = {}
+
+    def state(self, task: str, head: str, seed: int) -> dict[str, Tensor]:
+        """The weights outside the backbone."""
+        if (task, head, seed) not in self._made:
+            model = built(self.material, task, head, seed)
+            inside = f"{model.base_model_prefix}."
+            self._made[task, head, seed] = {
+                name: value.clone() for name, value in model.state_dict().items() if not name.startswith(inside)
+            }
+        return self._made[task, head, seed]
