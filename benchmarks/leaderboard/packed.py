@@ -47,11 +47,8 @@ class Table:
 
     def take(self, rows: Tensor, length: int) -> dict[str, Tensor]:
         """Rows by number, cut to a padded length no shorter than they are."""
-        found = {name: value[rows] for name, value in self.inputs.items()}
-        return {
-            name: value[..., :length] if name != "labels" or value.dim() > rows.dim() else value
-            for name, value in found.items()
-        }
+        cut = {name: value if value.dim() == 1 else value[..., :length] for name, value in self.inputs.items()}
+        return {name: value[rows] for name, value in cut.items()}
 
     def part(self, start: int, stop: int) -> "Table":
         return Table({name: value[start:stop] for name, value in self.inputs.items()}, self.lengths[start:stop])

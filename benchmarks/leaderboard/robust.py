@@ -56,11 +56,11 @@ def answers_on(tested: Tested, table: Table) -> Any:
 
 
 def attacked(
-    tested: Tested, table: Table, radii: Sequence[float], steps: int, metric: str, directions: dict[Any, Tensor]
+    tested: Tested, table: Table, radii: Sequence[float], steps: int, metric: str, directions: dict[int, Tensor]
 ) -> dict[str, list[float]]:
     """Scores inside growing l2 balls (PGD with FGSM's point), and under random noise of exactly that length.
 
-    `directions` keeps the noise of every batch: it is the same for all models.
+    `directions` keeps the noise of this set's batches by their number: it is the same for all models.
     """
     decides = tested.task.head in ("classes", "choices")
     labels = table.inputs["labels"]
@@ -72,11 +72,10 @@ def attacked(
             climber = Climber(bending, Height(tested.task), batch, told)
             if decides:
                 climber.begin(climber.worst)
-            key = (tested.task.name, len(table), number, tuple(climber.slope.shape))
-            if key not in directions:
+            if number not in directions:
                 climber.aim([str(int(row)) for row in rows])
-                directions[key] = climber.direction
-            climber.direction = directions[key]
+                directions[number] = climber.direction
+            climber.direction = directions[number]
             for place, radius in enumerate(radii):
                 climber.fgsm(radius)
                 climber.pgd(radius, steps)

@@ -35,7 +35,7 @@ class Bench:
     def __init__(self, heads: Heads, protocol: Protocol) -> None:
         self.heads, self.protocol = heads, protocol
         self._rigs: dict[tuple[str, ...], Rig] = {}
-        self._directions: dict[Any, Tensor] = {}
+        self._directions: dict[tuple[str, str], dict[int, Tensor]] = {}  # by task and set
 
     def rig(self, run: Run) -> Rig:
         rig = self._rigs.pop(run.rig, None) or Rig(self.heads, *run.rig)
@@ -132,7 +132,8 @@ class Bench:
             metric = "accuracy" if decides else plan.metric
             table = sets[own].part(0, plan.attacked_rows)
             clean = tested.score(answers[own][: len(table)], table.inputs["labels"], metric)
-            curve = attacked(tested, table, protocol.radii, protocol.steps, metric, self._directions)
+            directions = self._directions.setdefault((plan.name, own), {})
+            curve = attacked(tested, table, protocol.radii, protocol.steps, metric, directions)
             robust["pgd_clean"] = round(clean, 5)
             robust["pgd"] = [round(value, 5) for value in curve["pgd"]]
             robust["noise"] = [round(value, 5) for value in curve["noise"]]

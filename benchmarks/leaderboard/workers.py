@@ -122,9 +122,10 @@ class Pool:
         waiting = [list(chunk) for chunk in chunks]
         while True:
             while waiting and self._idle and not self.limit.passed:
-                worker = self._idle.pop()
-                worker.chunk, worker.busy = waiting.pop(0), True
-                worker.pipe.send(worker.chunk)
+                if self._give(worker := self._idle.pop(), waiting[0]):
+                    waiting.pop(0)
+                else:
+                    self.workers.remove(worker)
             busy = any(worker.busy for worker in self.workers)
             if not busy and (not waiting or self.limit.passed or not self.workers):
                 break
@@ -134,6 +135,14 @@ class Pool:
         if waiting and not self.workers:
             tell("failed", {"key": waiting[0][0].key, "error": "all workers have died", "where": ""})
 
+    def _give(self, worker: Worker, chunk: list[Run]) -> bool:
+        try:
+            worker.pipe.send(chunk)
+        except OSError:
+            return False
+        worker.chunk, worker.busy = chunk, True
+        return True
+
     def _hear(self, tell: Told) -> None:
         ready = wait([worker.pipe for worker in self.workers], timeout=1.0)
         for worker in [worker for worker in self.workers if worker.pipe in ready]:
@@ -141,6 +150,7 @@ class Pool:
                 kind, told = worker.pipe.recv()
             except (EOFError, OSError):
                 self.workers.remove(worker)
+                self._idle = [other for other in self._idle if other is not worker]
                 for run in worker.chunk:
                     tell("failed", {"key": run.key, "error": "the worker died", "where": ""})
                 continue
