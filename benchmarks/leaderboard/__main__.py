@@ -17,6 +17,8 @@ def main(arguments: list[str] | None = None) -> None:
         verb.add_argument("--model", type=Path, required=True, help="folder of a pretrained encoder")
         verb.add_argument("--name", required=True, help="what the table calls it")
         verb.add_argument("--data", type=Path, required=True, help="folder of sets, as toughen.tasks reads them")
+        verb.add_argument("--prune", action="store_true", help="leave out embeddings of tokens that no set has")
+        verb.add_argument("--tasks", nargs="+", help="to prepare; default: all of the protocol")
     for verb in (prepare, run, everything):
         verb.add_argument("--file", type=Path, required=True, help="the prepared file, .safetensors")
     for verb in (run, table, times, everything):
@@ -33,7 +35,8 @@ def main(arguments: list[str] | None = None) -> None:
     if args.verb in ("prepare", "all") and not (args.verb == "all" and args.file.is_file()):
         from .prepare import prepare as make
 
-        made = make(args.model, args.name, args.data, args.file, protocol)
+        narrowed = protocol.narrowed(args.tasks) if args.tasks else protocol
+        made = make(args.model, args.name, args.data, args.file, narrowed, prune=args.prune)
         print(f"{made}: {made.stat().st_size / 2**20:.1f} MiB")
     if args.verb in ("run", "all"):
         from .run import run as make_runs

@@ -82,6 +82,13 @@ def write(path: Path, facts: Mapping[str, Any], weights: Mapping[str, Tensor], s
     save_file(tensors, path, metadata={"facts": json.dumps({**facts, "forms": forms})})
 
 
+def facts_of(path: Path) -> dict[str, Any]:
+    from safetensors import safe_open
+
+    with safe_open(path, framework="pt") as file:
+        return json.loads(file.metadata()["facts"])
+
+
 def load(path: Path, device: str | torch.device) -> Material:
     """Weights in float32 and padded sets, on the device."""
     from safetensors import safe_open

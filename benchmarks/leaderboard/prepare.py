@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,12 @@ from .protocol import Protocol, TaskPlan
 _OWN = ("architectures", "torch_dtype", "dtype", "_name_or_path", "transformers_version")
 
 
-def prepare(folder: Path, name: str, data: Path, out: Path, protocol: Protocol) -> Path:
-    """The file of a model: its weights, and every set of the protocol through its tokenizer."""
+def prepare(folder: Path, name: str, data: Path, out: Path, protocol: Protocol, *, prune: bool = False) -> Path:
+    """The file of a model: its weights, and every set of the protocol through its tokenizer.
+
+    `prune` leaves out the embeddings of tokens that no set has. The model's answers stay the same, and so does training
+    but for AWP, which goes by the norm of the whole matrix.
+    """
     from transformers import AutoModel, AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(folder)
@@ -36,16 +41,40 @@ def prepare(folder: Path, name: str, data: Path, out: Path, protocol: Protocol) 
             found[f"{plan.name}/{title}"] = _tokenised(task, tokenizer, plan.edges[-1], rows)
             notes[f"{plan.name}/{title}"] = len(rows)
     config = {key: value for key, value in model.config.to_dict().items() if key not in _OWN}
-    facts = {
+    facts: dict[str, Any] = {
         "model": name,
         "config": config,
         "pad_id": tokenizer.pad_token_id or 0,
         "special_ids": sorted(tokenizer.all_special_ids),
         "rows": notes,
         "data_seed": protocol.data_seed,
+        "pruned": prune,
     }
-    packed.write(out, facts, model.state_dict(), found)
+    weights = dict(model.state_dict())
+    if prune:
+        found, weights = _pruned(facts, found, weights)
+    packed.write(out, facts, weights, found)
     return out
+
+
+def _pruned(
+    facts: dict[str, Any], sets: dict[str, packed.Rows], weights: dict[str, torch.Tensor]
+) -> tuple[dict[str, packed.Rows], dict[str, torch.Tensor]]:
+    """Token numbers without gaps: of those that occur, and of the special ones."""
+    special = torch.tensor([*facts["special_ids"], facts["pad_id"]])
+    used = torch.cat([special, *(rows.ids for rows in sets.values())]).unique()
+
+    def number(old: int) -> int:
+        return int(torch.searchsorted(used, old))
+
+    config = facts["config"]
+    for key in [key for key in config if key.endswith("_token_id") and isinstance(config[key], int)]:
+        config[key] = number(config[key])
+    config["vocab_size"] = len(used)
+    facts["special_ids"], facts["pad_id"] = [number(old) for old in facts["special_ids"]], number(facts["pad_id"])
+    (table,) = [name for name in weights if name.endswith("word_embeddings.weight")]
+    changed = {name: replace(rows, ids=torch.searchsorted(used, rows.ids)) for name, rows in sets.items()}
+    return changed, {**weights, table: weights[table][used]}
 
 
 def _sets(plan: TaskPlan, data: Path, protocol: Protocol) -> list[tuple[str, Task, list[dict[str, Any]]]]:

@@ -1,8 +1,8 @@
 """The protocol as data: tasks, methods with their candidates, seeds, rates, attacks. README.md says it in words."""
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 Settings = Mapping[str, Any]
@@ -96,8 +96,8 @@ class Protocol:
     mean_tasks: tuple[str, ...] = ("rte", "mrpc", "cola", "sst2", "stsb")
     more_epochs: tuple[int, ...] = (2, 3)
     """Plain training for so many times the epochs: what the compute of a robust method buys without it."""
-    radii: tuple[float, ...] = (0.01, 0.02, 0.05, 0.1)
-    reference: float = 0.05
+    radii: tuple[float, ...] = (0.01, 0.02, 0.05)
+    reference: float = 0.02
     steps: int = 7
     strengths: tuple[float, ...] = (0.1, 0.3)
     """Shares of words with a typo."""
@@ -107,6 +107,13 @@ class Protocol:
     @property
     def seeds(self) -> tuple[int, ...]:
         return tuple(seed for part in self.rounds for seed in part)
+
+    def narrowed(self, tasks: Iterable[str]) -> "Protocol":
+        """Only these tasks, in the protocol's order."""
+        wanted = set(tasks)
+        if unknown := wanted - {task.name for task in self.tasks}:
+            raise SystemExit(f"{', '.join(sorted(unknown))}: no task of the protocol.")
+        return replace(self, tasks=tuple(task for task in self.tasks if task.name in wanted))
 
     def task(self, name: str) -> TaskPlan:
         return next(task for task in self.tasks if task.name == name)

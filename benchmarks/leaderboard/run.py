@@ -9,6 +9,7 @@ from typing import Any
 
 from .journal import Journal
 from .mps import shared_gpu
+from .packed import facts_of
 from .planning import LINEAR, PHASES, SECOND_ORDER, NotTuned, plan
 from .protocol import Protocol, Run
 from .workers import Limit, workers
@@ -31,7 +32,9 @@ def run(
     device = device or _device()
     cuda = device.startswith("cuda")
     count = (max(1, min(14, (os.cpu_count() or 2) - 2)) if cuda else 0) if processes is None else processes
-    journal, model = Journal(results), _model_of(file)
+    facts = facts_of(file)
+    journal, model = Journal(results), str(facts["model"])
+    protocol = protocol.narrowed(place.partition("/")[0] for place in facts["rows"])
     failures = results.with_suffix(".failed.jsonl")
     made = [0]
 
@@ -79,13 +82,6 @@ def _device() -> str:
     import torch
 
     return "cuda" if torch.cuda.is_available() else "cpu"
-
-
-def _model_of(file: Path) -> str:
-    from safetensors import safe_open
-
-    with safe_open(file, framework="pt") as opened:
-        return str(json.loads(opened.metadata()["facts"])["model"])
 
 
 def _wanted(run: Run, only: Sequence[str], protocol: Protocol) -> bool:

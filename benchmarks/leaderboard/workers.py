@@ -165,8 +165,9 @@ class Pool:
         for worker in self.workers:
             with suppress(OSError):
                 worker.pipe.send(None)
+        end = time.time() + 5  # for all of them together
         for worker in self.workers:
-            worker.process.join(timeout=5)
+            worker.process.join(timeout=max(0.0, end - time.time()))
             if worker.process.is_alive():
                 worker.process.terminate()
 

@@ -70,7 +70,7 @@ def protocol(**changes: Any) -> Protocol:
     return Protocol(**{**settings, **changes})
 
 
-def prepared(folder: Path, what: Protocol, train: int = 60) -> Path:
+def prepared(folder: Path, what: Protocol, train: int = 60, prune: bool = False) -> Path:
     model = save_model(folder / "model")
     sets = write_sets(folder / "sets", tuple(task.name for task in what.tasks), train)
-    return prepare(model, "tiny", sets, folder / "tiny.safetensors", what)
+    return prepare(model, "tiny", sets, folder / f"tiny{prune}.safetensors", what, prune=prune)
