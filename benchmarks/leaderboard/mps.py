@@ -5,7 +5,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 _TRY = "import torch; torch.zeros(1, device='cuda').cpu()"
@@ -13,7 +13,7 @@ _NAMES = ("CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY")
 
 
 @contextmanager
-def shared_gpu(wanted: bool) -> Iterator[str]:
+def shared_gpu(wanted: bool) -> Generator[str]:
     """Starts the service where it can be had and works, and ends it afterwards; says what came of it."""
     control = shutil.which("nvidia-cuda-mps-control") if wanted else None
     if control is None:

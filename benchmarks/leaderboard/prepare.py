@@ -85,7 +85,9 @@ def _sets(plan: TaskPlan, data: Path, protocol: Protocol) -> list[tuple[str, Tas
     dev = _drawn(loaded.validation, plan.dev_rows, protocol.data_seed)
     found = [("train", task, train), ("dev", task, dev)]
     for strength in protocol.strengths:
-        typed = [noisy(task, row, number, "typos", strength, protocol.data_seed) for number, row in enumerate(dev)]
+        typed = [
+            dict(noisy(task, row, number, "typos", strength, protocol.data_seed)) for number, row in enumerate(dev)
+        ]
         found.append((f"typos {strength:g}", task, typed))
     for name in plan.sets:
         other = tasks.load(name, dir=data, **_named(name, data))

@@ -29,7 +29,8 @@ class Rig:
         self.model = built(material, task, head, seed=0).to(material.device)
         self._pristine = {name: value.clone() for name, value in self.model.state_dict().items()}
         self.method = toughen.make(method, **json.loads(settings))
-        self.learns = any(isinstance(m.search, LearnedSearch) for m in getattr(self.method, "methods", (self.method,)))
+        parts: tuple[Any, ...] = getattr(self.method, "methods", (self.method,))
+        self.learns = any(isinstance(part.search, LearnedSearch) for part in parts)
         self.attached: Any = None
         self.step: Any = None
         self._memory: float | None = None
@@ -84,24 +85,30 @@ class Rig:
             self.attached = self.step = None
 
 
-def built(material: Material, task: str, head: str, seed: int) -> nn.Module:
-    """The pretrained backbone with a new head for the task, on the CPU; the head's weights come from the seed."""
+def built(material: Material, task: str, head: str, seed: int, *, skeleton: bool = False) -> nn.Module:
+    """The pretrained backbone with a new head for the task, on the CPU; the head's weights come from the seed.
+
+    A `skeleton` has a random backbone that knows a few tokens: quickly made, and its head depends on nothing else.
+    """
     from transformers import AutoConfig, AutoModel
 
     known = dict(material.facts["config"])
     settings = tasks.model_kwargs(task)
     kind = known.pop("model_type")
+    if skeleton:
+        known |= {"vocab_size": 8, "pad_token_id": 0}
     torch.manual_seed(seed)
     if head == SECOND_ORDER:
         backbone = AutoModel.from_config(AutoConfig.for_model(kind, **known))
-        backbone.load_state_dict(dict(material.weights))
         asked = {name: settings[name] for name in ("num_labels", "problem_type") if name in settings}
         chosen = "multiple-choice" if tasks.task(task).head == "choices" else "sequence-classification"
-        return toughen.second_order(backbone.train(), task=chosen, **asked)
-    model = tasks.auto_class(task).from_config(AutoConfig.for_model(kind, **{**known, **settings}))
-    missing = model.base_model.load_state_dict(dict(material.weights), strict=False).missing_keys
-    if missing:
-        raise RuntimeError(f"the file has no weights for {', '.join(missing)}; prepare it again from another folder.")
+        model = toughen.second_order(backbone, task=chosen, **asked)
+    else:
+        model = tasks.auto_class(task).from_config(AutoConfig.for_model(kind, **{**known, **settings}))
+    if not skeleton:
+        missing = model.base_model.load_state_dict(dict(material.weights), strict=False).missing_keys
+        if missing:
+            raise RuntimeError(f"the file has no weights for {', '.join(missing)}; prepare it from another folder.")
     return model.train()
 
 
@@ -115,7 +122,7 @@ class Heads:
     def state(self, task: str, head: str, seed: int) -> dict[str, Tensor]:
         """The weights outside the backbone."""
         if (task, head, seed) not in self._made:
-            model = built(self.material, task, head, seed)
+            model = built(self.material, task, head, seed, skeleton=True)
             inside = f"{model.base_model_prefix}."
             self._made[task, head, seed] = {
                 name: value.clone() for name, value in model.state_dict().items() if not name.startswith(inside)

@@ -4,7 +4,7 @@ import multiprocessing
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
@@ -173,7 +173,7 @@ class Pool:
 
 
 @contextmanager
-def workers(count: int, file: Path, device: str, protocol: Protocol, limit: Limit) -> Iterator[Here | Pool]:
+def workers(count: int, file: Path, device: str, protocol: Protocol, limit: Limit) -> Generator[Here | Pool]:
     """`count` processes, or none: then the runs are made here."""
     if not count:
         yield Here(file, device, protocol, limit)
