@@ -1,17 +1,19 @@
 """Which runs there are, in the order of their worth; and what the tuning runs chose."""
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from statistics import fmean
+from typing import Any
 
 import toughen
 from toughen.runs.cost import cost_of
 
 from .journal import Row
-from .protocol import Protocol, Run, Settings, TaskPlan, written
+from .protocol import Protocol, Run, Settings, written
 
 PHASES = ("rates", "settings", "board")
 LINEAR, SECOND_ORDER = "linear", "second_order"
+IN_A_CHUNK = 3  # runs that one process makes on one rig: graphs are used again, and nobody waits long for the last
 _EAGER = 6  # a step that cannot be captured takes about so many times as long
 
 
@@ -25,12 +27,13 @@ def plan(phase: str, protocol: Protocol, model: str, rows: Sequence[Row]) -> lis
     done = {row["key"] for row in rows}
     chunks: list[list[Run]] = []
     for stage in stages(protocol, model, rows):
-        together: dict[tuple[str, ...], list[Run]] = {}
+        together: dict[tuple[Any, ...], list[Run]] = {}
         for run in stage:
             if run.key not in done:
-                together.setdefault(run.rig, []).append(run)
-        # The dearest first: else the others wait for it at the end.
-        chunks += sorted(together.values(), key=lambda chunk: -sum(work(run, protocol) for run in chunk))
+                together.setdefault((*run.rig, run.times), []).append(run)
+        parts = [runs[at : at + IN_A_CHUNK] for runs in together.values() for at in range(0, len(runs), IN_A_CHUNK)]
+        # Plain first: nothing is worth anything without it. Then the dearest, or the others wait for it at the end.
+        chunks += sorted(parts, key=lambda part: (part[0].method != "plain", -sum(work(run, protocol) for run in part)))
     return chunks
 
 
@@ -59,24 +62,18 @@ def _settings(protocol: Protocol, model: str, rows: Sequence[Row]) -> Iterator[l
 def _board(protocol: Protocol, model: str, rows: Sequence[Row]) -> Iterator[list[Run]]:
     core = [task for task in protocol.tasks if task.name in protocol.mean_tasks]
     others = [task for task in protocol.tasks if task.name not in protocol.mean_tasks]
+    rates = {task.name: chosen_rate(protocol, model, task.name, rows) for task in protocol.tasks}
+    settings = {method: written(chosen_settings(protocol, method, rows)) for method in protocol.methods}
     for tasks, head in ((core, LINEAR), (others, LINEAR), (protocol.tasks, SECOND_ORDER)):
         for seeds in protocol.rounds:
-            yield list(_arms(protocol, model, rows, tasks, head, seeds))
-
-
-def _arms(
-    protocol: Protocol, model: str, rows: Sequence[Row], tasks: Iterable[TaskPlan], head: str, seeds: Sequence[int]
-) -> Iterator[Run]:
-    for task in tasks:
-        if head == SECOND_ORDER and not task.second_order:
-            continue
-        rate = chosen_rate(protocol, model, task.name, rows)
-        for method in protocol.methods:
-            settings = written(chosen_settings(protocol, method, rows))
-            times = (1, *protocol.more_epochs) if method == "plain" and head == LINEAR else (1,)
-            for seed in seeds:
-                for many in times:
-                    yield Run("board", model, task.name, head, method, settings, seed, rate, many)
+            yield [
+                Run("board", model, task.name, head, method, settings[method], seed, rates[task.name], times)
+                for task in tasks
+                if head == LINEAR or task.second_order
+                for method in protocol.methods
+                for seed in seeds
+                for times in ((1, *protocol.more_epochs) if (method, head) == ("plain", LINEAR) else (1,))
+            ]
 
 
 def work(run: Run, protocol: Protocol) -> float:

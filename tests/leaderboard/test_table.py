@@ -168,6 +168,9 @@ def test_the_plan_brings_all_methods_before_the_next_seeds():
     assert runs[: len(linear)] == linear
     assert [run.seed for run in linear] == [1] * 6 + [2] * 6
     assert all(len({run.rig for run in chunk}) == 1 for chunk in chunks)
+    assert [run.method for run in linear[:6]] == ["plain"] * 4 + ["fgm"] * 2
+    many = planning.plan("rates", small.protocol(rates=tuple(range(1, 8))), "tiny", [])
+    assert [len(chunk) for chunk in many] == [3, 3, 3, 3, 1, 1]
     done = planning.plan("board", what, "tiny", [*tuned, {**tuned[0], "key": runs[0].key}])
     assert sum(map(len, done)) == len(runs) - 1
     assert planning.plan("settings", what, "another model", tuned) == []
