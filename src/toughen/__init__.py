@@ -15,7 +15,9 @@ from ._version import __version__ as __version__
 if TYPE_CHECKING:
     from . import fast as fast
     from . import recipes as recipes
+    from . import sweeps as sweeps
     from . import tasks as tasks
+    from . import timing as timing
     from .attached import Attached as Attached
     from .attention_plot import draw_attention as draw_attention
     from .evaluation.clean import evaluate as evaluate
@@ -49,6 +51,8 @@ if TYPE_CHECKING:
     from .runs.twin import Run as Run
     from .runs.twin import train as train
     from .schedule import Ramp as Ramp
+    from .sweeps.running import Sweep as Sweep
+    from .sweeps.running import sweep as sweep
     from .training.accelerate import accelerated_backward as accelerated_backward
     from .training.trainer import robust as robust
 
@@ -70,9 +74,11 @@ _HOMES = {
     "load": "runs.predictor",
     "evaluate": "evaluation.clean",
     "report": "reports.page",
+    "Sweep": "sweeps.running",
+    "sweep": "sweeps.running",
 }
 
-_PACKAGES = ("fast", "tasks", "recipes", "evaluation", "reports")
+_PACKAGES = ("fast", "tasks", "recipes", "evaluation", "reports", "sweeps", "timing")
 
 
 def __getattr__(name: str) -> Any:

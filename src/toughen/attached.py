@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .batch import Batch, Forward, Quiet, Recipe, Step, wants
+from .batch import Batch, Forward, Quiet, Recipe, Step
 from .bound import Bound, under
 from .checks import special_ids, warn_about, warn_if_special_unknown
 from .combine import Add
@@ -16,13 +16,13 @@ from .driving import drive
 from .errors import MethodError
 from .fast.step import CapturedStep
 from .figures import figures, probe
-from .learned import build, only, refuse_wrapped
+from .fitting import fit
+from .learned import only, refuse_wrapped
 from .outcome import Task, task_of
 from .parts import Detach, Turn
 from .perturbation import CheckpointedLayers, Injector
 from .rng import DropoutSwitch, Noise, own_seed
 from .schedule import Clock
-from .sites import AttentionLogits, Hidden
 from .sites.locate import unwrap
 from .sync import settle, unsynced
 
@@ -73,21 +73,8 @@ class Attached:
                 f"{type(self.model).__name__} already has a method attached. Detach it first, or attach both at once "
                 "as a sum: (a + b).attach(model)."
             )
-        methods = [bound.method for bound in self.bound]
         try:
-            for bound in self.bound:
-                self._undo.append(bound.method.site.attach(self.model, bound.injector))
-                bound.adversary = bound.adversary or build(self.model, bound.injector, bound.method.site, self._seed)
-                if bound.adversary is not None:
-                    self._undo.append(bound.adversary.install())
-            features = any(wants(m.climb_on, "needs_features") or wants(m.compare, "needs_features") for m in methods)
-            self._watch = FeatureWatch(self.model) if features else None
-            if self._watch is not None:
-                self._undo.append(self._watch.detach)
-            inside = [b.injector for b in self.bound if isinstance(b.method.site, (Hidden, AttentionLogits))]
-            self._checkpoints = CheckpointedLayers(self.model, inside) if inside else None
-            if self._checkpoints is not None:
-                self._undo.append(self._checkpoints.release)
+            self._watch, self._checkpoints = fit(self.model, self.bound, self._seed, self._undo)
         except BaseException:
             self.detach()
             raise

@@ -76,7 +76,7 @@ OTHERS = [
     (["init", "{folder}/train.csv"], "nothing is overwritten"),
     (["tasks", "fetch", "rte"], "--to FOLDER"),
     (["submit", "{folder}"], "is no run folder"),
-    (["submit", "{run}"], "train'"),
+    (["submit", "{run}"], "was trained on 'train', which is no task of GLUE"),
     (["push", "{run}", "name"], "write owner/name"),
     (["push", "{folder}/cache", "a/b"], "holds no trained model"),
 ]

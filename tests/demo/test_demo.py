@@ -74,6 +74,8 @@ def test_the_demo_runs_on_a_tiny_model(tmp_path, no_package):
     text = "\n".join(lines)
     assert "tiny random model takes its place" in text
     assert "synthetic" in text
+    assert "plain, smart, freelb, each with seeds 1, 2; a further seed only if" in text
+    assert "All scores are means over seeds 1, 2." in text
     assert [list(each.outputs) for each in arms["smart"]] == [list(grammar.SPLITS)] * 2
     assert re.search(r"method +clean +new words +negation +typos +longer +distractors +cost", text)
     assert re.search(r"plain .* 1\.0x", text)
@@ -95,7 +97,9 @@ def test_too_slow_a_machine_leaves_seeds_out(tmp_path, no_package, monkeypatch):
     lines: list[str] = []
     arms = demo(tmp_path, seeds=(1, 2, 3), limit=16, say=lines.append)
     assert {len(each) for each in arms.values()} == {1}
-    assert any("left out" in line for line in lines)
+    assert any("left out: seeds 2, 3." in line for line in lines)
+    assert "All scores are of seed 1." in lines
+    assert "All scores are of seed 1." in json.loads((tmp_path / "plain" / "results.json").read_text())["notes"]
 
 
 def test_the_verdict_names_better_and_worse():

@@ -11,6 +11,7 @@ import toughen
 from toughen import recipes, tasks
 from toughen.cli.commands import recipes as command
 from toughen.errors import MethodError
+from toughen.runs.model_keys import check_keys
 
 from ..families.zoo import FAMILIES
 
@@ -37,7 +38,7 @@ def family(model: str) -> str:
 def tiny(config: dict):
     task = tasks.task(config["task"])
     found = FAMILIES[family(config["model"])]
-    model = found.build(tasks.auto_class(task), **tasks.model_kwargs(task))
+    model = found.build(tasks.auto_class(task), **tasks.model_kwargs(task), **config.get("model_config", {}))
     if "head" in config:
         head = dict(config["head"])
         assert head.pop("name") == "second-order"
@@ -70,7 +71,8 @@ def test_a_recipe_says_what_it_must(name):
     said = about["published"]
     assert said["score"] is None or (0 < said["score"] < 100 and said["metric"] in tasks.task(recipe["task"]).metrics)
     assert said["score"] is not None or said["note"]
-    assert set(recipe) <= {"about", "task", "model", "method", "head", "data", "train", "seed", "trainer"}
+    groups = {"about", "task", "model", "model_config", "method", "head", "data", "train", "seed", "trainer"}
+    assert set(recipe) <= groups
     assert set(recipe["train"]) <= TRAIN
     assert ("epochs" in recipe["train"]) != ("max_steps" in recipe["train"])
     # 2e-5 without a point is a word in YAML.
@@ -91,6 +93,16 @@ def test_a_recipe_takes_a_step(name):
     attached.detach()
     assert torch.isfinite(loss)
     assert any(p.grad is not None and p.grad.abs().max() > 0 for p in model.parameters())
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if "model_config" in recipes.config(name)])
+def test_keys_of_the_models_config_are_known_to_it(name):
+    config = recipes.config(name)
+    found = FAMILIES[family(config["model"])].build(tasks.auto_class(tasks.task(config["task"])))
+    check_keys(config["model_config"], found.config, type(found))
+    changed, _ = tiny(config)
+    rates = {module.p for module in changed.modules() if isinstance(module, torch.nn.Dropout)}
+    assert config["model_config"].get("cls_dropout", config["model_config"].get("classifier_dropout", 0.1)) in rates
 
 
 def test_settings_reach_the_method():
@@ -143,7 +155,7 @@ def test_recipes_are_plain_data(tmp_path, monkeypatch):
 
 def test_the_wheel_takes_the_files_along():
     files = list(Path(recipes.__file__).parent.rglob("*.yaml"))
-    assert len(files) == len(NAMES)
+    assert len(files) == len(NAMES) + len(recipes.sweeps())
 
 
 def test_a_sum_takes_settings_by_part():

@@ -71,6 +71,16 @@ def test_out_of_memory_with_one_row_gives_up_and_says_what_to_do(start, monkeypa
         ({"preset": "papr"}, "no preset 'papr'. Did you mean 'paper'"),
         ({"train": {"precision": "fp16"}}, "fp16 needs a GPU"),
         ({"nproc": 3}, "cannot be shared by 3 processes"),
+        ({"data": {"train_file": "x.csv", "labels": 3}}, "data.labels=3: expected a list of text such as"),
+        ({"data": {"train_file": "x.csv", "limit": "ten"}}, "data.limit=ten: expected a whole number or null"),
+        ({"data": {"train_file": "x.csv", "head": "tags"}}, "data.head=tags: expected classes, regression"),
+        ({"data": {"train_file": 3}}, "data.train_file=3: expected text or null"),
+        ({"train": {"learning_rate": "fast"}}, "train.learning_rate=fast: expected a number"),
+        ({"train": {"keep_checkpoints": 1}}, "train.keep_checkpoints=1: expected true or false"),
+        ({"train": {"warmup": -1.0}}, "train.warmup=-1.0: it cannot be negative"),
+        ({"baseline": "maybe"}, "baseline=maybe: expected true or false"),
+        ({"train": {"shard": True}}, "give --nproc 2 or more"),
+        ({"train": {"shard": True}, "peft": True}, "train.shard with --peft"),
     ],
 )
 def test_bad_settings(start, changes, message):
@@ -78,3 +88,33 @@ def test_bad_settings(start, changes, message):
         pytest.skip("this machine has a GPU")
     with pytest.raises(ValueError, match=message):
         start("smart", **changes)
+
+
+def test_a_length_the_model_cannot_read(start, little):
+    """32 by its tokenizer. The default is lowered with a notice; who asks for more is told."""
+    with pytest.raises(RunError, match=r"data\.max_length=64: .* reads at most 32 tokens; lower it"):
+        start("plain", data={**little.data, "max_length": 64})
+    run = start("plain", data={**little.data, "limit": 8})
+    assert "data.max_length is 32 and not 128: the model reads no more" in run.results.notes
+    assert run.load().max_length == 32
+
+
+def test_the_longest_input_of_models():
+    from types import SimpleNamespace
+
+    from transformers import BertConfig, DebertaV2Config, RobertaConfig
+
+    from toughen.tasks import longest_input
+
+    free, bound = SimpleNamespace(model_max_length=int(1e30)), SimpleNamespace(model_max_length=100)
+    assert longest_input(free, BertConfig(max_position_embeddings=40)) == 40
+    assert longest_input(bound, BertConfig(max_position_embeddings=512)) == 100
+    assert longest_input(free, RobertaConfig(max_position_embeddings=514, pad_token_id=1)) == 512
+    assert longest_input(free, DebertaV2Config(position_biased_input=False)) is None
+
+
+def test_a_run_that_could_not_begin_leaves_nothing(start, little, tmp_path):
+    with pytest.raises(ValueError, match="there is no column"):
+        start("plain", data={**little.data, "label_column": "verdict"})
+    assert not (tmp_path / "run").exists()
+    start("plain", data={**little.data, "limit": 8})  # so the same name can be used

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from toughen.runs import load, train
+from toughen.runs import RunError, load, train
 
 from ..little import write_jsonl
 from ..tasks.task_samples import rows_of
@@ -87,3 +87,71 @@ def test_the_best_epoch_is_taken_and_patience_ends_early(start, little):
     assert run.results.seeds[0]["best_epoch"] == best[1]
     assert run.results.seeds[0]["metrics"]["accuracy"] == best[0]
     assert scored[-1][1] == best[1] + 1 < 12
+
+
+def test_keys_of_the_models_config(start):
+    run = start("plain", model_config={"classifier_dropout": 0.25})
+    assert run.load().model.dropout.p == 0.25
+    assert run.config.model_config == {"classifier_dropout": 0.25}
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"classifier_droput": 0.1}, "BertConfig has no such key. Did you mean 'classifier_dropout'"),
+        ({"hidden_dropout_prob": "much"}, "model_config.hidden_dropout_prob=much: expected a number"),
+        ({"num_labels": 3}, "model_config.num_labels cannot be changed"),
+    ],
+)
+def test_keys_the_model_does_not_know_are_refused(start, tmp_path, keys, message):
+    with pytest.raises(RunError, match=message):
+        start("plain", model_config=keys)
+    assert not (tmp_path / "run").exists()  # what could not begin leaves nothing behind
+
+
+def test_a_key_that_only_the_code_reads(little, tmp_path):
+    """DeBERTa's heads ask for cls_dropout, which its config does not have by itself."""
+    from transformers import AutoTokenizer, DebertaV2Config, DebertaV2ForSequenceClassification
+
+    size = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    DebertaV2ForSequenceClassification(DebertaV2Config(vocab_size=40, **size)).save_pretrained(tmp_path / "deberta")
+    AutoTokenizer.from_pretrained(little.model).save_pretrained(tmp_path / "deberta")
+    train_options = {**little.train, "max_steps": 1}
+    run = train(
+        "plain",
+        model=tmp_path / "deberta",
+        data=little.data,
+        train=train_options,
+        output_dir=tmp_path / "run",
+        model_config={"cls_dropout": 0.3},
+    )
+    assert run.load().model.dropout.p == 0.3
+
+
+def test_methods_as_objects(start, tmp_path):
+    import toughen
+    from toughen import Method, compare, search, sites
+    from toughen.combine import Add
+    from toughen.runs import resume
+
+    run = start(toughen.smart(weight=5.0) + toughen.rdrop(), seeds=[1])
+    assert run.config.method == {"name": "smart+rdrop", "smart": {"weight": 5.0}}  # told, so it can be run again
+    by_name = start("smart+rdrop", "by_name", smart={"weight": 5.0}, seeds=[1])
+    assert run.results.mean == by_name.results.mean
+    assert (run.path / "report.html").is_file()
+
+    mine = Method(sites.WordEmbedding(), search.Noise(search.Normal(0.123)), compare.Divergence("js"), Add(0.7))
+    run = start(mine, "mine")
+    assert run.results.method == {"name": "own", "settings": {}, "repr": repr(mine)}
+    assert "Normal(scale=0.123" in (run.path / "config.yaml").read_text()
+    assert any("cannot run it again" in note for note in run.results.notes)
+    (run.path / "seeds/1/result.json").unlink()
+    with pytest.raises(ValueError, match="no name makes it; give it again"):
+        resume(run.path)
+    with pytest.raises(RunError, match="began with another method"):
+        resume(run.path, toughen.smart())
+    assert resume(run.path, mine).results.seeds[0]["metrics"] == run.results.seeds[0]["metrics"]
+    with pytest.raises(RunError, match="settings go with a method's name"):
+        start(mine, "again", weight=2.0)
+    with pytest.raises(RunError, match="give a name such as 'smart'"):
+        start(toughen.smart, "again")

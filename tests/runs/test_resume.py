@@ -118,6 +118,9 @@ def test_finished_seeds_are_not_trained_again(finished, monkeypatch):
     monkeypatch.setattr(RunTrainer, "training_step", None)
     resume(finished.path)
     assert (finished.path / "results.json").read_bytes() == before
+    (finished.path / "results.json").unlink()  # as if it had ended between a seed's result and the run's
+    resume(finished.path)
+    assert (finished.path / "results.json").read_bytes() == before
 
 
 def test_other_labels_are_refused(little, tmp_path):

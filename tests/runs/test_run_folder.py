@@ -16,6 +16,7 @@ from .conftest import python
 def test_everything_is_there(finished):
     names = {path.relative_to(finished.path).as_posix() for path in finished.path.rglob("*") if path.is_file()}
     wanted = {"config.yaml", "results.json", "metrics.jsonl", "train.log", "README.md", "model/config.json"}
+    wanted |= {"report.html", "plots/loss-and-its-parts.svg"}
     wanted |= {"all_results.json", "train_results.json", "eval_results.json", "model/model.safetensors"}
     for folder in ("seeds/1", "seeds/2", "baseline/1", "baseline/2"):
         wanted |= {f"{folder}/predictions/{split}.tsv" for split in ("validation", "test")}
@@ -47,6 +48,9 @@ def test_metrics_rows(finished):
     trained = next(row for row in rows if row["kind"] == "train" and row["arm"] == "method")
     assert {"loss", "robust/loss_clean", "robust/term", "robust/delta_relative", "cost"} <= set(trained)
     assert sum(row["kind"] == "eval" for row in rows) == 2 * 2 * 2
+    for row in rows:  # the parts are means over the same steps as the loss, so they add up
+        if row["kind"] == "train" and row["arm"] == "method":
+            assert row["loss"] == pytest.approx(row["robust/loss_clean"] + row["robust/term"], abs=1e-5)
 
 
 def test_config_is_merged_and_runs_again(finished, tmp_path):
@@ -77,6 +81,16 @@ print(json.dumps([{each["label"]: each["score"] for each in said} for said in pi
         _, label, _, probabilities = line.split("\t")
         assert max(scores, key=scores.get) == label
         assert [scores["neg"], scores["pos"]] == pytest.approx(json.loads(probabilities), abs=1e-5)
+
+
+def test_a_run_stands_for_its_folder(finished, tmp_path):
+    import toughen
+
+    text = "the film is good"
+    assert toughen.load(finished)(text) == toughen.load(finished.path)(text)
+    (found,) = toughen.evaluate(finished, samples=10, write=False)
+    assert found.score == finished.results.best["metrics"]["accuracy"]
+    assert toughen.report([finished], tmp_path / "page.html").is_file()
 
 
 def test_predictor_gives_the_logged_predictions(finished, little):

@@ -71,6 +71,21 @@ def test_with_a_method_that_does_nothing_it_is_the_trainer(
         assert one.get("grad_norm") == other.get("grad_norm")
 
 
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("name", ["smart", "freelb", "bregman"])
+def test_outputs_as_tuples_are_read_as_named_ones(name: str, smoothing: float, tmp_path: Path) -> None:
+    """With label smoothing the model gets no labels, and its tuple no loss: the logits come first."""
+    found = []
+    for named in (True, False):
+        model = bert()
+        model.config.return_dict = named
+        arguments = settings(tmp_path, label_smoothing_factor=smoothing)
+        trainer = toughen.robust(Trainer)(model, arguments, train_dataset=texts(16), method=made(name))
+        trainer.train()
+        found.append(weights(trainer.model))
+    assert_equal(*found)
+
+
 @pytest.mark.parametrize("steps", [1, 4])
 @pytest.mark.parametrize("name", ["plain", "smart", "freelb", "sam", "bregman", "rdrop"])
 def test_loss_and_gradient_are_the_true_means(name: str, steps: int, tmp_path: Path) -> None:

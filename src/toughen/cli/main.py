@@ -10,6 +10,7 @@ from typing import Any
 # The first words of `toughen --help`, so that nothing is imported for it. A command not listed here is found too.
 COMMANDS = {
     "train": "Fine-tune a model with a robust method.",
+    "sweep": "Many settings of a config, on one machine or a cluster.",
     "evaluate": "Score a run or a model on any split or file.",
     "predict": "Predict with a run: text, file or stdin.",
     "report": "One HTML page of a run.",

@@ -14,12 +14,14 @@ from jsonargparse import ArgumentParser, Namespace
 from ..runs.config import GROUPS, NAMED_GROUPS, docs_of
 from ..runs.configuring import merge, normalised, seeds_of
 from ..runs.errors import RunError
+from ..runs.kinds import worded
 from ..runs.method_config import options_of
+from ..runs.model_keys import check_model_keys
 from ..runs.signatures import NO_DEFAULT
 from ..runs.trainer_options import check_trainer, trainer_options
 
-WORDS = {"float": "a number", "int": "a whole number", "str": "text", "bool": "true or false", "NoneType": "null"}
-SWITCHES = ("--baseline", "--train.keep_checkpoints")
+SWITCHES = ("--baseline", "--train.keep_checkpoints", "--train.shard")
+LISTS = ("--data.labels", "--peft.targets")
 LAUNCH = ("nnodes", "node_rank", "rdzv_endpoint")
 
 
@@ -30,9 +32,10 @@ class HintingParser(ArgumentParser):
         message = " ".join(message.split())
         wrong = re.search(r'key "(?P<key>[^"]+)": (?P<why>.*?)(?:Given|Got) value: (?P<value>.*)$', message)
         if wrong:
-            kinds = re.findall(r"<class '(\w+)'>|Literal\[(.*?)\]", wrong["why"].partition("Errors:")[0])
-            words = dict.fromkeys(WORDS.get(kind, kind) or choices.replace("'", "") for kind, choices in kinds)
-            raise RunError(f"{wrong['key']}={wrong['value']}: expected {' or '.join(words) or 'another value'}.")
+            action = next((each for each in self._actions if each.dest == wrong["key"]), None)
+            kind = getattr(action, "_typehint", None) or getattr(action, "type", None)
+            expected = "another value" if kind is None else worded(kind)
+            raise RunError(f"{wrong['key']}={wrong['value']}: expected {expected}.")
         flags = [flag for action in self._actions for flag in action.option_strings]
         unknown = [word.split("=")[0] for word in message.split() if word.startswith("--")]
         hint = ""
@@ -76,6 +79,10 @@ def _spelled_out(arguments: Sequence[str]) -> list[str]:
             following = arguments[place + 1] if place + 1 < len(arguments) else "--"
             if flag == "--peft" and not equals and following.startswith("-"):
                 out.append("lora")
+        elif flag in LISTS and equals and "," in value and not value.startswith("["):
+            out.append(f"{flag}=[{value}]")
+        elif place and arguments[place - 1] in LISTS and "," in word and not word.startswith("["):
+            out.append(f"[{word}]")  # neg,pos is a list as well
         elif word in SWITCHES:
             following = arguments[place + 1] if place + 1 < len(arguments) else "--"
             out.append(f"{word}=true" if following.startswith("-") else word)
@@ -106,7 +113,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     return cast("dict[str, Any]", values)
 
 
-def train_parser(method: str, trainer_keys: Sequence[str] = ()) -> HintingParser:
+def train_parser(method: str, trainer_keys: Sequence[str] = (), model_keys: Sequence[str] = ()) -> HintingParser:
     """The parser for one method."""
     parser = HintingParser(
         prog="toughen train",
@@ -124,6 +131,7 @@ def train_parser(method: str, trainer_keys: Sequence[str] = ()) -> HintingParser
     parser.add_argument("--model", type=str | None, default=None, help="Name on the Hugging Face Hub, or a folder.")
     parser.add_argument("--seed", type=int | list[int] | str, default=[1], help="One seed or several: 1,2,3.")
     parser.add_argument("--baseline", type=bool, default=False, help="Train plainly too, with the same budget.")
+    parser.add_argument("--fast", type=bool, default=False, help="Steps as CUDA graphs; see docs/fast.md.")
     parser.add_argument("--output_dir", type=str | None, default=None, help="Run folder; must be new or empty.")
     parser.add_argument("--nproc", type=int, default=1, help="Processes on this machine, one a GPU (torchrun).")
     parser.add_argument("--nnodes", type=int, default=1, help="Machines; start the same command on each.")
@@ -132,6 +140,7 @@ def train_parser(method: str, trainer_keys: Sequence[str] = ()) -> HintingParser
     _add_method(parser, method)
     for name, kind in GROUPS.items():
         _add_group(parser, name, kind)
+    _add_model_keys(parser, model_keys)
     _add_trainer(parser, trainer_keys)
     return parser
 
@@ -160,6 +169,20 @@ def add_options(parser: Any, options: Mapping[str, tuple[Any, Any]]) -> None:
         parser.add_argument(f"--method.{key}", type=option.type, default=default, help=option.help.replace("%", "%%"))
 
 
+def _open_keys(group: str, rest: Sequence[str], below: Mapping[str, Any]) -> list[str]:
+    """The keys that are given in a group whose keys are not all known here."""
+    flags = [word.partition("=")[0] for word in rest if word.startswith(f"--{group}.")]
+    return [*dict(below.get(group) or {}), *(flag.removeprefix(f"--{group}.") for flag in flags)]
+
+
+def _add_model_keys(parser: HintingParser, keys: Sequence[str]) -> None:
+    text = "Any key of the model's own config: --model_config.KEY VALUE, e.g. --model_config.classifier_dropout 0.2."
+    group = parser.add_argument_group("Model config", text)
+    for key in dict.fromkeys(keys):
+        check_model_keys({key: None})
+        group.add_argument(f"--model_config.{key}", type=Any, help="A key of the model's config.")
+
+
 def _add_trainer(parser: HintingParser, keys: Sequence[str]) -> None:
     known = trainer_options() if keys else {}
     text = "Any field of transformers.TrainingArguments: --trainer.KEY VALUE, e.g. --trainer.lr_scheduler_type cosine."
@@ -175,9 +198,7 @@ def parse_train(arguments: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any
     method = _last(rest, "--method.name") or dict(below.get("method") or {}).get("name") or "smart"
     if _last(rest, "--method.name") and below:
         merge(below, {"method": {"name": method}})
-    given = [word.partition("=")[0] for word in rest if word.startswith("--trainer.")]
-    keys = [*dict(below.get("trainer") or {}), *(flag.removeprefix("--trainer.") for flag in given)]
-    parser = train_parser(method, keys)
+    parser = train_parser(method, _open_keys("trainer", rest, below), _open_keys("model_config", rest, below))
     if {"-h", "--help"} & set(rest):
         parser.print_help()
         sys.exit(0)

@@ -35,7 +35,9 @@ def accuracy(outputs: Outputs) -> float:
     return float(np.mean(np.argmax(outputs.logits, axis=1) == outputs.labels))
 
 
-def write_run(folder: Path, arms: Sequence[Arm], encoder: Encoder, settings: Settings, rows: dict[str, int]) -> Path:
+def write_run(
+    folder: Path, arms: Sequence[Arm], encoder: Encoder, settings: Settings, rows: dict[str, int], said: Sequence[str]
+) -> Path:
     """results.json, metrics.jsonl, config.yaml, predictions and one evaluation a split (all seeds' rows together)."""
     name = arms[0].method
     seeds = [_seed(arm) for arm in arms]
@@ -59,7 +61,7 @@ def write_run(folder: Path, arms: Sequence[Arm], encoder: Encoder, settings: Set
             "data": rows,
             "versions": {"python": platform.python_version(), **{p: version(p) for p in ("torch", "transformers")}},
             "hardware": {"machine": platform.machine(), "cores": os.cpu_count(), "threads": _threads()},
-            "notes": notes(encoder),
+            "notes": list(said),
         },
     )
     log = [json.dumps(row) for arm in arms for row in _log(arm)]

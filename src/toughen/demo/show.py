@@ -39,13 +39,14 @@ def demo(
     chosen = settings or (Settings() if encoder.folder else Settings(learning_rate=3e-3))
     data = make(train=limit or 320)
     tell(f"{encoder.name}, {len(data['train'])} synthetic sentences to learn from, {len(data['clean'])} in each test.")
+    tell(f"{', '.join(METHODS)}, each with {_listed(seeds)}; a further seed only if it can end within {BUDGET:.0f} s.")
     if encoder.notice:
         tell(encoder.notice)
     arms: dict[str, list[Arm]] = {name: [] for name in METHODS}
     for number, seed in enumerate(seeds):
         spent = time.monotonic() - began
         if number and spent * (number + 1) / number > BUDGET:
-            tell(f"{spent:.0f} s are over, so seed {seed} and later ones are left out.")
+            tell(f"{spent:.0f} s are over; left out: {_listed(seeds[number:])}.")
             break
         for name in METHODS:
             arm = train_arm(name, seed, data, encoder, chosen)
@@ -54,11 +55,13 @@ def demo(
             tell(f"  seed {seed}  {name:7} {arm.steps} updates in {arm.seconds:5.1f} s, clean accuracy {clean:.3f}")
     folder = Path(out)
     rows = {name: len(each) for name, each in data.items()}
-    runs = [write_run(folder / name, each, encoder, chosen, rows) for name, each in arms.items()]
+    done = [arm.seed for arm in arms[METHODS[0]]]
+    counted = f"All scores are {'means over' if len(done) > 1 else 'of'} {_listed(done)}."
+    said = [counted, *notes(encoder)]
+    runs = [write_run(folder / name, each, encoder, chosen, rows, said) for name, each in arms.items()]
     for line in table(arms):
         tell(line)
     verdict = [sentence(name, arms) for name in METHODS[1:]]
-    said = notes(encoder)
     for line in (*verdict, *said):
         tell(line)
     page = report(runs, folder / "report.html", title="Demo: plain and robust fine-tuning", intro=[*verdict, *said])
@@ -93,6 +96,10 @@ def sentence(name: str, arms: Mapping[str, Sequence[Arm]]) -> str:
         return f"{name}: no split differs from plain by more than chance on these rows."
     rest = "" if len(better) + len(worse) == len(SPLITS) else "; no clear difference elsewhere"
     return f"{name} against plain: {' and '.join(parts)}{rest}."
+
+
+def _listed(seeds: Sequence[int]) -> str:
+    return f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"
 
 
 def _print(line: str) -> None:

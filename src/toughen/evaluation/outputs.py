@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ..tasks import auto_class, collator, model_task, prepare
+from ..tasks import auto_class, collator, longest_input, model_task, prepare
 from ..tasks.data import Data
 from ..tasks.spec import DataError, Task
 
@@ -39,8 +39,8 @@ def outputs_of(
     import torch
 
     order = class_order(model.config, task)
-    limit = max_length or longest(model, tokenizer)
-    split = prepare(Data(task, validation=rows), tokenizer, limit).validation
+    length = bounded(max_length, model, tokenizer)
+    split = prepare(Data(task, validation=rows), tokenizer, length).validation
     if "labels" not in split.column_names:
         raise DataError("the labels of this split are withheld: nothing can be scored. Give another split or file.")
     lengths = np.array([_length(row) for row in split["input_ids"]])
@@ -80,12 +80,10 @@ def class_order(config: Any, task: Task) -> list[int] | None:
     return None if order == list(range(len(order))) else order
 
 
-def longest(model: Any, tokenizer: Any) -> int | None:
-    """The tokenizer's limit; where it has none, the model's, less the two places that RoBERTa keeps for padding."""
-    if tokenizer.model_max_length <= 1_000_000:
-        return None
-    places = getattr(model.config, "max_position_embeddings", None)
-    return places - 2 if places else None
+def bounded(max_length: int | None, model: Any, tokenizer: Any) -> int | None:
+    """The length texts are cut at: what was asked for, and at most what the model reads."""
+    limit = longest_input(tokenizer, model.config)
+    return min(max_length or limit, limit) if limit else max_length
 
 
 def _length(ids: Any) -> int:

@@ -10,9 +10,12 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Sequence
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
+from typing import TYPE_CHECKING, cast
+
+if TYPE_CHECKING:
+    from importlib.abc import Loader
 
 AUTO = "transformers.models.auto.configuration_auto"
 _models_done = False
@@ -54,7 +57,7 @@ def _register_config(auto: ModuleType) -> None:
     auto.AutoConfig.register(config.model_type, config, exist_ok=True)
 
 
-class _Watch(MetaPathFinder):
+class _Watch:  # not of importlib.abc, which imports half the standard library
     """Finds one module the ordinary way and registers the config after it has run."""
 
     def find_spec(
@@ -64,11 +67,11 @@ class _Watch(MetaPathFinder):
             return None
         spec = PathFinder.find_spec(fullname, path, target)
         if spec is not None and spec.loader is not None:
-            spec.loader = _ThenRegister(spec.loader)
+            spec.loader = cast("Loader", _ThenRegister(spec.loader))
         return spec
 
 
-class _ThenRegister(Loader):
+class _ThenRegister:
     def __init__(self, inner: Loader) -> None:
         self.inner = inner
 

@@ -53,7 +53,21 @@ def published(name: str) -> str:
     return f"{said['score']:g} ({said['metric']}{plain})"
 
 
+def sweeps() -> list[str]:
+    """The names of all published searches, such as `freelb/rte-roberta-base`, as `toughen sweep` takes them."""
+    return list(_files("sweeps"))
+
+
+def sweep(name: str) -> dict[str, Any]:
+    """The search of this name without `about`: base, parameters and the like."""
+    import yaml
+
+    values = cast("dict[str, Any]", yaml.safe_load(_files("sweeps")[name].read_text(encoding="utf-8")))
+    return {key: value for key, value in values.items() if key != "about"}
+
+
 @cache
-def _files() -> dict[str, Path]:
-    found = sorted(_FOLDER.rglob("*.yaml"))
-    return {path.relative_to(_FOLDER).with_suffix("").as_posix(): path for path in found}
+def _files(kind: str = "") -> dict[str, Path]:
+    folder = _FOLDER / kind
+    found = sorted(path.relative_to(folder) for path in folder.rglob("*.yaml"))
+    return {path.with_suffix("").as_posix(): folder / path for path in found if kind or path.parts[0] != "sweeps"}

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .predictor import Predictor as Predictor
     from .predictor import load as load
     from .twin import Run as Run
+    from .twin import resume as resume
     from .twin import train as train
 
 # Modules are nouns and none has the name of a function here: an imported module would hide it.
@@ -21,7 +22,7 @@ _HOMES = {
     "errors": ("Diverged", "Interrupted", "RunError"),
     "folder": ("Results", "read"),
     "predictor": ("Predictor", "load"),
-    "twin": ("Run", "train"),
+    "twin": ("Run", "resume", "train"),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 __all__ = sorted(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]

@@ -6,36 +6,22 @@ from typing import Any
 
 import yaml
 
-from ..tasks import Data
+from ..tasks import Data, Task
 from .config import Config
 
 PIPELINES = {"tokens": "token-classification", "choices": "multiple-choice"}
 NAMES = {"tokens": "AutoModelForTokenClassification", "choices": "AutoModelForMultipleChoice"}
 
 
-def model_card(results: Mapping[str, Any], data: Data, config: Config) -> str:
+def model_card(results: Mapping[str, Any], data: Data, also: Mapping[str, Data], config: Config) -> str:
     """Front matter with a model-index, then what was done in words and numbers."""
     task, method = data.task, results["method"]
     # A folder of somebody's machine is nobody's base model.
     published = not Path(config.model).exists() and config.model.count("/") <= 1
     name = f"{task.name}-{method['name']}"
     scores = results["seeds"][0]["metrics"] if len(results["seeds"]) == 1 else results["mean"]
-    index = {
-        "name": name,
-        "results": [
-            {
-                "task": {"type": PIPELINES.get(task.head, "text-classification")},
-                "dataset": {
-                    "name": task.title,
-                    "type": task.hub.id if task.hub else "own",
-                    "split": config.data.eval_split,
-                },
-                "metrics": [
-                    {"type": key, "value": round(value, 6)} for key, value in scores.items() if key in task.metrics
-                ],
-            }
-        ],
-    }
+    sets = {"": task, **{f"_{ending}": each.task for ending, each in also.items()}}
+    index = {"name": name, "results": [_indexed(each, config, scores, end) for end, each in sets.items()]}
     front: dict[str, Any] = {
         "library_name": "transformers",
         "pipeline_tag": PIPELINES.get(task.head, "text-classification"),
@@ -76,6 +62,22 @@ def model_card(results: Mapping[str, Any], data: Data, config: Config) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def _indexed(task: Task, config: Config, scores: Mapping[str, float], ending: str) -> dict[str, Any]:
+    """One set of the model-index."""
+    metrics = [{"type": key, "value": round(scores[key + ending], 6)} for key in task.metrics if key + ending in scores]
+    split = config.data.eval_split
+    if task.hub is None:
+        where: dict[str, Any] = {"type": "own", "split": split}
+    else:
+        where = {"type": task.hub.id, **({"config": task.hub.config} if task.hub.config else {})}
+        where["split"] = next(iter(task.splits.get(split, (split,))))
+    return {
+        "task": {"type": PIPELINES.get(task.head, "text-classification")},
+        "dataset": {"name": task.title, **where},
+        "metrics": metrics,
+    }
 
 
 def _numbers(results: Mapping[str, Any]) -> list[str]:

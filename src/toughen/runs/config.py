@@ -70,6 +70,8 @@ class TrainConfig:
     """Rows of one update, over all processes: the same on one GPU and on eight."""
     micro_batch: int | None = None
     """Rows of one pass on one device; the rest is accumulated. By default the whole share of the device."""
+    shard: bool = False
+    """Share weights, gradients and optimizer among the processes (FSDP2): for models that do not fit on one device."""
     eval_batch_size: int = 64
     """Rows of one evaluation pass."""
     warmup: float = 0.06
@@ -133,8 +135,10 @@ class Config:
     train: TrainConfig = TrainConfig()
     seed: tuple[int, ...] = (1,)
     baseline: bool = False
+    fast: bool = False
     head: HeadConfig = HeadConfig()
     peft: PeftConfig = PeftConfig()
+    model_config: dict[str, Any] = field(default_factory=dict[str, Any])
     output_dir: str | None = None
     nproc: int = 1
     trainer: dict[str, Any] = field(default_factory=dict[str, Any])

@@ -10,9 +10,12 @@ import yaml
 from ..errors import nearest
 from .config import GROUPS, NAMED_GROUPS, Config
 from .errors import RunError
+from .kinds import fits, worded
 from .method_config import check_method
+from .model_keys import check_model_keys
 from .trainer_options import check_trainer
 
+PLAIN = ("model", "task", "baseline", "fast", "output_dir", "nproc", "trainer", "model_config", "recipe")
 EXPONENT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
 
 
@@ -80,16 +83,24 @@ def build(values: Mapping[str, Any]) -> Config:
     """A `Config` from nested values, or a `RunError` that names the option."""
     values = normalised(values)
     _known("", values, [each.name for each in fields(Config)])
+    _typed("", {key: values[key] for key in PLAIN if key in values}, Config)
     if not values.get("model"):
         raise RunError("which model? Give --model: a name on the Hugging Face Hub or a folder.")
     made: dict[str, Any] = dict(values)
     for name, kind in GROUPS.items():
-        given = dict(values.get(name) or {})
+        given = values.get(name) or {}
+        if not isinstance(given, Mapping):
+            raise RunError(
+                f"{name}={given}: expected options by name, such as {name}: {{{fields(kind)[0].name}: ...}}."
+            )
+        given = dict(cast("Mapping[str, Any]", given))
         _known(f"{name}.", given, [each.name for each in fields(kind)])
+        _typed(f"{name}.", given, kind)
         made[name] = kind(**given)
     made["seed"] = tuple(values.get("seed") or (1,))
     made["method"] = dict(values.get("method") or {"name": "smart"})
-    made["trainer"] = dict(values.get("trainer") or {})
+    for name in ("trainer", "model_config"):
+        made[name] = dict(values.get(name) or {})
     config = Config(**made)
     _check(config)
     return config
@@ -101,9 +112,17 @@ def _known(prefix: str, given: Mapping[str, Any], names: list[str]) -> None:
             raise RunError(f"there is no option {prefix}{key}. {nearest(key, names)}")
 
 
+def _typed(prefix: str, given: Mapping[str, Any], group: type) -> None:
+    kinds = {each.name: each.type for each in fields(group)}
+    for key, value in given.items():
+        if not fits(value, kinds[key]):
+            raise RunError(f"{prefix}{key}={value}: expected {worded(kinds[key])}.")
+
+
 def _check(config: Config) -> None:
     check_method(config.method)
     check_trainer(config.trainer)
+    check_model_keys(config.model_config)
     if config.task is None and config.data.train_file is None:
         raise RunError("what to learn? Give --task NAME (see: toughen tasks) or --data.train_file FILE.")
     train = config.train
@@ -113,11 +132,13 @@ def _check(config: Config) -> None:
     for name in ("max_steps", "micro_batch", "save_steps", "patience"):
         if getattr(train, name) is not None and getattr(train, name) < 1:
             raise RunError(f"train.{name}={getattr(train, name)}: it must be at least 1.")
-    if train.warmup < 0 or config.data.max_length < 1 or config.nproc < 1:
-        raise RunError(
-            f"train.warmup={train.warmup}, data.max_length={config.data.max_length}, nproc={config.nproc}: "
-            "warm-up starts at 0, the others at 1."
-        )
+    for name, value in {"data.max_length": config.data.max_length, "nproc": config.nproc}.items():
+        if value < 1:
+            raise RunError(f"{name}={value}: it must be at least 1.")
+    if train.warmup < 0:
+        raise RunError(f"train.warmup={train.warmup}: it cannot be negative; below 1 it is a share of all updates.")
+    if train.shard and config.peft.name:
+        raise RunError("train.shard with --peft: adapters are merged into a whole model at the end; leave one out.")
     if train.batch_size % config.nproc:
         raise RunError(f"train.batch_size={train.batch_size} cannot be shared by {config.nproc} processes evenly.")
 

@@ -80,7 +80,7 @@ def _text(job: Job, ids: Any, real: Any, maps: Any, hidden: Any, row: int) -> Ma
 
     gone = hidden.all(0)[real][:, real][:LONGEST, :LONGEST]  # from every head
     return {
-        "tokens": job.tokenizer.convert_ids_to_tokens(ids.tolist()[:LONGEST]),
+        "tokens": job.material.tokenizer.convert_ids_to_tokens(ids.tolist()[:LONGEST]),
         "clean": square(maps.clean),
         "adversarial": square(maps.adversarial),
         "hidden": gone.nonzero().tolist(),

@@ -15,5 +15,10 @@ class Interrupted(RuntimeError):
     """Training was asked to stop; everything up to `step` is saved in `folder`."""
 
     def __init__(self, folder: Path, step: int, signal: int) -> None:
-        super().__init__(f"stopped at step {step}; saved {folder}/checkpoint-{step}")
+        saved = f"stopped at step {step}; saved {folder}/checkpoint-{step}" if step else "stopped between two seeds"
+        super().__init__(saved)
         self.folder, self.step, self.signal = folder, step, signal
+
+
+class MemoryLow(RuntimeError):
+    """One of several processes ran out of memory; all of them start again with smaller passes."""

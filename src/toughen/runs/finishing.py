@@ -4,6 +4,7 @@ import math
 import os
 from typing import Any
 
+from ..tasks import Data
 from . import predictions
 from .diagnostics import write_diagnostics
 from .errors import RunError
@@ -17,17 +18,9 @@ def finish_seed(job: Job, trainer: Any, rows: Any, seconds: float, in_steps: flo
     import torch
 
     task, main = job.data.task, trainer.is_world_process_zero()
-    metrics: dict[str, float] = {}
-    for name, split in job.data.splits.items():
-        if name == "train" and split is not rows:
-            continue
-        said = trainer.predict(split, metric_key_prefix="eval")
-        logits = said.predictions[0] if isinstance(said.predictions, tuple) else said.predictions
-        if main:
-            predictions.write(job.folder / "predictions" / f"{name}.tsv", task, logits, said.label_ids)
-        prefix = "" if split is rows else f"{name}_"
-        known = ("loss", *task.metrics)
-        metrics |= {f"{prefix}{key}": said.metrics[f"eval_{key}"] for key in known if f"eval_{key}" in said.metrics}
+    metrics = _scored(job, trainer, job.data, rows, "")
+    for ending, data in job.material.also.items():
+        metrics |= _scored(job, trainer, data, getattr(data, job.config.data.eval_split), f"_{ending}")
     write_diagnostics(job, trainer, rows)
     _save_model(job, trainer, main)
     state = trainer.state
@@ -56,6 +49,23 @@ def finish_seed(job: Job, trainer: Any, rows: Any, seconds: float, in_steps: flo
     return result
 
 
+def _scored(job: Job, trainer: Any, data: Data, rows: Any, ending: str) -> dict[str, float]:
+    """Predictions of every split as a table, and the scores of those with labels: `accuracy_mm`, `test_accuracy_mm`."""
+    metrics: dict[str, float] = {}
+    for name, split in data.splits.items():
+        if name == "train" and split is not rows:
+            continue
+        said = trainer.predict(split, metric_key_prefix="eval")
+        logits = said.predictions[0] if isinstance(said.predictions, tuple) else said.predictions
+        if trainer.is_world_process_zero():
+            table = job.folder / "predictions" / f"{name}{ending}.tsv"
+            predictions.write(table, data.task, logits, said.label_ids)
+        prefix = "" if split is rows else f"{name}_"
+        known = [key for key in ("loss", *data.task.metrics) if f"eval_{key}" in said.metrics]
+        metrics |= {f"{prefix}{key}{ending}": said.metrics[f"eval_{key}"] for key in known}
+    return metrics
+
+
 def _save_model(job: Job, trainer: Any, main: bool) -> None:
     unfinished = job.folder / f".model-{os.getppid() if job.world > 1 else os.getpid()}"
     if job.config.peft.name:
@@ -65,6 +75,6 @@ def _save_model(job: Job, trainer: Any, main: bool) -> None:
     else:
         trainer.save_model(str(unfinished))  # every process: FSDP gathers the weights here
     if main:
-        job.tokenizer.save_pretrained(unfinished)
+        job.material.tokenizer.save_pretrained(unfinished)
         (unfinished / "training_args.bin").unlink(missing_ok=True)  # a pickle; config.yaml says it all
         move_folder(unfinished, job.folder / "model")

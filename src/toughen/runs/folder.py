@@ -4,6 +4,7 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -108,6 +109,22 @@ def create(config: Config) -> Path:
     except OSError as error:
         raise RunError(f"{folder} cannot be written: {error.strerror or error}.") from None
     return folder
+
+
+def withdraw(folder: Path) -> None:
+    """Take away what `create` made, if no seed began: a mistake in a column's name costs no folder's name."""
+    if (folder / "seeds").exists():
+        return
+    for name in (
+        "config.yaml",
+        "began.json",
+        "torchrun.log",
+        "fault.txt",
+        *(f.name for f in folder.glob("train*.log")),
+    ):
+        (folder / name).unlink(missing_ok=True)
+    with suppress(OSError):  # somebody else's files
+        folder.rmdir()
 
 
 def _free(folder: Path) -> Path:

@@ -6,43 +6,90 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
+from . import memory, stopping
 from .errors import Interrupted, RunError
-from .folder import read_config
+from .folder import read_config, withdraw
+from .progress import Reporter
 
 FAULT = "fault.txt"  # what a worker said before it ended, in one line
 
 
-def execute_everywhere(folder: Path, nnodes: int = 1, node_rank: int = 0, rdzv_endpoint: str | None = None) -> None:
-    """Train a run with as many processes as its config says."""
+def execute_everywhere(
+    folder: Path, nnodes: int = 1, node_rank: int = 0, rdzv_endpoint: str | None = None, method: Any = None
+) -> None:
+    """Train a run with as many processes as its config says; again with smaller passes if memory ran out.
+
+    A `method` goes for the config's; it is an object of this process and cannot go to others.
+    """
     processes = read_config(folder).nproc
     if processes == 1 and nnodes == 1:
         from .session import execute
 
-        execute(folder)
+        execute(folder, method)
         return
     command = [sys.executable, "-m", "torch.distributed.run", f"--nproc_per_node={processes}"]
-    if nnodes > 1:
-        command += [f"--nnodes={nnodes}", f"--node_rank={node_rank}", "--rdzv_backend=c10d"]
-        command += [f"--rdzv_endpoint={rdzv_endpoint}", f"--rdzv_id={folder.name}"]
-    else:
-        command.append("--standalone")
-    (folder / FAULT).unlink(missing_ok=True)
+    while True:
+        if node_rank == 0:
+            for name in (FAULT, stopping.FILE):
+                (folder / name).unlink(missing_ok=True)
+        before = memory.known(folder)
+        known = len(memory.notes(folder))
+        # Another port for another start: the store of the last one may not be gone yet.
+        where = _meeting(nnodes, node_rank, str(rdzv_endpoint), known) if nnodes > 1 else ["--standalone"]
+        code = _torchrun([*command, *where], folder, processes)
+        if not code or memory.known(folder) == before:
+            break
+        if node_rank == 0:
+            for note in memory.notes(folder)[known:]:
+                Reporter(folder / "train.log").line(note)
+    _explain(folder, code)
+
+
+def run_new(folder: Path, node_rank: int = 0, **launch: Any) -> None:
+    """Train in a folder just made; a run that could not begin leaves nothing behind."""
+    try:
+        execute_everywhere(folder, node_rank=node_rank, **launch)
+    except (ValueError, ImportError, OSError) as error:
+        if node_rank == 0 and "torchrun.log" not in str(error):
+            withdraw(folder)
+        raise
+
+
+def _meeting(nnodes: int, node_rank: int, endpoint: str, later: int) -> list[str]:
+    """How machines find each other. Not torchrun's elastic way, which numbers them as they come and not as asked."""
+    host, _, port = endpoint.rpartition(":")
+    if not host or not port.isdigit():
+        raise RunError(f"--rdzv_endpoint {endpoint}: give host:port of the first machine, such as node1:29500.")
+    address = [f"--master_addr={host}", f"--master_port={int(port) + later}"]
+    return [f"--nnodes={nnodes}", f"--node_rank={node_rank}", *address]
+
+
+def _torchrun(command: list[str], folder: Path, processes: int) -> int:
     cores = max((os.cpu_count() or 1) // processes, 1)
     environment = {"OMP_NUM_THREADS": str(cores), **os.environ}
     # torchrun's own account of a failure is long; ours is one line, and that one stays in a file.
     with (folder / "torchrun.log").open("ab") as log:
         words = [*command, "-m", "toughen.runs.worker", str(folder)]
-        code = _wait(subprocess.Popen(words, env=environment, stderr=log))
-    if code:
-        _explain(folder, code)
+        # A session of its own: Ctrl-C on the terminal reaches us alone, and torchrun does not begin to kill.
+        return _wait(subprocess.Popen(words, env=environment, stderr=log, start_new_session=True), folder)
 
 
-def _wait(process: "subprocess.Popen[bytes]") -> int:
-    """Pass signals on to torchrun, which passes them to its workers, and let them save."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    for number in before:
-        signal.signal(number, lambda told, _: process.send_signal(told))
+def _wait(process: "subprocess.Popen[bytes]", folder: Path) -> int:
+    """Turn a first signal into a wish to stop, and pass a second one on to torchrun, which ends its workers."""
+    asked: list[int] = []
+
+    def told(number: int, _: FrameType | None) -> None:
+        if asked:
+            process.send_signal(signal.SIGTERM)
+        else:
+            os.write(2, stopping.TOLD)
+            stopping.ask(folder, number)
+        asked.append(number)
+
+    before = {number: signal.signal(number, told) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     try:
         return process.wait()
     finally:
@@ -53,11 +100,11 @@ def _wait(process: "subprocess.Popen[bytes]") -> int:
 def _explain(folder: Path, code: int) -> None:
     file = folder / FAULT
     said = file.read_text(encoding="utf-8").strip() if file.is_file() else ""
-    file.unlink(missing_ok=True)
     if said.startswith("interrupted "):
         _, number, step, place = said.split(" ", 3)
         raise Interrupted(Path(place), int(step), int(number))
-    raise RunError(said or f"a process ended with code {code}; see {folder}/torchrun.log.")
+    if code:
+        raise RunError(said or f"a process ended with code {code}; see {folder}/torchrun.log.")
 
 
 def joined(folder: Path, seconds: float = 600.0) -> Path:

@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     from ..method import Method, Sum
 
 
+OWN = "own"  # the name of a method that was given as an object and that no name makes; `repr` says what it was
+
+
 def parts_of(name: str) -> list[tuple[str, str]]:
     """The names of a sum with the key under which each one's settings stand: `smart+./mine.py:soft` -> smart, soft."""
     parts = [part.strip() for part in name.split("+")]
@@ -49,6 +52,8 @@ def settings_of(method: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 def check_method(method: Mapping[str, Any]) -> None:
     """Refuse unknown methods, options and presets without importing any method."""
+    if method.get("name") == OWN and "repr" in method:
+        return
     if not method.get("name"):
         raise MethodError("method has no name. Give one: --method smart (see: toughen methods).")
     for part, given in settings_of(method).items():
@@ -66,6 +71,12 @@ def check_method(method: Mapping[str, Any]) -> None:
 def make_method(method: Mapping[str, Any]) -> "Method | Sum":
     """The method of a config, made. A person's own file is executed here, and only here."""
     from .. import registry
+
+    if method["name"] == OWN and "repr" in method:
+        raise MethodError(
+            "the method was an object of a Python program and no name makes it; give it again, to toughen.train or "
+            f"toughen.runs.resume. It was {method['repr']}."
+        )
 
     made: list[Any] = []
     for part, given in settings_of(method).items():

@@ -5,9 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import require
-from ..tasks import Task, auto_class, model_kwargs
-from .config import Config, PeftConfig
+from ..tasks import Task, auto_class, longest_input, model_kwargs
+from .config import Config, DataConfig, PeftConfig
 from .errors import RunError
+from .model_keys import check_keys, model_class
 
 
 def load_tokenizer(name: str) -> Any:
@@ -22,22 +23,50 @@ def load_tokenizer(name: str) -> Any:
     return tokenizer
 
 
+def length_of(config: Config, tokenizer: Any) -> tuple[int, str | None]:
+    """Tokens a text is cut at; a notice where the model takes fewer than the default; asking for more is an error."""
+    from transformers import AutoConfig
+
+    asked, default = config.data.max_length, DataConfig.max_length
+    limit = longest_input(tokenizer, loaded(partial(AutoConfig.from_pretrained, config.model), config.model))
+    if limit is None or asked <= limit:
+        return asked, None
+    if asked != default:
+        raise RunError(f"data.max_length={asked}: {config.model} reads at most {limit} tokens; lower it.")
+    return limit, f"data.max_length is {limit} and not {default}: the model reads no more"
+
+
 def load_model(config: Config, task: Task, tokenizer: Any) -> Any:
     """The model with the head of the task; always in float32, whatever the checkpoint was saved in."""
     import torch
 
     settings: dict[str, Any] = {"dtype": torch.float32}
     if config.head.name == "second-order":
+        settings |= _changed_config(config, "AutoModel", {})
         model = _second_order(config, task, tokenizer, settings)
     else:
         kind, kwargs = auto_class(task), model_kwargs(task)
+        settings |= _changed_config(config, kind.__name__, kwargs) or kwargs
         # A head of another size is made anew; the LOAD REPORT of transformers says so.
         model = loaded(
-            lambda: kind.from_pretrained(config.model, ignore_mismatched_sizes=True, **settings, **kwargs), config.model
+            partial(kind.from_pretrained, config.model, ignore_mismatched_sizes=True, **settings), config.model
         )
     if getattr(model.config, "pad_token_id", None) is None:
         model.config.pad_token_id = tokenizer.pad_token_id
     return with_adapters(model, config.peft, task) if config.peft.name else model
+
+
+def _changed_config(config: Config, auto: str, kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The model's config with the keys of `model_config` put in, as an argument; nothing where there are none."""
+    if not config.model_config:
+        return {}
+    import transformers
+
+    below = loaded(partial(transformers.AutoConfig.from_pretrained, config.model, **kwargs), config.model)
+    check_keys(config.model_config, below, model_class(below, getattr(transformers, auto)))
+    for key, value in config.model_config.items():
+        setattr(below, key, value)
+    return {"config": below}
 
 
 def _second_order(config: Config, task: Task, tokenizer: Any, arguments: dict[str, Any]) -> Any:

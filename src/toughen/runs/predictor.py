@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from ..tasks import Task, answers_of, auto_class, collator
+from ..tasks import Task, answers_of, auto_class, collator, longest_input
 from ..tasks.tokenising import Tokenise
 from .errors import RunError
 from .folder import read_config
@@ -141,9 +141,10 @@ def load(run: "str | os.PathLike[str]", *, device: str | None = None, batch_size
         raise RunError(f"{folder} holds no trained model; {state}.")
     tokenizer = load_tokenizer(str(place))
     task = _task_of_run(root) if root else _task_of_model(place)
-    length = min(read_config(root).data.max_length if root else 512, int(tokenizer.model_max_length))
     with quiet():
         model = loaded(lambda: auto_class(task).from_pretrained(place, dtype=torch.float32), str(place))
+    asked = read_config(root).data.max_length if root else 512
+    length = min(asked, longest_input(tokenizer, model.config) or asked)
     where = device or ("cuda" if torch.cuda.is_available() else "cpu")
     return Predictor(model.to(where).eval(), tokenizer, task, length, batch_size)
 

@@ -1,8 +1,9 @@
 """What a person sees of a run: a live bar on a terminal, plain lines elsewhere; all lines go to train.log too."""
 
+import math
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -21,7 +22,9 @@ class Reporter:
         self._began = (0, 0.0)
         self._total = 0
         self._last_line = 0.0
-        self._head = ""
+        self._head, self._selects, self._best = "", "", float("-inf")
+        self._names: Sequence[str] = ()
+        self._epochs = 0.0
 
     def line(self, text: str) -> None:
         """One line for the person and the log."""
@@ -37,14 +40,16 @@ class Reporter:
                 sys.stdout.write(text + "\n")
                 sys.stdout.flush()
 
-    def begin(self, arm: str, seed: int, step: int, total: int, epochs: float) -> None:
-        """Training of a seed starts, or goes on from `step`."""
-        self._head = f"seed {seed}" + (" plain" if arm == "baseline" else "")
+    def begin(self, head: str, names: Sequence[str], selects: str, state: Any) -> None:
+        """Training of a seed starts, or goes on; `names` are the methods', `selects` the metric, `state` Trainer's."""
+        step, total, self._epochs = state.global_step, state.max_steps, state.num_train_epochs
+        self._head, self._names, self._selects = head, names, selects
+        self._best = float("-inf") if state.best_metric is None else state.best_metric
         self._began, self._total = (step, time.perf_counter()), total
         if not self.speak:
             return
         again = f", from step {step}" if step else ""
-        self.line(f"{self._head}: {total} updates in {epochs:g} epochs{again}")
+        self.line(f"{self._head}: {total} updates in {self._epochs:g} epochs{again}")
         if sys.stdout.isatty():
             self._open(step, total)
 
@@ -57,31 +62,40 @@ class Reporter:
             self.bar.start()
             self._task = self.bar.add_task(self._head, total=total, completed=step, facts="")
 
-    def step(self, step: int) -> None:
+    def step(self, step: int, epoch: float) -> None:
         if self.bar is not None:
-            self.bar.update(self._task, completed=step)
+            now = min(math.floor(epoch) + 1, math.ceil(self._epochs))
+            self.bar.update(self._task, completed=step, description=f"{self._head} epoch {now}/{self._epochs:g}")
 
-    def row(self, row: Mapping[str, Any]) -> None:
-        """A row of metrics.jsonl."""
+    def row(self, row: Mapping[str, Any], terms: Mapping[str, float]) -> None:
+        """A row of metrics.jsonl; `terms` are the weights of what is added to the clean loss."""
         if not self.speak:
             return
         if row["kind"] == "eval":
-            scores = {key.removeprefix("eval_"): value for key, value in row.items() if key.startswith("eval_")}
-            hidden = ("runtime", "samples_per_second", "steps_per_second", "model_preparation_time")
-            told = [f"{name} {value:.4f}" for name, value in scores.items() if name not in hidden]
-            self.line(f"{self._head} epoch {row['epoch']:g}: {' · '.join(told)}")
+            self._scores(row)
             return
-        facts = facts_of(row)
+        facts = facts_of(row, terms, self._names)
         if self.bar is not None:
-            self.bar.update(self._task, facts=facts)
+            self.bar.update(self._task, facts=f"{facts} · {self._pace(row['step']):.1f} it/s · ETA")
         elif time.perf_counter() - self._last_line > QUIET_SECONDS or row["step"] == self._total:
             self._last_line = time.perf_counter()
             self.line(f"{self._head} step {row['step']}/{self._total}: {facts} · {self._left(row['step'])}")
 
+    def _scores(self, row: Mapping[str, Any]) -> None:
+        scores = {key.removeprefix("eval_"): value for key, value in row.items() if key.startswith("eval_")}
+        hidden = ("runtime", "samples_per_second", "steps_per_second", "model_preparation_time")
+        told = [f"{name} {value:.4f}" for name, value in scores.items() if name not in hidden]
+        score = scores.get(self._selects, float("nan"))
+        if score > self._best:
+            self._best, told[-1] = score, f"{told[-1]}  *"  # the best so far
+        self.line(f"{self._head} epoch {row['epoch']:g}: {' · '.join(told)}")
+
     def _left(self, step: int) -> str:
-        done, since = step - self._began[0], time.perf_counter() - self._began[1]
-        seconds = (self._total - step) * since / max(done, 1)
-        return f"{done / max(since, 1e-9):.1f} it/s · ETA {int(seconds) // 60}:{int(seconds) % 60:02d}"
+        seconds = int((self._total - step) / self._pace(step))
+        return f"{self._pace(step):.1f} it/s · ETA {seconds // 60}:{seconds % 60:02d}"
+
+    def _pace(self, step: int) -> float:
+        return max(step - self._began[0], 1) / max(time.perf_counter() - self._began[1], 1e-9)
 
     def end(self) -> None:
         """Training of the seed is over."""
@@ -90,18 +104,17 @@ class Reporter:
             self.bar = None
 
 
-def facts_of(row: Mapping[str, Any]) -> str:
-    """`loss .41 = clean .36 + term .05 · |delta| 3.0 % · 2.7x plain`."""
+def facts_of(row: Mapping[str, Any], terms: Mapping[str, float], names: Sequence[str]) -> str:
+    """`loss 0.41 = clean 0.36 + 1 x smart 0.05 · |delta| 3.0% · 2.7x plain`; without the sum where it is none."""
     parts = [f"loss {row['loss']:.4f}"]
-    if row.get("cost", 0.0) <= 1:
-        return parts[0]
-    split = {
-        "clean": row.get("robust/loss_clean", row.get("robust/0/loss_clean")),
-        **{key.rpartition("robust/")[2]: value for key, value in row.items() if key.endswith("term")},
-    }
-    told = [f"{name} {value:.4f}" for name, value in split.items() if value is not None]
-    parts += [f"({', '.join(told)})"] if told else []
-    size = next((value for key, value in row.items() if "delta_relative" in key), None)
-    parts += [f"· |delta| {size:.1%}"] if size is not None else []
-    parts += [f"· {row['cost']:.1f}x plain"] if "cost" in row else []
-    return " ".join(parts)
+    if row.get("cost", 0.0) > 1:
+        clean = row.get("robust/loss_clean", row.get("robust/0/loss_clean"))
+        if clean is not None and terms and all(key in row for key in terms):
+            told = zip(terms.items(), names, strict=True)
+            parts[0] += f" = clean {clean:.4f}" + "".join(
+                f" + {w:g} x {name} {row[key]:.4f}" for (key, w), name in told
+            )
+        size = next((value for key, value in row.items() if "delta_relative" in key), None)
+        parts += [f"|delta| {size:.1%}"] if size is not None else []
+        parts.append(f"{row['cost']:.1f}x plain")
+    return " · ".join(parts)

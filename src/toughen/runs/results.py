@@ -9,24 +9,28 @@ from pathlib import Path
 from typing import Any
 
 from .. import __version__
-from ..tasks import Data
+from . import memory
 from .card import model_card
 from .config import Config
 from .files import copy_folder, write_text
 from .folder import seed_folder, write_results
-from .method_config import make_method
+from .job import Material
+from .progress import Reporter
 
 PACKAGES = ("torch", "transformers", "accelerate", "datasets", "peft", "safetensors", "tokenizers", "numpy")
 
 
-def finish(folder: Path, config: Config, data: Data, notes: Sequence[str]) -> dict[str, Any] | None:
+def finish(folder: Path, config: Config, material: Material) -> None:
     """Write the results of all seeds done so far; nothing while the method has none."""
     seeds = _done(folder, config, "method")
     if not seeds:
-        return None
+        return
+    data, also = material.data, material.also
     baseline = _done(folder, config, "baseline")
-    said = [*data.notes, *notes]
+    said = [*data.notes, *material.notes, *memory.notes(folder)]
     left = len(config.seed) - len(seeds)
+    if "repr" in config.method:
+        said.append("the method was given as an object that no name makes: config.yaml cannot run it again by itself")
     if left:
         said.append(f"unfinished: {left} of {len(config.seed)} seeds are missing")
     if config.seed and config.data.eval_split != "validation":
@@ -38,26 +42,49 @@ def finish(folder: Path, config: Config, data: Data, notes: Sequence[str]) -> di
         "head": config.head.name,
         "method": {
             "name": config.method_name,
-            "settings": {key: value for key, value in config.method.items() if key != "name" and value is not None},
-            "repr": repr(make_method(config.method)),
+            "settings": {k: v for k, v in config.method.items() if k not in ("name", "repr") and v is not None},
+            "repr": repr(material.method),
         },
         "metric": data.task.selects,
         "higher_is_better": True,
         "seeds": seeds,
         **summary(seeds),
         "baseline": {"seeds": baseline, **summary(baseline)} if baseline else None,
-        "data": {name: len(split) for name, split in data.splits.items()},
+        "data": {
+            f"{name}{ending}": len(split)
+            for ending, each in {"": data, **{f"_{key}": other for key, other in also.items()}}.items()
+            for name, split in each.splits.items()
+        },
         "versions": versions(),
         "hardware": hardware(),
         "notes": said,
     }
     best = max(seeds, key=lambda seed: seed["metrics"][data.task.selects])
     copy_folder(folder / best["folder"] / "model", folder / "model")
-    card = model_card(values, data, config)
+    card = model_card(values, data, also, config)
     write_text(folder / "README.md", card)
     write_text(folder / "model" / "README.md", card)
     write_results(folder, values)
-    return values
+
+
+def is_complete(folder: Path, config: Config) -> bool:
+    """Whether results.json holds every seed of every arm."""
+    file = folder / "results.json"
+    if not file.is_file():
+        return False
+    values: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    arms = [values["seeds"], *([(values["baseline"] or {}).get("seeds", [])] if config.baseline else [])]
+    return all(len(seeds) == len(config.seed) for seeds in arms)
+
+
+def write_page(folder: Path, reporter: Reporter) -> None:
+    """report.html; a page that fails must not make a finished run look failed."""
+    from ..reports.page import report
+
+    try:
+        report([folder])
+    except Exception as error:
+        reporter.line(f"! no report.html: {' '.join(str(error).split())}")
 
 
 def _done(folder: Path, config: Config, arm: str) -> list[dict[str, Any]]:

@@ -17,6 +17,7 @@ from ..errors import MethodError, nearest
 from .annotations import type_of
 from .presets_source import presets_in
 
+METHODS = Path(__file__).parents[1] / "methods"
 NO_DEFAULT: Any = inspect.Parameter.empty
 
 # What an option of this name means in every method; a docstring's own "Args:" section goes before.
@@ -81,8 +82,8 @@ def signature(name: str) -> Signature:
         if key not in found:
             raise MethodError(f"{path} has no method {key!r}. {nearest(key, found) if found else _no_method(path)}")
         return found[key]
-    if key in known():
-        return known()[key]
+    if (ours := _ours(key)) is not None:
+        return ours
     from ..registry import factory  # a plug-in, or registered by a running program: costs the import of torch
 
     return inspected(key, factory(key))
@@ -105,11 +106,19 @@ def own_file(name: str) -> tuple[Path | None, str]:
 @cache
 def known() -> dict[str, Signature]:
     """The package's own methods, in order of their names."""
-    folder = Path(__file__).parents[1] / "methods"
     found: dict[str, Signature] = {}
-    for path in folder.glob("[!_]*.py"):
+    for path in METHODS.glob("[!_]*.py"):
         found |= _parsed(path)
     return dict(sorted(found.items()))
+
+
+@cache
+def _ours(name: str) -> Signature | None:
+    """One method of the package; only the files that hold its name are parsed, which is most of the time of help."""
+    for path in METHODS.glob("[!_]*.py"):
+        if f'"{name}"' in path.read_text(encoding="utf-8") and name in (found := _parsed(path)):
+            return found[name]
+    return None
 
 
 def _no_method(path: Path) -> str:

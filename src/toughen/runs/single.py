@@ -6,43 +6,39 @@ from pathlib import Path
 from typing import Any
 
 from ..tasks import collator, compute_metrics
+from . import memory, sharding
 from .callbacks import Watch, forget_rows
-from .errors import RunError
+from .errors import MemoryLow, RunError
 from .finishing import finish_seed
 from .folder import checkpoints
 from .health import Health
 from .job import Job
-from .method_config import make_method
 from .modeling import load_model
 from .progress import Reporter
 from .stopping import Stop
+
+FAST_LENGTHS = 32  # lengths are padded to multiples of it in fast runs
 
 
 def train_seed(job: Job, reporter: Reporter, stop: Stop) -> dict[str, Any]:
     """Train one seed, from its last checkpoint if it has one; smaller micro-batches where memory runs out."""
     import torch
 
-    share = job.config.train.batch_size // job.world
-    micro = min(job.config.train.micro_batch or share, share)
-    notes: list[str] = []
+    where = (job.run, job.config, job.arm, job.world)
     while True:
+        micro, scored = memory.rows_of_a_pass(*where)
         try:
-            return {**_train(job, micro, reporter, stop), "notes": notes}
+            return _train(job, micro, scored, reporter, stop)
         except torch.OutOfMemoryError:
-            smaller = next((n for n in range(micro // 2, 0, -1) if share % n == 0), 0)
-            if not smaller:
-                raise RunError(
-                    f"out of memory with one row of {job.config.data.max_length} tokens at a time; lower "
-                    "data.max_length, add --peft, or give --trainer.gradient_checkpointing true."
-                ) from None
-            notes.append(f"out of memory with {micro} rows a pass: {smaller} a pass, the update as before")
-            reporter.line(f"seed {job.seed}: {notes[-1]}")
-            micro = smaller
+            note = memory.fall_back(*where, micro)
+        if job.world > 1:
+            raise MemoryLow(note)
+        reporter.line(f"{job.title}: {note}")
         # Outside the handler: the traceback holds the tensors of the failed pass.
         torch.cuda.empty_cache()
 
 
-def _train(job: Job, micro: int, reporter: Reporter, stop: Stop) -> dict[str, Any]:
+def _train(job: Job, micro: int, scored: int, reporter: Reporter, stop: Stop) -> dict[str, Any]:
     import torch
     from transformers import EarlyStoppingCallback, set_seed
     from transformers.trainer_callback import PrinterCallback
@@ -50,23 +46,24 @@ def _train(job: Job, micro: int, reporter: Reporter, stop: Stop) -> dict[str, An
     from .trainer import RunTrainer
 
     config, train = job.config, job.config.train
-    share = train.batch_size // job.world
-    if share % micro:
-        raise RunError(f"train.micro_batch={micro} does not divide the {share} rows of a device's share of an update.")
     set_seed(job.seed)
-    model = load_model(config, job.data.task, job.tokenizer)
-    health = Health(job.method, train.learning_rate, job.precision)
-    watch = Watch(job.run, job.folder, job.arm, job.seed, reporter, stop, health, train.save_steps)
+    model = load_model(config, job.data.task, job.material.tokenizer)
+    health = Health(job.settings, train.learning_rate, job.material.precision)
+    watch = Watch(job, reporter, stop, health)
     rows = getattr(job.data, config.data.eval_split)
     trainer = RunTrainer(
         model,
-        _arguments(job, micro),
-        method=make_method(job.method),
+        _arguments(job, model, micro, scored),
+        method=job.method,
         health=health,
+        fast=config.fast,
         train_dataset=job.data.train,
         eval_dataset=rows,
-        data_collator=collator(job.data.task, job.tokenizer),
-        processing_class=job.tokenizer,
+        # A captured step is made for one shape: few lengths make few of them.
+        data_collator=collator(
+            job.data.task, job.material.tokenizer, pad_to_multiple_of=FAST_LENGTHS if config.fast else None
+        ),
+        processing_class=job.material.tokenizer,
         compute_metrics=compute_metrics(job.data.task),
         callbacks=[watch, *([EarlyStoppingCallback(train.patience)] if train.patience else [])],
     )
@@ -86,24 +83,26 @@ def _train(job: Job, micro: int, reporter: Reporter, stop: Stop) -> dict[str, An
             if trainer.is_world_process_zero():
                 forget_rows(job.run, job.arm, job.seed, int(last.name.rpartition("-")[2]) if last else 0)
             trainer.train(resume_from_checkpoint=str(last) if last else None)
+            if config.fast:
+                reporter.line(f"{job.title}: {trainer.fast_steps}")
     finally:
         reporter.end()
     return finish_seed(job, trainer, rows, time.perf_counter() - began, watch.seconds)
 
 
-def _arguments(job: Job, micro: int) -> Any:
+def _arguments(job: Job, model: Any, micro: int, scored: int) -> Any:
     import torch
     from transformers import TrainingArguments
 
     train = job.config.train
     settings: dict[str, Any] = {
         "learning_rate": train.learning_rate,
-        "per_device_eval_batch_size": train.eval_batch_size,
+        "per_device_eval_batch_size": scored,
         "warmup_steps": train.warmup,
         "weight_decay": train.weight_decay,
         "max_grad_norm": train.max_grad_norm,
-        "bf16": job.precision == "bf16",
-        "fp16": job.precision == "fp16",
+        "bf16": job.material.precision == "bf16",
+        "fp16": job.material.precision == "fp16",
         "logging_steps": train.log_steps,
         "logging_nan_inf_filter": False,  # a broken loss is told, not hidden
         "save_total_limit": None if train.keep_checkpoints else 1,
@@ -113,6 +112,7 @@ def _arguments(job: Job, micro: int) -> Any:
         "dataloader_pin_memory": torch.cuda.is_available(),
         # Without it processes on CPUs would not find each other: each would train alone, and say nothing.
         "use_cpu": not torch.accelerator.is_available(),
+        **(sharding.arguments(model) if train.shard else {}),
         **job.config.trainer,
         "output_dir": str(job.folder),
         "seed": job.seed,

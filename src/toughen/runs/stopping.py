@@ -1,21 +1,31 @@
 """Ctrl-C and SIGTERM as a wish to stop: the step is finished, everything is saved."""
 
+import os
 import signal
 import threading
+from contextlib import suppress
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
 AGREE_EVERY = 10  # updates between two questions to the other processes
+FILE = "stop.txt"  # how the process that started torchrun tells its workers: torchrun would kill them after 30 s
+TOLD = b"toughen: stopping after this step, and saving; once more ends at once\n"
+
+
+def ask(run: Path, number: int) -> None:
+    """Ask the processes of a run to stop."""
+    (run / FILE).write_text(str(number), encoding="utf-8")
 
 
 class Stop:
     """Knows whether a signal came. A second one ends the process at once, as it would without us.
 
-    A `patient` one does not: torchrun sends a second signal of its own accord, and kills after half a minute.
+    One of several processes (`shared`) does not end at a second: torchrun sends one of its own accord.
     """
 
-    def __init__(self, patient: bool = False) -> None:
-        self.signal, self.patient = 0, patient
+    def __init__(self, run: Path, shared: bool = False) -> None:
+        self.signal, self.run, self.shared = 0, run, shared
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> "Stop":
@@ -29,7 +39,8 @@ class Stop:
 
     def _catch(self, number: int, frame: FrameType | None) -> None:
         self.signal = number
-        if not self.patient:
+        if not self.shared:
+            os.write(2, TOLD)
             self._restore()
 
     def _restore(self) -> None:
@@ -39,14 +50,19 @@ class Stop:
 
     def wanted(self, step: int) -> bool:
         """Whether to stop after this step; several processes agree on it every few steps."""
-        import torch
-
-        if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+        if not self.shared:
             return bool(self.signal)
         if step % AGREE_EVERY:
             return False
+        import torch
+
         device = "cuda" if torch.distributed.get_backend() == "nccl" else "cpu"
-        told = torch.tensor(self.signal, device=device)
+        told = torch.tensor(self.signal or self._asked(), device=device)
         torch.distributed.all_reduce(told, op=torch.distributed.ReduceOp.MAX)
         self.signal = int(told)
         return bool(self.signal)
+
+    def _asked(self) -> int:
+        with suppress(OSError, ValueError):
+            return int((self.run / FILE).read_text(encoding="utf-8"))
+        return 0

@@ -6,12 +6,15 @@ import torch
 from torch import Tensor
 from transformers import Trainer
 
+from ..combine import Add
 from ..training import state
 from ..training.trainer import robust
 from .cost import cost_of, search_gradients
 from .health import Health
+from .sharding import take_processors_for_gpus
 
 _Robust: Any = robust(Trainer)
+LOSSES = {"loss_clean", "loss_perturbed", "term"}
 
 
 class RunTrainer(_Robust):
@@ -21,6 +24,13 @@ class RunTrainer(_Robust):
         super().__init__(*args, method=method, **kwargs)
         self.health, self.cost, self.searched = health, cost_of(method), search_gradients(method)
         self.forwards = self.backwards = self.micro_batches = 0
+        self._sums: dict[str, Tensor] = {}
+        self._summed = 0
+
+    def create_accelerator_and_postprocess(self) -> None:
+        if self.args.fsdp:
+            take_processors_for_gpus()
+        super().create_accelerator_and_postprocess()
 
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Tensor:
         loss = super().training_step(model, inputs, num_items_in_batch)
@@ -33,7 +43,34 @@ class RunTrainer(_Robust):
             for number, batch in enumerate(passed):
                 parts |= {f"{number}/{key}": value for key, value in batch.seen.items() if key != "weight_move"}
             self.health.see(self.state.global_step + 1, parts)
+            self._sum(passed)
         return loss
+
+    def _sum(self, passed: Any) -> None:
+        self._summed += 1
+        for number, batch in enumerate(passed):
+            for key in LOSSES & batch.seen.keys():
+                name = f"{number}/{key}" if len(passed) > 1 else key
+                self._sums[name] = self._sums.get(name, 0.0) + batch.seen[key]
+
+    def figures(self) -> dict[str, Tensor]:
+        """Losses as means since they were last logged, as the Trainer's own is; and everything over all processes."""
+        found = {**super().figures(), **{key: value / self._summed for key, value in self._sums.items()}}
+        self._sums, self._summed = {}, 0
+        if self.args.world_size == 1 or not found:
+            return found
+        values = torch.stack([value.detach().float().to(self.args.device) for value in found.values()])
+        return dict(zip(found, self.accelerator.reduce(values, "mean"), strict=True))
+
+    @property
+    def terms(self) -> dict[str, float]:
+        """The weights with which terms are added to the clean loss, by their names in the log; none if it is no sum."""
+        methods = getattr(self._method, "methods", (self._method,))
+        weights = [m.combine.weight for m in methods if isinstance(m.combine, Add)]
+        plain = [float(weight) for weight in weights if isinstance(weight, (int, float))]
+        if len(plain) < len(methods):
+            return {}
+        return {f"robust/{number}/term" if len(methods) > 1 else "robust/term": w for number, w in enumerate(plain)}
 
     @property
     def passes(self) -> dict[str, float]:

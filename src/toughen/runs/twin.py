@@ -4,20 +4,29 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .config import Config
 from .configuring import build, merge, normalised
+from .errors import RunError
 from .folder import Results, create, read, read_config
-from .launch import execute_everywhere
+from .launch import execute_everywhere, run_new
+from .method_config import OWN
 from .predictor import Predictor, load
+from .recognise import recognised
+
+if TYPE_CHECKING:
+    from ..method import Method, Sum
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run folder."""
+    """A run folder; stands for its path: `toughen.load(run)`, `toughen.evaluate(run)`."""
 
     path: Path
+
+    def __fspath__(self) -> str:
+        return str(self.path)
 
     @property
     def results(self) -> Results:
@@ -38,7 +47,7 @@ class Run:
 
 
 def train(
-    method: str = "smart",
+    method: "str | Method | Sum" = "smart",
     *,
     model: "str | os.PathLike[str] | None" = None,
     task: str | None = None,
@@ -46,9 +55,11 @@ def train(
     data: Mapping[str, Any] | None = None,
     train: Mapping[str, Any] | None = None,
     trainer: Mapping[str, Any] | None = None,
+    model_config: Mapping[str, Any] | None = None,
     head: str | Mapping[str, Any] | None = None,
     peft: bool | str | Mapping[str, Any] = False,
     baseline: bool = False,
+    fast: bool = False,
     output_dir: "str | os.PathLike[str] | None" = None,
     nproc: int = 1,
     config: "Mapping[str, Any] | None" = None,
@@ -57,33 +68,52 @@ def train(
     """Fine-tune a model with a method and leave a run folder; what `toughen train` does.
 
     `settings` are the method's own: `train("freelb", ..., step_size=0.1)`. `data`, `train` and `trainer` are the
-    groups of the same name (`toughen train --help`), `config` a whole config below all of them.
+    groups of the same name (`toughen train --help`), `config` a whole config below all of them. A method may be an
+    object, too: `train(toughen.smart(weight=5.0) + toughen.rdrop(), ...)`. Its name and settings are found out where
+    some make the very same method, and then config.yaml runs it again; else config.yaml says what it was.
     """
+    made = None if isinstance(method, str) else _object(method, settings, nproc)
     given: dict[str, Any] = {
-        "method": {"name": method, **settings},
+        "method": {"name": method, **settings} if made is None else recognised(made),
         "model": None if model is None else os.fspath(model),
         "task": task,
         "seed": list(seeds) if isinstance(seeds, Sequence) else [seeds],
         "data": _plain(data),
         "train": _plain(train),
         "trainer": _plain(trainer),
+        "model_config": _plain(model_config),
         "head": head,
         "peft": peft,
         "baseline": baseline,
+        "fast": fast,
         "output_dir": None if output_dir is None else os.fspath(output_dir),
         "nproc": nproc,
     }
     above = {key: value for key, value in given.items() if value is not None}
     folder = create(build(merge(normalised(config or {}), normalised(above))))
-    execute_everywhere(folder)
+    run_new(folder, method=made)
     return Run(folder)
 
 
-def resume(run: "str | os.PathLike[str]") -> Run:
-    """Go on with an unfinished run."""
-    read_config(Path(run))
-    execute_everywhere(Path(run))
+def resume(run: "str | os.PathLike[str]", method: "Method | Sum | None" = None) -> Run:
+    """Go on with an unfinished run; one whose method was an object that no name makes needs it again."""
+    config = read_config(Path(run))
+    if method is not None and recognised(method) != config.method:
+        raise RunError(f"{run} began with another method: {config.method.get('repr', config.method)}.")
+    execute_everywhere(Path(run), method=method)
     return Run(Path(run))
+
+
+def _object(method: Any, settings: Mapping[str, Any], nproc: int) -> Any:
+    if not hasattr(method, "attach"):
+        raise RunError(f"method={method!r}: give a name such as 'smart', or a method such as toughen.smart().")
+    if settings:
+        raise RunError(f"{', '.join(settings)}: settings go with a method's name; this one is made already.")
+    if nproc > 1 and recognised(method)["name"] == OWN:
+        raise RunError(
+            "a method object cannot go to other processes: write it into a file (toughen new) and name that."
+        )
+    return method
 
 
 def _plain(values: Mapping[str, Any] | None) -> dict[str, Any] | None:

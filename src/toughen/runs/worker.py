@@ -2,9 +2,10 @@
 
 import os
 import sys
+import traceback
 from pathlib import Path
 
-from .errors import Diverged, Interrupted
+from .errors import Diverged, Interrupted, MemoryLow
 from .files import write_text
 from .launch import FAULT
 from .session import execute
@@ -16,17 +17,29 @@ def main() -> int:
     try:
         execute(folder)
     except Interrupted as stopped:
-        # All processes stop at the same step; one tells.
-        if os.environ.get("RANK", "0") == "0":
-            write_text(folder / FAULT, f"interrupted {stopped.signal} {stopped.step} {stopped.folder}")
+        # All stop at the same step; the first tells, and the others must not end before it with an error: torchrun
+        # would kill it.
+        if os.environ.get("RANK", "0") != "0":
+            return 0
+        write_text(folder / FAULT, f"interrupted {stopped.signal} {stopped.step} {stopped.folder}")
         return 1
-    except (ValueError, RuntimeError, ImportError, OSError, Diverged) as error:
-        if os.environ.get("TOUGHEN_DEBUG"):
-            raise
-        write_text(folder / FAULT, " ".join(str(error).split()))
+    except MemoryLow:
+        return 1
+    except Exception as error:
+        traceback.print_exc()  # into torchrun.log
+        said = " ".join(str(error).split())
+        if not isinstance(error, (ValueError, ImportError, OSError, Diverged)):
+            said = f"{type(error).__name__}: {said} (more in {folder}/torchrun.log)"
+        if not (folder / FAULT).is_file():  # the first fault is the cause: the others lost their peer
+            write_text(folder / FAULT, said)
         return 1
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    code = main()
+    if code:
+        # Not sys.exit: taking down a process group whose peers are gone can wait for them.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .hygiene import Hygiene as Hygiene
     from .loader import load as load
     from .models import auto_class as auto_class
+    from .models import longest_input as longest_input
     from .models import model_kwargs as model_kwargs
     from .models import model_task as model_task
     from .paired import Pair as Pair
@@ -47,7 +48,7 @@ _HOMES = {
     "glue_zip": ("submission",),
     "hygiene": ("Hygiene",),
     "loader": ("load",),
-    "models": ("auto_class", "model_kwargs", "model_task"),
+    "models": ("auto_class", "longest_input", "model_kwargs", "model_task"),
     "paired": ("Pair", "Paired"),
     "registry": ("available", "register", "task"),
     "samplers": ("LengthBucketed", "LengthGrouped", "lengths"),

@@ -10,6 +10,10 @@ _PROBLEMS = {
     "regression": "regression",
     "multilabel": "multi_label_classification",
 }
+_COUNT_FROM_PADDING = {
+    *("roberta", "xlm-roberta", "xlm-roberta-xl", "roberta-prelayernorm", "camembert", "data2vec-text", "mpnet"),
+    *("longformer", "xmod", "luke", "ibert", "lilt", "esm"),
+}
 _CLASSES = {
     "tokens": "AutoModelForTokenClassification",
     "choices": "AutoModelForMultipleChoice",
@@ -44,3 +48,15 @@ def auto_class(task: str | Task) -> Any:
     import transformers
 
     return getattr(transformers, _CLASSES.get(model_task(task).head, "AutoModelForSequenceClassification"))
+
+
+def longest_input(tokenizer: Any, config: Any) -> int | None:
+    """How many tokens the model reads at most, special ones among them; None where nothing bounds it."""
+    own = int(tokenizer.model_max_length)
+    limits = [own] if own < 1_000_000 else []
+    places = getattr(config, "max_position_embeddings", None)
+    # DeBERTa's positions are relative; its config names a number that bounds nothing.
+    if isinstance(places, int) and places > 0 and getattr(config, "position_biased_input", True):
+        # RoBERTa and its kin count positions from behind the padding index.
+        limits.append(places - (config.pad_token_id or 0) - 1 if config.model_type in _COUNT_FROM_PADDING else places)
+    return min(limits, default=None)

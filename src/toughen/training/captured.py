@@ -40,6 +40,11 @@ class CapturedTraining:
         obstacle = of_method(self.attached.bound, turns, last)
         return self.captured(run, batch, last=last, several=len(turns) > 1, also=also, obstacle=obstacle)
 
+    def __str__(self) -> str:
+        steps, why = self.captured.steps, self.captured.obstacle
+        counted = f"{steps['captured']} of {sum(steps.values())} steps captured"
+        return counted if why is None else f"{counted}; the others ran eagerly: {why}"
+
     def close(self) -> None:
         if self.packing is not None:
             self.packing.detach()

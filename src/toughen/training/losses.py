@@ -56,11 +56,16 @@ def logits_of(outputs: Any) -> Tensor:
     if isinstance(outputs, Mapping):
         named = cast("Mapping[str, Any]", outputs)
         return cast(Tensor, named["logits"] if "logits" in named else named["start_logits"])
-    return cast(Tensor, outputs[1])
+    return _without_loss(outputs)[0]
 
 
 def with_loss(outputs: Any, loss: Tensor) -> Any:
     """The model's output with the loss the Trainer made of it."""
     if isinstance(outputs, dict):
         return {**cast("dict[str, Any]", outputs), "loss": loss}
-    return loss, outputs[1]
+    return loss, _without_loss(outputs)[0]
+
+
+def _without_loss(outputs: "tuple[Tensor, ...]") -> "tuple[Tensor, ...]":
+    """A tuple of a model (`return_dict=False`) starts with its loss, unless the labels were kept from it."""
+    return outputs[1:] if outputs[0].dim() == 0 else outputs

@@ -45,6 +45,7 @@ class _RobustTrainer(Trainer):
             raise MethodError("DataParallel copies the model in every pass; start one process a GPU with torchrun.")
         self._method, self._fast = method, fast
         self._graphs: CapturedTraining | None = None
+        self.fast_steps = ""  # after training: how many were captured, and why not all
         self._attach(self.model)
         self._compares = compares_predictions(method)
         self._probe = probe
@@ -82,6 +83,7 @@ class _RobustTrainer(Trainer):
             return super().train(*args, **kwargs)
         finally:
             if self._graphs is not None:
+                self.fast_steps = str(self._graphs)
                 self._graphs.close()
                 self._graphs = None
             self.attached.detach()  # the trained model is a plain one
@@ -190,10 +192,13 @@ class _RobustTrainer(Trainer):
         self._probed_at = step
         return True
 
+    def figures(self) -> dict[str, Tensor]:
+        """What is logged as `robust/...`: the last micro-batch, as this process saw it."""
+        return {**self.attached.report(), **self._probed}
+
     def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
         if "loss" in logs:  # the one place where the figures are read from the device
-            seen = {**self.attached.report(), **self._probed}
-            logs |= {f"robust/{name}": float(value) for name, value in seen.items()}
+            logs |= {f"robust/{name}": float(value) for name, value in self.figures().items()}
             self._probed = {}
         super().log(logs, *args, **kwargs)
 

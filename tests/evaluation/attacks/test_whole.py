@@ -2,6 +2,7 @@
 
 import json
 from argparse import ArgumentParser
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -144,6 +145,16 @@ def test_errors_are_one_line(run, capsys):
     assert "no set is known" in capsys.readouterr().err
     assert main(["evaluate", str(run), "--attack", "characters", "--words", "30"]) == 2
     assert "not a share" in capsys.readouterr().err
+
+
+def test_all_leaves_out_what_does_not_fit(run, capsys, monkeypatch):
+    monkeypatch.setattr("toughen.evaluation.attacks.synonyms._installed", lambda: None)
+    few = replace(FEW, budget=Budget(5, 0.5))
+    (found,) = evaluate(run, attack="all", settings=few, samples=20, progress=True, limit=6)
+    assert [each.name for each in found.attacks] == ["embedding", "characters", "flips", "neighbours", "noise"]
+    told = capsys.readouterr().err
+    assert "left out: no synonyms" in told
+    assert "left out: no set is known" in told
 
 
 def test_an_interrupt_is_told(run, capsys, monkeypatch):

@@ -59,5 +59,6 @@ def template(method: str, task: str, model: str) -> str:
         lines += ["", f"# {described['']}", f"{'# ' * named}{name}:"]
         for each in fields(kind):
             lines += written(each.name, each.default, described[each.name], "#   " if named else "  ")
+    lines += ["", "# Any key of the model's own config:", "# model_config:", "#   classifier_dropout: 0.1"]
     lines += ["", "# Any field of transformers.TrainingArguments:", "# trainer:", "#   lr_scheduler_type: cosine", ""]
     return "\n".join(lines)

@@ -26,6 +26,7 @@ def run(arguments: Any) -> int:
         ]
         out.print(table(["recipe", "task", "model", "published"], rows))
         out.print("toughen recipes NAME tells more; toughen train --recipe NAME runs it.", markup=False)
+        out.print(f"Published grids, for toughen sweep NAME: {', '.join(recipes.sweeps())}.", markup=False)
         return 0
     config = yaml.safe_dump(recipes.config(name), sort_keys=False, width=100)
     if arguments.yaml:

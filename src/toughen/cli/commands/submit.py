@@ -17,8 +17,10 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from ...runs.errors import RunError
     from ...runs.folder import read
+    from ...runs.loading import ALSO
     from ...runs.predictions import read_predictions
     from ...tasks import submission
+    from ...tasks.glue import GLUE
 
     out = Path(arguments.out)
     if out.exists():
@@ -28,11 +30,16 @@ def run(arguments: argparse.Namespace) -> int:
     predictions: dict[str, Any] = {}
     for folder in runs:
         results = read(folder)
-        table = folder / str(results.best["folder"]) / "predictions" / "test.tsv"
-        if not table.is_file():
+        if results.task not in GLUE:
+            raise RunError(f"{folder} was trained on {results.task!r}, which is no task of GLUE.")
+        tables = folder / str(results.best["folder"]) / "predictions"
+        if not (tables / "test.tsv").is_file():
             raise RunError(f"{folder} has no test predictions: its data had no test split.")
         if results.task in predictions:
             raise RunError(f"two of the runs are of {results.task}; give one a task.")
-        predictions[results.task] = read_predictions(table)
+        predictions[results.task] = read_predictions(tables / "test.tsv")
+        for ending, name in ALSO.get(results.task, {}).items():
+            if (tables / f"test_{ending}.tsv").is_file():
+                predictions[name] = read_predictions(tables / f"test_{ending}.tsv")
     sys.stdout.write(f"{submission(predictions, out, partial=arguments.partial)}\n")
     return 0

@@ -1,11 +1,14 @@
 """`toughen train`."""
 
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 HELP = "Fine-tune a model with a robust method."
+# Arguments of the Python functions, as their messages name them; here they are options.
+OPTION = re.compile(r"\b(dir|(?:train|validation|test)_file|(?:text|label)_column|labels|head|delimiter|max_length)=")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -20,74 +23,87 @@ def main(arguments: Sequence[str]) -> int:
         words = ["--help"]
     resumed = _resumed(words)
     if resumed is not None:
-        return _run(resumed, {"nnodes": 1, "node_rank": 0, "rdzv_endpoint": None})
+        return _run(*resumed, new=False)
     values, launch = parse_train(words)
     values.pop("resume")
-    return _run(_created(values, launch), launch)
+    return _run(_created(values, launch), launch, new=True)
 
 
-def _resumed(words: Sequence[str]) -> Path | None:
-    """The run to go on with; it brings its own options."""
+def _resumed(words: Sequence[str]) -> tuple[Path, dict[str, Any]] | None:
+    """The run to go on with, and on which machines; it brings all other options."""
+    import argparse
+
     from ...runs.errors import RunError
     from ...runs.folder import read_config
 
-    flags = [word.partition("=")[0] for word in words]
-    if "--resume" not in flags:
+    if not any(word.partition("=")[0] == "--resume" for word in words):
         return None
-    place = flags.index("--resume")
-    _, equals, value = words[place].partition("=")
-    rest = [*words[:place], *words[place + (1 if equals else 2) :]]
-    if not equals:
-        value = words[place + 1] if place + 1 < len(words) else ""
-    if not value:
-        raise RunError("--resume needs the run's folder.")
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    parser.add_argument("--resume")
+    parser.add_argument("--nnodes", type=int, default=1)
+    parser.add_argument("--node_rank", type=int, default=0)
+    parser.add_argument("--rdzv_endpoint")
+    try:
+        found, rest = parser.parse_known_args(words)
+    except argparse.ArgumentError as error:
+        needs = "--resume needs the run's folder." if error.argument_name == "--resume" else f"{error}."
+        raise RunError(needs) from None
     if rest:
         raise RunError(f"--resume goes on with the run's own config.yaml; leave out {' '.join(rest)}.")
-    read_config(Path(value))
-    return Path(value)
+    launch = vars(found)
+    folder = Path(launch.pop("resume"))
+    read_config(folder)
+    _check_machines(launch, folder)
+    return folder, launch
+
+
+def _check_machines(launch: dict[str, Any], folder: Any) -> None:
+    from ...runs.errors import RunError
+
+    if launch["nnodes"] > 1 and (folder is None or launch["rdzv_endpoint"] is None):
+        raise RunError("several machines need --output_dir (a folder that all of them see) and --rdzv_endpoint.")
+    if not 0 <= launch["node_rank"] < launch["nnodes"]:
+        raise RunError(f"--node_rank {launch['node_rank']}: with --nnodes {launch['nnodes']} it starts at 0.")
 
 
 def _created(values: dict[str, Any], launch: dict[str, Any]) -> Path:
     from ...runs.configuring import build
-    from ...runs.errors import RunError
     from ...runs.folder import create
     from ...runs.launch import joined
 
     config = build(values)
-    if launch["nnodes"] > 1:
-        if config.output_dir is None or launch["rdzv_endpoint"] is None:
-            raise RunError("several machines need --output_dir (a folder that all of them see) and --rdzv_endpoint.")
-        if launch["node_rank"]:
-            return joined(Path(config.output_dir))
-    return create(config)
+    _check_machines(launch, config.output_dir)
+    return joined(Path(config.output_dir)) if config.output_dir and launch["node_rank"] else create(config)
 
 
-def _run(folder: Path, launch: dict[str, Any]) -> int:
-    from ...runs.errors import Interrupted
-    from ...runs.folder import read
-    from ...runs.launch import execute_everywhere
+def _run(folder: Path, launch: dict[str, Any], new: bool) -> int:
+    from ...runs.errors import Interrupted, RunError
+    from ...runs.launch import execute_everywhere, run_new
+    from ...tasks import DataError
 
     try:
-        execute_everywhere(folder, **launch)
+        (run_new if new else execute_everywhere)(folder, **launch)
+    except DataError as error:
+        raise RunError(OPTION.sub(r"--data.\1", str(error))) from error
     except Interrupted as stopped:
         sys.stdout.write(f"{stopped}\ncontinue with: toughen train --resume {folder}\n")
         return 128 + stopped.signal
     if launch["node_rank"] == 0:
-        page = _page(folder)
-        sys.stdout.write(f"{read(folder)}\nsaved {folder}/{page}   next: toughen predict {folder} --text ...\n")
+        _say(folder)
     return 0
 
 
-def _page(folder: Path) -> str:
-    """Write report.html where reports are installed; a page that fails must not make a finished run look failed."""
-    from importlib import import_module
-    from importlib.util import find_spec
+def _say(folder: Path) -> None:
+    """Every seed, the plain twin, where it is saved and what to do next."""
+    from ...runs.folder import read
 
-    if find_spec("toughen.reports") is None:
-        return ""
-    try:
-        import_module("toughen.reports").report([str(folder)])
-    except Exception as error:
-        sys.stderr.write(f"toughen: no report.html: {' '.join(str(error).split())}\n")
-        return ""
-    return " (report.html)"
+    results = read(folder)
+    lines = [str(results)]
+    if results.baseline:
+        plain, name = results.baseline, results.metric
+        spread = f" ± {plain['sd'][name]:.4f}" if len(plain["seeds"]) > 1 else ""
+        change = results.mean[name] - plain["mean"][name]
+        lines.append(f"plain: {plain['mean'][name]:.4f}{spread} · {results.method['name']} {change:+.4f}")
+    page = " (report.html)" if (folder / "report.html").is_file() else ""
+    lines += [f"saved {folder}/{page}", f"next: toughen predict {folder} --text ... · toughen evaluate {folder}"]
+    sys.stdout.write("\n".join(lines) + "\n")

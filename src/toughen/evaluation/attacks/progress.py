@@ -9,6 +9,14 @@ from typing import Any
 QUIET_SECONDS = 10.0
 
 
+def say(text: str, speak: bool = True) -> None:
+    """One line for the person."""
+    if speak:
+        with suppress(BrokenPipeError):
+            sys.stderr.write(text + "\n")
+            sys.stderr.flush()
+
+
 class Progress:
     """Counts examples. `speak=False` says nothing."""
 
@@ -21,7 +29,7 @@ class Progress:
 
     def __enter__(self) -> "Progress":
         if self.speak and self._first:
-            self._line(f"{self.title}: goes on after {self._first} of {self.total}")
+            say(f"{self.title}: goes on after {self._first} of {self.total}")
         if self.speak and sys.stderr.isatty():
             self._open()
         return self
@@ -43,17 +51,12 @@ class Progress:
             self._bar.update(self._task, completed=self.done)
         elif self.speak and time.perf_counter() - self._last > QUIET_SECONDS:
             self._last = time.perf_counter()
-            self._line(f"{self.title}: {self.done}/{self.total} · ETA {self._left()}")
+            say(f"{self.title}: {self.done}/{self.total} · ETA {self._left()}")
 
     def _left(self) -> str:
         since = time.perf_counter() - self._began
         seconds = int((self.total - self.done) * since / max(1, self.done - self._first))
         return f"{seconds // 60}:{seconds % 60:02d}"
-
-    def _line(self, text: str) -> None:
-        with suppress(BrokenPipeError):
-            sys.stderr.write(text + "\n")
-            sys.stderr.flush()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if self._bar is not None:

@@ -23,6 +23,7 @@ from .words import Place, cased_like
 
 Text: TypeAlias = tuple[str, Prepare, dict[str, Any]]
 _EACH = 2  # results of every kind of edit that are tried on a word
+ALL = "all"
 NAMES = ("embedding", "characters", "flips", "synonyms", "neighbours", "noise", "sets")
 
 
@@ -56,7 +57,7 @@ def attack_names(given: "str | Sequence[str]") -> tuple[str, ...]:
     """The attacks of "characters,embedding" or of a list; "all" are all."""
     names = [name.strip() for name in given.split(",")] if isinstance(given, str) else list(given)
     names = [name for name in names if name]
-    return NAMES if names == ["all"] else checked(names, NAMES, "attack")
+    return NAMES if names == [ALL] else checked(names, NAMES, "attack")
 
 
 def make_attacks(given: "str | Sequence[str]", settings: AttackSettings, limit: int | None = None) -> list[Attack]:

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from ...tasks.scoring import kept_tokens
-from ...tasks.spec import Task
+from ...tasks.spec import DataError, Task
 from ..outputs import Outputs
+from .progress import say
 from .running import Attacked, run_attack
-from .settings import AttackSettings, make_attacks
+from .settings import ALL, NAMES, AttackSettings, make_attacks
 from .target import Attack, Target
 from .victim import Victim
 from .words import Row
@@ -22,11 +23,16 @@ class Suite:
     attacks: Sequence[Attack]
     settings: AttackSettings
     progress: bool = False
+    every: bool = False
+    """Whether all were asked for: then those that do not fit are left out, and an error otherwise."""
 
     @staticmethod
     def of(names: "str | Sequence[str]", settings: AttackSettings | None, limit: int | None, progress: bool) -> "Suite":
         told = settings or AttackSettings()
-        return Suite(make_attacks(names, told, limit), told, progress)
+        if names not in (ALL, [ALL], (ALL,)):
+            return Suite(make_attacks(names, told, limit), told, progress)
+        attacks = [attack for name in NAMES for attack in _made(name, told, limit, progress)]
+        return Suite(attacks, told, progress, every=True)
 
     def target(
         self,
@@ -41,8 +47,9 @@ class Suite:
         **about: Any,
     ) -> Target:
         """A model with its rows, and what it says of them unchanged."""
-        for attack in self.attacks:
-            attack.check(task)
+        if not self.every:
+            for attack in self.attacks:
+                attack.check(task)
         precision = self.settings.precision
         victim = Victim(model, tokenizer, task, max_length=max_length, batch_size=batch_size, precision=precision)
         logits, labels = outputs.logits, outputs.labels
@@ -54,4 +61,22 @@ class Suite:
         return tuple(
             run_attack(attack, target, home=home, label=label, model=model, where=where, progress=self.progress)
             for attack in self.attacks
+            if not self.every or self._fits(attack, target.task)
         )
+
+    def _fits(self, attack: Attack, task: Task) -> bool:
+        try:
+            attack.check(task)
+        except DataError as problem:
+            say(f"left out: {problem}", self.progress)
+            return False
+        return True
+
+
+def _made(name: str, settings: AttackSettings, limit: int | None, speak: bool) -> list[Attack]:
+    """The attack, or a word on what it lacks."""
+    try:
+        return make_attacks(name, settings, limit)
+    except DataError as problem:
+        say(f"left out: {problem}", speak)
+        return []

@@ -9,7 +9,7 @@ import numpy as np
 from ...tasks import collator
 from ...tasks.spec import DataError, Task
 from ...tasks.tokenising import align, tokeniser
-from ..outputs import class_order, longest
+from ..outputs import bounded, class_order
 from .words import Row
 
 Precision = Literal["auto", "fp32", "bf16"]
@@ -34,7 +34,7 @@ class Victim:
     ) -> None:
         self.model, self.tokenizer, self.task = model, tokenizer, task
         self.order = class_order(model.config, task)
-        self.work = tokeniser(task, tokenizer, max_length or longest(model, tokenizer))
+        self.work = tokeniser(task, tokenizer, bounded(max_length, model, tokenizer))
         self.collate = collator(task, tokenizer)
         self.cuda = model.device.type == "cuda"
         self.half = precision == "bf16" or (precision == "auto" and self.cuda)

@@ -1,0 +1,73 @@
+"""`toughen sweep FILE`."""
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+HELP = "Try many settings of a config, each with several seeds: on one machine, or on a Ray cluster."
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Parse, run, and say what came of it. Options of `toughen train` go over the base."""
+    import argparse
+
+    parser = argparse.ArgumentParser("toughen sweep", description=HELP, allow_abbrev=False, epilog=EPILOG)
+    parser.add_argument("source", help="sweep file (YAML, or ManyTasks' search.json), recipe, or a sweep's folder")
+    parser.add_argument("--resume", action="store_true", help="go on with the sweep; runs only what is missing")
+    parser.add_argument("--base", help="config file or recipe in place of the file's base")
+    parser.add_argument("--seeds", help="in place of the file's seeds: 1,2,3")
+    parser.add_argument("--output_dir", help="folder of the sweep (default: sweeps/NAME)")
+    parser.add_argument(
+        "--engine", choices=("auto", "ray", "serial"), default="auto", help="default: ray, if installed"
+    )
+    parser.add_argument("--address", help="a Ray cluster: host:port, or auto on one of its machines")
+    given, rest = parser.parse_known_args(list(arguments))
+
+    from ...sweeps import SweepStopped, sweep
+
+    options = {key: getattr(given, key) for key in ("resume", "base", "seeds", "output_dir", "engine", "address")}
+    try:
+        return _tell(sweep(given.source, config=_over(rest), **options))
+    except SweepStopped as stopped:
+        sys.stdout.write(f"{stopped}\n")
+        return 130
+
+
+EPILOG = "Any option of toughen train goes over the base: toughen sweep grid.yaml --model roberta-base --train.epochs 3"
+
+
+def _over(words: Sequence[str]) -> dict[str, Any]:
+    """`--train.epochs 3` as {"train.epochs": 3}; unknown options are refused with the config."""
+    import yaml
+
+    from ...sweeps import SweepError
+
+    found: dict[str, Any] = {}
+    left = list(words)
+    while left:
+        flag, equals, value = left.pop(0).partition("=")
+        if not flag.startswith("--") or (not equals and (not left or left[0].startswith("--"))):
+            raise SweepError(f"{flag}: expected --option VALUE, as of toughen train.")
+        found[flag.removeprefix("--")] = yaml.safe_load(value if equals else left.pop(0))
+    return found
+
+
+def _tell(done: Any) -> int:
+    from ..tables import console, table
+
+    out, heads = console(), [*done.definition.keys, done.metric, "seeds", "state"]
+    rows = [_cells(done, row) for row in done.rows]
+    out.print(table(["rank", *heads], rows))
+    for number, errors in done.failures.items():
+        for error in errors:
+            out.print(f"row {number}, {error}", markup=False, soft_wrap=True)
+    out.print(f"{done}\nsaved {done.path}/leaderboard.html, .md, .csv; best.yaml", markup=False, soft_wrap=True)
+    return 1 if done.failures else 0
+
+
+def _cells(done: Any, row: Any) -> list[str]:
+    from ...sweeps.leaderboard import shown
+
+    score = str(row).partition(" (")[0]
+    settings = [shown(row.settings.get(key)) for key in done.definition.keys]
+    return [shown(row.rank), *settings, score, f"{len(row.scores)}/{len(done.definition.seeds)}", row.state]

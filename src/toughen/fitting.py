@@ -1,0 +1,36 @@
+"""Puts the hooks of methods into a model."""
+
+from collections.abc import Sequence
+
+from torch import nn
+
+from .batch import wants
+from .bound import Bound
+from .compare.features import FeatureWatch
+from .learned import build
+from .parts import Detach
+from .perturbation import CheckpointedLayers
+from .sites import AttentionLogits, Hidden
+
+
+def fit(
+    model: nn.Module, bound: Sequence[Bound], seed: int, undo: list[Detach]
+) -> tuple[FeatureWatch | None, CheckpointedLayers | None]:
+    """What watches features and checkpointed layers, if anything does. The ways back are added to `undo` one by one, so
+    that whoever calls can take them also when something is refused half-way.
+    """
+    for one in bound:
+        undo.append(one.method.site.attach(model, one.injector))
+        one.adversary = one.adversary or build(model, one.injector, one.method.site, seed)
+        if one.adversary is not None:
+            undo.append(one.adversary.install())
+    methods = [one.method for one in bound]
+    features = any(wants(m.climb_on, "needs_features") or wants(m.compare, "needs_features") for m in methods)
+    watch = FeatureWatch(model) if features else None
+    if watch is not None:
+        undo.append(watch.detach)
+    inside = [one.injector for one in bound if isinstance(one.method.site, (Hidden, AttentionLogits))]
+    checkpoints = CheckpointedLayers(model, inside) if inside else None
+    if checkpoints is not None:
+        undo.append(checkpoints.release)
+    return watch, checkpoints

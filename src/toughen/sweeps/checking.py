@@ -1,0 +1,122 @@
+"""A sweep held against what runs take, before any of them starts."""
+
+import types
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from itertools import product
+from typing import Any, Literal, Union, cast, get_args, get_origin
+
+from ..errors import nearest
+from ..runs.config import GROUPS, Config
+from ..runs.configuring import normalised
+from ..runs.method_config import make_method, options_of
+from ..runs.trainer_options import trainer_options
+from .configs import trial_config
+from .definition import Definition, Settings, rows_word
+from .errors import SweepError
+
+WORDS = {float: "a number", int: "a whole number", str: "text", bool: "true or false", type(None): "null"}
+
+
+def grid(definition: Definition) -> list[Settings]:
+    """Every combination of values, the last parameter running fastest; a tied row counts as one value."""
+    choices: list[list[Settings]] = [
+        [{key: value} for value in each.ends] for key, each in definition.parameters.items()
+    ]
+    rows = product(*choices, definition.tied or ({},))
+    return [{key: value for part in row for key, value in part.items()} for row in rows]
+
+
+def _corners(definition: Definition) -> Iterator[Settings]:
+    """For a space too large to go through: each value or end of each parameter, the others at their first."""
+    first = {key: each.ends[0] for key, each in definition.parameters.items()}
+    tied = definition.tied or ({},)
+    yield from ({**first, **row} for row in tied)
+    for key, each in definition.parameters.items():
+        yield from ({**first, **tied[0], key: value} for value in each.ends)
+
+
+def check_settings(definition: Definition) -> dict[str, Config]:
+    """Build the config of every row, and its method; the first that cannot be is told with its settings.
+
+    Gives one config for each different set of data that the rows ask for.
+    """
+    data: dict[str, Config] = {}
+    methods: set[str] = set()
+    rows = grid(definition) if definition.search == "grid" else list(_corners(definition))
+    for settings in rows:
+        try:
+            _check_types(normalised(settings), definition.base)
+            config = trial_config(definition.base, settings, definition.seeds)
+            if repr(config.method) not in methods:
+                make_method(config.method)
+                methods.add(repr(config.method))
+        except (ValueError, TypeError) as error:
+            raise SweepError(f"parameters: {error} (settings: {rows_word(settings)})") from error
+        data.setdefault(repr((config.model, config.task, config.data)), config)
+    return data
+
+
+def _check_types(settings: Mapping[str, Any], base: Mapping[str, Any]) -> None:
+    """Values of the right kind: `train.epochs: many` is told now and not by the first trial."""
+    whole = {each.name: each.type for each in fields(Config)}
+    named = [dict(each.get("method") or {}).get("name") for each in (settings, base)]
+    method = str(named[0] or named[1] or "smart")
+    for group, entry in settings.items():
+        if group not in GROUPS and group not in ("method", "trainer"):
+            _fits(group, entry, whole.get(group, Any))
+            continue
+        kinds = _kinds(group, method)
+        for key, value in _flat(cast("Mapping[str, Any]", entry)).items():
+            _fits(f"{group}.{key}", value, kinds.get(key, Any))
+
+
+def _kinds(group: str, method: str) -> Mapping[str, Any]:
+    if group == "method":
+        return {key: option.type for key, (_, option) in options_of(method).items()}
+    return trainer_options() if group == "trainer" else {each.name: each.type for each in fields(GROUPS[group])}
+
+
+def _flat(entry: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in entry.items():
+        inner = isinstance(value, Mapping)
+        found |= _flat(cast("Mapping[str, Any]", value), f"{prefix}{key}.") if inner else {f"{prefix}{key}": value}
+    return found
+
+
+def _fits(key: str, value: Any, kind: Any) -> None:
+    if not _is(value, kind):
+        raise SweepError(f"{key}={value!r}: expected {_words(kind)}.")
+
+
+def _words(kind: Any) -> str:
+    if get_origin(kind) in (types.UnionType, Union, Literal):
+        return " or ".join(map(_words, get_args(kind)))
+    return WORDS.get(kind, str(kind))
+
+
+def _is(value: Any, kind: Any) -> bool:
+    origin = get_origin(kind)
+    if origin in (types.UnionType, Union):
+        return any(_is(value, each) for each in get_args(kind))
+    if origin is Literal:
+        return value in get_args(kind)
+    if kind is float:
+        return isinstance(value, (int, float)) and not isinstance(value, bool)
+    if kind is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, kind) if kind in (str, bool, list, dict, type(None)) else True
+
+
+def check_metric(definition: Definition, logged: Mapping[str, bool], selects: str) -> str:
+    """The metric to rank by; refused where no run logs it, or where early stopping needs it each epoch.
+
+    `logged` says of every score of a finished run whether it is also taken after each epoch.
+    """
+    name = definition.metric or selects
+    if name not in logged:
+        raise SweepError(f"metric.name: no run logs {name!r}. {nearest(name, logged)}")
+    if definition.early is not None and not logged[name]:
+        raise SweepError(f"metric.name: {name} is known only at the end of a run; early_terminate needs one per epoch.")
+    return name

@@ -1,0 +1,142 @@
+"""The distributed engine: Ray Tune places trials on the machine or cluster, a share of a GPU each if wanted."""
+
+import logging
+import os
+import shutil
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import require
+from .director import Director
+from .errors import SweepError
+from .options import Resources
+from .serial import limits_of
+
+QUIET = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_AIR_NEW_OUTPUT": "0",  # the sweep has its own table
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",  # and its own files
+    "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",
+    "TUNE_FORCE_TRIAL_CLEANUP_S": "60",
+}
+
+
+@contextmanager
+def connected(address: str | None) -> Generator[Any]:
+    """Ray: the cluster at an address, one that this process is in already, or one of this machine for the moment."""
+    ray: Any = require("ray", "sweep")
+    require("ray.tune", "sweep")
+    for key, value in QUIET.items():
+        os.environ.setdefault(key, value)
+    if ray.is_initialized():
+        yield ray
+        return
+    try:
+        ray.init(
+            address=address,
+            include_dashboard=None if address else False,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            configure_logging=True,
+        )
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        where = f"--address {address}" if address else "Ray does not start here (--engine serial does without)"
+        raise SweepError(f"{where}: {' '.join(str(error).split())}") from None
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
+
+
+@dataclass(frozen=True)
+class Placing:
+    """What one trial gets, and how many run at once."""
+
+    cpu: float
+    gpu: float
+    slots: int
+    note: str = ""
+
+    def __str__(self) -> str:
+        return f"Ray: {self.slots} at once, each with {self.cpu:g} CPUs and {self.gpu:g} GPUs{self.note}"
+
+
+def place(wanted: Resources, ray: Any) -> Placing:
+    """Where trials go on the machines that Ray has."""
+    return share(wanted, [node["Resources"] for node in ray.nodes() if node["Alive"]])
+
+
+def share(wanted: Resources, nodes: Sequence[Mapping[str, float]]) -> Placing:
+    """What a trial gets of these machines; where none has a GPU, trials run on CPUs."""
+    cards = [float(node.get("GPU", 0)) for node in nodes]
+    cores = [float(node.get("CPU", 0)) for node in nodes]
+    gpu = (1.0 if wanted.gpu is None else float(wanted.gpu)) if any(cards) else 0.0
+    cpu = float(wanted.cpu or 1)
+    fit = [
+        min(_fit(core, cpu), _fit(card, gpu)) if gpu else _fit(core, cpu)
+        for core, card in zip(cores, cards, strict=True)
+    ]
+    if not sum(fit):
+        raise SweepError(
+            f"resources: a trial with cpu {cpu:g} and gpu {gpu:g} fits on no machine; the largest have "
+            f"{max(cores, default=0):g} CPUs and {max(cards, default=0):g} GPUs."
+        )
+    note = " (no GPU was found)" if wanted.gpu and not gpu else ""
+    return Placing(cpu, gpu, min(sum(fit), wanted.concurrent or sum(fit)), note)
+
+
+def _fit(there: float, each: float) -> int:
+    return int(there / each + 1e-9)
+
+
+def run_on_ray(director: Director, placing: Placing) -> None:
+    """Run all trials that are left, as many at once as fit."""
+    from ray import tune
+
+    from .tuning import Listener, Proposals, Stopping, TrialActor
+
+    # As many actors as fit are asked for at once; by default the second waits for the first to be there.
+    os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(placing.slots)
+    limits = limits_of(director, gpu=placing.gpu, threads=max(int(placing.cpu), 1))
+    actor = tune.with_parameters(TrialActor, limits=limits, log=director.folder.path / "workers.log")
+    scratch = director.folder.path / ".ray"  # Tune wants a place that all machines see; nothing in it is read again
+    shutil.rmtree(scratch, ignore_errors=True)
+    tuner = tune.Tuner(
+        tune.with_resources(actor, {"cpu": placing.cpu, "gpu": placing.gpu}),
+        tune_config=tune.TuneConfig(
+            search_alg=Proposals(director),
+            scheduler=Stopping(director),
+            num_samples=-1,
+            max_concurrent_trials=placing.slots,
+            reuse_actors=True,  # an actor's nursery is warm
+        ),
+        run_config=tune.RunConfig(
+            name=scratch.name,
+            storage_path=str(director.folder.path.resolve()),
+            verbose=0,
+            callbacks=[Listener(director)],
+            failure_config=tune.FailureConfig(max_failures=limits.retries),  # of workers and nodes that are lost
+            checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),  # the run folder is the checkpoint
+        ),
+    )
+    try:
+        with _hushed():
+            tuner.fit()
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+@contextmanager
+def _hushed() -> Generator[None]:
+    """Ray's own account of what the table says already."""
+    loggers = [logging.getLogger(name) for name in ("ray", "ray.tune", "ray.air", "ray.train")]
+    before = [each.level for each in loggers]
+    for each in loggers:
+        each.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        for each, level in zip(loggers, before, strict=True):
+            each.setLevel(level)

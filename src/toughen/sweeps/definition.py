@@ -1,0 +1,161 @@
+"""The sweep file as a value: what is searched, how, by which metric, and with what."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+from ..errors import nearest
+from ..runs.configuring import normalised, seeds_of
+from .errors import SweepError
+from .options import Early, Resources, early_terminate, resources, whole
+from .space import Choice, Parameter, number, parameter
+
+Settings = Mapping[str, Any]
+Search = Literal["grid", "random", "tpe"]
+SEARCHES = {"grid": "grid", "random": "random", "tpe": "tpe", "bayes": "tpe"}
+GOALS = ("maximize", "minimize")
+# W&B's word -> ours.
+SYNONYMS = {"method": "search", "run_cap": "trials"}
+KEYS = (
+    *("base", "search", "metric", "parameters", "tied", "seeds", "trials", "early_terminate", "resources"),
+    *("retries", "search_seed", "name", "description"),
+)
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A sweep, checked for its form; `values` are the same in plain words, as sweep.yaml holds them."""
+
+    values: Mapping[str, Any]
+    base: Mapping[str, Any]
+    search: Search
+    metric: str | None
+    goal: str
+    parameters: Mapping[str, Parameter]
+    tied: tuple[Settings, ...]
+    seeds: tuple[int, ...]
+    trials: int | None
+    early: Early | None
+    resources: Resources
+    retries: int
+    search_seed: int
+
+    @property
+    def keys(self) -> list[str]:
+        """The parameters in the order of the file, tied ones last."""
+        return [*self.parameters, *(self.tied[0] if self.tied else ())]
+
+    @property
+    def sign(self) -> int:
+        """1 where more is better, else -1."""
+        return 1 if self.goal == "maximize" else -1
+
+
+def parse(given: Mapping[str, Any]) -> Definition:
+    """A definition from the values of a sweep file whose `base` is a config; what is wrong is told by its key."""
+    values = {SYNONYMS.get(key, key): value for key, value in given.items() if value is not None}
+    for key in values:
+        if key not in KEYS:
+            raise SweepError(f"a sweep file has no {key!r}. {nearest(key, KEYS)}")
+    if not isinstance(values.get("base"), Mapping):
+        raise SweepError("base: give a config, the name of a recipe, or a file.")
+    base = normalised(cast("Mapping[str, Any]", values["base"]))
+    search = SEARCHES.get(str(values.get("search", "grid")))
+    if search is None:
+        raise SweepError(f"search: there is no {values['search']!r}. {nearest(str(values['search']), SEARCHES)}")
+    parameters = {key: parameter(key, entry) for key, entry in _mapping(values, "parameters").items()}
+    tied = _tied(values.get("tied"), parameters)
+    if not parameters and not tied:
+        raise SweepError("parameters: nothing is searched; give parameters: or tied:.")
+    for key in (*parameters, *(tied[0] if tied else ())):
+        if key in ("seed", "output_dir", "recipe"):
+            raise SweepError(f"parameters.{key}: a sweep decides this itself; use seeds:, --output_dir or base:.")
+    if base.get("baseline"):
+        raise SweepError("base.baseline: a trial has no plain twin; search over method.name: [plain, ...] instead.")
+    metric, goal = _metric(values.get("metric"))
+    own = base.pop("seed", [1])
+    seeds = tuple(seeds_of(values.get("seeds", own)))
+    made = Definition(
+        values={**values, "base": base, "search": search, "seeds": list(seeds)},
+        base=base,
+        search=cast("Search", search),
+        metric=metric,
+        goal=goal,
+        parameters=parameters,
+        tied=tied,
+        seeds=seeds,
+        trials=whole("trials", values["trials"], 1) if "trials" in values else None,
+        early=early_terminate(values.get("early_terminate")),
+        resources=resources(_mapping(values, "resources")),
+        retries=whole("retries", values.get("retries", 1), 0),
+        search_seed=whole("search_seed", values.get("search_seed", 0), 0),
+    )
+    _fits(made)
+    return made
+
+
+def _mapping(values: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    found = values.get(key, {})
+    if not isinstance(found, Mapping):
+        raise SweepError(f"{key}: expected keys and values, not {found!r}.")
+    return cast("Mapping[str, Any]", found)
+
+
+def _tied(given: Any, parameters: Mapping[str, Any]) -> tuple[Settings, ...]:
+    """Rows of settings that move together, as in ParaGen's search.json."""
+    if given is None:
+        return ()
+    if not isinstance(given, list) or not given or not all(isinstance(row, Mapping) and row for row in given):
+        raise SweepError("tied: give a list of rows, each with the same keys: - {method.init_scale: 0.1, ...}.")
+    rows = [{str(key): number(value) for key, value in row.items()} for row in cast("list[Mapping[str, Any]]", given)]
+    first = set(rows[0])
+    for place, row in enumerate(rows, 1):
+        if set(row) != first:
+            odd = ", ".join(sorted(first ^ set(row)))
+            raise SweepError(f"tied: row {place} and row 1 do not have the same keys ({odd}).")
+    if both := first & set(parameters):
+        raise SweepError(f"tied: {', '.join(sorted(both))} stands under parameters: too.")
+    return tuple(rows)
+
+
+def _metric(given: Any) -> tuple[str | None, str]:
+    """The metric's name without `eval/`, and the goal; a loss is minimised unless said otherwise."""
+    entry: Any = {"name": given} if isinstance(given, str) else given or {}
+    if not isinstance(entry, Mapping) or set(cast("Mapping[str, Any]", entry)) - {"name", "goal"}:
+        raise SweepError(f"metric: expected {{name: accuracy, goal: maximize}}, not {given!r}.")
+    found = cast("Mapping[str, Any]", entry)
+    name = found.get("name")
+    short = None if name is None else str(name).removeprefix("eval/").removeprefix("eval_")
+    lower = short is not None and short.endswith("loss")
+    goal = str(found.get("goal", "minimize" if lower else "maximize"))
+    if goal not in GOALS:
+        raise SweepError(f"metric.goal: there is no {goal!r}. {nearest(goal, GOALS)}")
+    return short, goal
+
+
+def _fits(made: Definition) -> None:
+    if made.search == "grid":
+        for key, each in made.parameters.items():
+            if not isinstance(each, Choice):
+                raise SweepError(f"parameters.{key}: a grid needs values: [...]; ranges are for random and tpe.")
+        if made.trials:
+            raise SweepError("trials: a grid runs all of its settings; leave it out, or search: random.")
+    elif not made.trials:
+        raise SweepError(f"trials: how many settings may {made.search} try? Give trials: 20.")
+
+
+def rows_word(settings: Settings) -> str:
+    """Settings in a few words."""
+    return ", ".join(f"{key}={word(value)}" for key, value in settings.items())
+
+
+def word(value: Any) -> str:
+    """A value as a person writes it."""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def differences(one: Definition, other: Definition) -> Sequence[str]:
+    """The keys in which two sweeps are not the same experiment; resources and retries may change between starts."""
+    free = ("resources", "retries", "trials", "name", "description")
+    keys = {*one.values, *other.values} - set(free)
+    return sorted(key for key in keys if one.values.get(key) != other.values.get(key))

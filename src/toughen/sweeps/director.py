@@ -1,0 +1,184 @@
+"""What is to be tried next and what has come of it; the same for every engine."""
+
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from . import trials
+from .board import Board, Status
+from .checking import grid
+from .definition import Settings
+from .folder import Folder
+from .leaderboard import Row, ranked
+from .proposals import proposer
+from .stopping import Stopper
+from .trials import Outcome, Trial
+from .worker import Event
+
+Wait = Literal["wait"]
+
+
+@dataclass
+class _Line:
+    """A row of settings on its way."""
+
+    settings: Settings
+    trials: dict[int, Trial]
+    outcomes: dict[int, Outcome] = field(default_factory=dict[int, Outcome])
+    iteration: int = 0  # of the first seed, as far as the stopper has seen it
+
+
+class Director:
+    """Hands out trials, takes their events, and knows from the folders what an earlier start left.
+
+    With early stopping the first seed of a row competes; the others run once it has come through.
+    """
+
+    def __init__(
+        self, folder: Folder, metric: str, board: Board, changed: "Callable[[Director], None]" = lambda _: None
+    ) -> None:
+        self.folder, self.metric, self.board, self._changed = folder, metric, board, changed
+        self.definition = folder.definition
+        self._planned = len(grid(self.definition)) if self.definition.search == "grid" else self.definition.trials or 0
+        self.trials: dict[str, Trial] = {}
+        self.running: dict[str, tuple[Trial, Event]] = {}
+        self.began = time.monotonic()
+        self.ended = 0  # trials of this start
+        self._over = False
+        self._queue: deque[Trial] = deque()
+        self._lines: dict[int, _Line] = {}
+        self._stopper = Stopper(self.definition)
+        self._proposer = proposer(self.definition, folder.rows)
+        for number, settings in enumerate(folder.rows, 1):
+            self._open(number, settings)
+
+    def _open(self, number: int, settings: Settings) -> None:
+        """Take up a row: what its folders say is known, the rest is queued."""
+        base, place = self.definition.base, self.folder.path
+        made = {seed: trials.make(place, base, number, seed, settings) for seed in self.definition.seeds}
+        line = self._lines[number] = _Line(settings, made)
+        self.trials |= {trial.name: trial for trial in made.values()}
+        for seed, trial in made.items():
+            known = trials.outcome(trial.folder, self.metric)
+            # What failed before is tried again: its cause may be gone.
+            line.outcomes[seed] = known if known.state in ("done", "stopped") else Outcome("missing")
+        first = made[self.definition.seeds[0]]
+        before = line.outcomes[first.seed]
+        if before.state != "missing":
+            for place_, score in enumerate(trials.scores(first.folder, self.metric), 1):
+                self._stopper.sees(number, place_, score)
+            self._settle(number, first)
+        else:
+            self._queue.append(first)
+        if self.definition.early is None or before.state == "done":
+            self._queue_others(number)
+
+    def _queue_others(self, number: int) -> None:
+        line = self._lines[number]
+        others = [trial for seed, trial in line.trials.items() if seed != self.definition.seeds[0]]
+        self._queue.extend(trial for trial in others if line.outcomes[trial.seed].state == "missing")
+
+    def next(self) -> Trial | Wait | None:
+        """The next trial; `wait` while it depends on one that runs; nothing when all is handed out."""
+        while not self._queue:
+            settings = self._proposer.propose()
+            if settings is None:
+                held = self.definition.early is not None and len(self.definition.seeds) > 1
+                if self.running and held:
+                    return "wait"
+                self._over = True
+                return None
+            self._open(self.folder.add(settings), settings)
+        trial = self._queue.popleft()
+        self.running[trial.name] = (trial, Event("alive"))
+        self.board.show(self.status())
+        return trial
+
+    def saw(self, trial: Trial, event: Event) -> bool:
+        """Take note of an event; True when the trial is to be stopped."""
+        line = self._lines[trial.row]
+        if event.kind == "score" and event.score is not None and trial.seed == self.definition.seeds[0]:
+            fresh = event.iteration > line.iteration
+            line.iteration = max(line.iteration, event.iteration)
+            if fresh and self._stopper.sees(trial.row, event.iteration, event.score):
+                trials.note_stop(trial.folder, event.iteration, event.score)
+                self._end(trial, f"stopped after {event.iteration} evaluations at {event.score:.4f}")
+                return True
+        if event.is_end:
+            self._end(trial, event.error or f"{self.metric} {event.score:.4f}")
+        elif trial.name in self.running:
+            if event.kind == "retry":
+                self.board.line(f"{trial.name}: another attempt after: {event.error}")
+            last = self.running[trial.name][1]
+            self.running[trial.name] = (trial, event if event.score is not None else last)
+            self.board.show(self.status())
+        return False
+
+    def lost(self, trial: Trial, error: str) -> None:
+        """The worker of a trial is gone for good."""
+        trials.note_attempt(trial.folder, error, True)
+        self._end(trial, error)
+
+    def _end(self, trial: Trial, said: str) -> None:
+        self.running.pop(trial.name, None)
+        self.ended += 1
+        now = self._lines[trial.row].outcomes[trial.seed] = trials.outcome(trial.folder, self.metric)
+        self._settle(trial.row, trial)
+        if now.state == "done" and self.definition.early is not None and trial.seed == self.definition.seeds[0]:
+            self._queue_others(trial.row)
+        self._changed(self)
+        self.board.ended(trial, now, said, self.status())
+
+    def _settle(self, number: int, trial: Trial) -> None:
+        """Tell the stopper and, once the row is over, the proposer."""
+        line = self._lines[number]
+        now = line.outcomes[trial.seed]
+        if trial.seed == self.definition.seeds[0]:
+            self._stopper.ended(number, now.score if now.state == "done" else None, now.state == "stopped")
+        row = Row(number, line.settings, line.outcomes)
+        if all(each.state != "missing" for each in line.outcomes.values()) or self._spared(row):
+            self._proposer.told(number, row.mean, stopped=row.state == "stopped")
+
+    def rows(self) -> list[Row]:
+        """All rows so far, best first."""
+        found = [Row(number, line.settings, dict(line.outcomes)) for number, line in self._lines.items()]
+        return ranked(found, self.definition.sign)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether everything was handed out and has ended."""
+        return self._over and not self.running
+
+    def status(self) -> Status:
+        """Where the sweep stands, in numbers."""
+        states = [each.state for line in self._lines.values() for each in line.outcomes.values()]
+        count = {state: states.count(state) for state in ("done", "stopped", "failed")}
+        rows = self.rows()
+        total = (len(self._lines) if self._over else self._planned) * len(self.definition.seeds)
+        total -= sum(self._spared(row) for row in rows)
+        left = total - sum(count.values())
+        rate = self.ended / max(time.monotonic() - self.began, 1e-9)
+        best = rows[0] if rows and rows[0].state == "done" else None
+        return Status(total, **count, running=self._words(), best=best, eta=left / rate if rate else None)
+
+    def _spared(self, row: Row) -> int:
+        """Seeds that are not run since the row's first one did not come through."""
+        first = row.outcomes[self.definition.seeds[0]].state
+        if self.definition.early is None or first not in ("stopped", "failed"):
+            return 0
+        return sum(each.state == "missing" for each in row.outcomes.values())
+
+    def _words(self) -> list[tuple[str, str]]:
+        return [
+            (trial.name, "" if last.score is None else f"{self.metric} {last.score:.4f} after {last.iteration}")
+            for trial, last in self.running.values()
+        ]
+
+    # Tune copies and pickles what it is given, for a restart of its own that never comes: ours is from the folders.
+    def __deepcopy__(self, memo: object) -> "Director":
+        return self
+
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        return str, (str(self.folder.path),)

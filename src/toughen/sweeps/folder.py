@@ -1,0 +1,109 @@
+"""The folder of a sweep: its definition, the settings tried so far, and a lock; never written over."""
+
+import fcntl
+import os
+import socket
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+import yaml
+
+from ..runs.files import write_text
+from .definition import Definition, Settings, differences, parse
+from .errors import SweepError
+from .trials import append, lines
+
+DEFINITION, ROWS, LOCK = "sweep.yaml", "rows.jsonl", ".lock"
+
+
+@dataclass
+class Folder:
+    """A sweep's folder, held by this process as long as it is open."""
+
+    path: Path
+    definition: Definition
+    rows: list[Settings] = field(default_factory=list[Settings])
+    _lock: IO[str] | None = None
+
+    def add(self, settings: Settings) -> int:
+        """Write down new settings before they are tried; gives their number, from 1."""
+        append(self.path / ROWS, {"row": len(self.rows) + 1, "settings": settings})
+        self.rows.append(settings)
+        return len(self.rows)
+
+    def close(self) -> None:
+        """Let others have it."""
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+
+def is_sweep(path: Path) -> bool:
+    """Whether a folder holds a sweep."""
+    return (path / DEFINITION).is_file()
+
+
+def stored(path: Path) -> Definition:
+    """The definition that a folder was made with."""
+    values: Any = yaml.safe_load((path / DEFINITION).read_text(encoding="utf-8"))
+    return parse(values)
+
+
+def open_folder(path: Path, definition: Definition, resume: bool) -> Folder:
+    """Make the folder of a new sweep, or go on with the one that is there if it is the same."""
+    if is_sweep(path):
+        _check_same(path, definition, resume)
+    elif path.exists() and (not path.is_dir() or any(each.name[:1] != "." for each in path.iterdir())):
+        raise SweepError(f"{path} is there already and holds no sweep; choose another --output_dir.")
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        lock = _lock(path)
+        text = yaml.safe_dump(_plain(definition.values), sort_keys=False)
+        write_text(path / DEFINITION, f"# Go on with: toughen sweep {path} --resume\n{text}")
+    except OSError as error:
+        raise SweepError(f"{path} cannot be written: {error.strerror or error}.") from None
+    rows = {int(line["row"]): line["settings"] for line in lines(path / ROWS) if {"row", "settings"} <= set(line)}
+    return Folder(path, definition, [rows[number] for number in range(1, len(rows) + 1)], lock)
+
+
+def _check_same(path: Path, definition: Definition, resume: bool) -> None:
+    odd = differences(stored(path), definition)
+    if odd:
+        raise SweepError(f"{path} holds another sweep: {', '.join(odd)} differ; choose another --output_dir.")
+    if not resume:
+        done = len(list(path.glob("trials/*/results.json")))
+        raise SweepError(
+            f"{path} holds this sweep already ({done} trials done) and nothing is overwritten; "
+            "go on with --resume, or choose another --output_dir."
+        )
+
+
+def _lock(path: Path) -> IO[str]:
+    """Hold the folder; the system lets go of it however this process ends."""
+    file = (path / LOCK).open("a+", encoding="utf-8")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.seek(0)
+        who = file.read().strip()
+        file.close()
+        raise SweepError(
+            f"{path} is being run already, by {who or 'another process'}; wait for it or stop it."
+        ) from None
+    with suppress(OSError):
+        file.truncate(0)
+        file.write(f"process {os.getpid()} on {socket.gethostname()}")
+        file.flush()
+    return file
+
+
+def _plain(value: Any) -> Any:
+    """Lists and dicts alone, so that safe YAML can write them."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(each) for key, each in value.items()}  # pyright: ignore[reportUnknownVariableType]
+    if isinstance(value, (list, tuple)):
+        return [_plain(each) for each in value]  # pyright: ignore[reportUnknownVariableType]
+    return os.fspath(value) if isinstance(value, os.PathLike) else value

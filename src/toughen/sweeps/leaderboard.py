@@ -1,0 +1,119 @@
+"""The rows of a sweep, best first: each the mean and sd of its seeds; as CSV and Markdown."""
+
+import csv
+import io
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .definition import Settings, rows_word, word
+from .trials import Outcome
+
+ORDER = ("done", "partial", "stopped", "failed", "missing")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One setting with all its seeds."""
+
+    number: int
+    settings: Settings
+    outcomes: Mapping[int, Outcome]
+    rank: int | None = None
+
+    @property
+    def scores(self) -> dict[int, float]:
+        """The metric of every seed that finished."""
+        done = {seed: each.score for seed, each in self.outcomes.items() if each.state == "done"}
+        return {seed: score for seed, score in done.items() if score is not None}
+
+    @property
+    def state(self) -> str:
+        """Done when all seeds are; stopped as soon as one was."""
+        states = {each.state for each in self.outcomes.values()}
+        if states == {"done"}:
+            return "done"
+        if "stopped" in states:
+            return "stopped"
+        return "partial" if "done" in states else "failed" if "failed" in states else "missing"
+
+    @property
+    def mean(self) -> float | None:
+        """Over the seeds that finished; of a stopped row what it had reached."""
+        found = list(self.scores.values())
+        if not found and self.state == "stopped":
+            found = [
+                each.score for each in self.outcomes.values() if each.state == "stopped" and each.score is not None
+            ]
+        return statistics.fmean(found) if found else None
+
+    @property
+    def sd(self) -> float | None:
+        """Sample standard deviation; none of a single seed."""
+        return statistics.stdev(self.scores.values()) if len(self.scores) > 1 else None
+
+    @property
+    def seconds(self) -> float:
+        return sum(each.seconds for each in self.outcomes.values())
+
+    @property
+    def errors(self) -> list[str]:
+        """What went wrong with its seeds."""
+        return [f"seed {seed}: {each.error}" for seed, each in self.outcomes.items() if each.state == "failed"]
+
+    def __str__(self) -> str:
+        score = "-" if self.mean is None else f"{self.mean:.4f}" + (f" ± {self.sd:.4f}" if self.sd is not None else "")
+        return f"{score} ({rows_word(self.settings)})"
+
+
+def ranked(rows: Sequence[Row], sign: int) -> list[Row]:
+    """Finished rows by their mean, of equals the earlier one first; then the others by how far they came."""
+
+    def place(row: Row) -> tuple[int, float, int]:
+        return ORDER.index(row.state), -sign * row.mean if row.mean is not None else 0.0, row.number
+
+    found = sorted(rows, key=place)
+    return [
+        Row(row.number, row.settings, row.outcomes, number if row.state == "done" else None)
+        for number, row in enumerate(found, 1)
+    ]
+
+
+def table(rows: Sequence[Row], keys: Sequence[str], seeds: Sequence[int], metric: str) -> tuple[list[str], list[Any]]:
+    """Heads and cells. No times: the same sweep gives the same table, interrupted or not."""
+    several = len(seeds) > 1
+    each = [f"seed {seed}" for seed in seeds] if several else []
+    heads = ["rank", "row", *keys, metric, *(["sd", *each] if several else []), "seeds", "state", "error"]
+    cells: list[list[Any]] = []
+    for row in rows:
+        spread = [row.sd, *(row.scores.get(seed) for seed in seeds)] if several else []
+        done = f"{len(row.scores)}/{len(seeds)}"
+        settings = [row.settings.get(key) for key in keys]
+        cells.append([row.rank, row.number, *settings, row.mean, *spread, done, row.state, "; ".join(row.errors)])
+    return heads, cells
+
+
+def as_csv(heads: Sequence[str], cells: Sequence[Sequence[Any]]) -> str:
+    """With every digit."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(heads)
+    writer.writerows(["" if cell is None else _inert(cell) for cell in row] for row in cells)
+    return out.getvalue()
+
+
+def _inert(cell: Any) -> Any:
+    """Text that a spreadsheet would take for a formula is marked as text."""
+    return f"'{cell}" if isinstance(cell, str) and cell[:1] in ("=", "+", "-", "@") else cell
+
+
+def as_markdown(heads: Sequence[str], cells: Sequence[Sequence[Any]]) -> str:
+    """With four digits, to be read."""
+    lines = [heads, ["---"] * len(heads), *[[shown(cell) for cell in row] for row in cells]]
+    return "".join(f"| {' | '.join(each.replace('|', chr(92) + '|') for each in line)} |\n" for line in lines)
+
+
+def shown(cell: Any) -> str:
+    """A cell as a person reads it."""
+    return "" if cell is None else word(cell)

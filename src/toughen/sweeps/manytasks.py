@@ -1,0 +1,95 @@
+"""ManyTasks' search.json, the file of ParaGen's grid search, as the values of a sweep file."""
+
+from collections.abc import Mapping, Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any, cast
+
+from .errors import SweepError
+
+# Last part of a flag there -> option here. Any other flag must be an option of `toughen train`.
+NAMES: Mapping[str, str] = {
+    "adv_lr": "method.step_size",
+    "init_mag": "method.init_scale",
+    "max_norm": "method.max_norm",
+    "adv_steps": "method.steps",
+    "max_rate": "train.learning_rate",
+    "lr": "train.learning_rate",
+    "learning_rate": "train.learning_rate",
+    "max_steps": "train.max_steps",
+    "max_samples": "train.batch_size",
+    "batch_size": "train.batch_size",
+    "weight_decay": "train.weight_decay",
+    "warmup_steps": "train.warmup",
+    "pretrained_model": "model",
+}
+
+
+def is_manytasks(values: Any) -> bool:
+    """Whether these are the values of a search.json."""
+    return isinstance(values, Mapping) and "==base==" in dict(cast("Any", values.get("configs") or {}))
+
+
+def translated(values: Mapping[str, Any], place: Path) -> dict[str, Any]:
+    """The same search in our words: lists are a grid, the rows of `==more==` are tied."""
+    configs = cast("Mapping[str, Any]", values["configs"])
+    fixed = _pairs(configs["==base=="], place)
+    found: dict[str, Any] = {"search": "grid", "parameters": {}}
+    for flag, options in fixed.items():
+        if flag == "--config":
+            found["base"] = options[0]
+        elif flag == "--seed":
+            found["seeds"] = options
+        else:
+            found["parameters"][_name(flag)] = {"values": options}
+    more = [row for each in configs.get("==more==") or () for row in _rows(_pairs(each, place))]
+    if more:
+        found["tied"] = more
+    return {**found, "resources": _resources(values)}
+
+
+def _pairs(words: Sequence[Any], place: Path) -> dict[str, list[Any]]:
+    """Flag -> its values; a flag without one is a switch."""
+    found: dict[str, list[Any]] = {}
+    flag = ""
+    for each in words:
+        if isinstance(each, str) and each.startswith("-") and _value(each) == each:
+            flag, found[each] = each, []
+        elif not flag or found[flag]:
+            raise SweepError(f"{place}: {each!r} stands behind no flag; toughen takes --key value.")
+        else:
+            found[flag] = [_value(value) for value in (cast("list[Any]", each) if isinstance(each, list) else [each])]
+            for value in found[flag]:
+                if isinstance(value, str) and value[:1] + value[-1:] in ("{}", "<>", "$>", "$}"):
+                    raise SweepError(f"{place}: {flag} {value}: expressions are not run; write the values as a list.")
+    return {flag: options or [True] for flag, options in found.items()}
+
+
+def _rows(pairs: Mapping[str, list[Any]]) -> list[dict[str, Any]]:
+    return [dict(zip(map(_name, pairs), values, strict=True)) for values in product(*pairs.values())]
+
+
+def _name(flag: str) -> str:
+    short = flag.lstrip("-")
+    return NAMES.get(short.rpartition(".")[2].replace("-", "_"), short)
+
+
+def _value(text: Any) -> Any:
+    """A number where the text is one: search.json holds both."""
+    if not isinstance(text, str):
+        return text
+    if text.lstrip("+-").isdigit():
+        return int(text)
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _resources(values: Mapping[str, Any]) -> dict[str, Any]:
+    """One GPU a task where `cuda` names any; `concurrency` where it is a number."""
+    cuda = values.get("cuda", [])
+    cards = [card for card in (cast("list[Any]", cuda) if isinstance(cuda, list) else [cuda]) if card != -1]
+    many = values.get("concurrency")
+    found: dict[str, Any] = {"gpu": values.get("cuda_per_task", 1) if cards else 0}
+    return found | ({"concurrent": many} if isinstance(many, int) else {})

@@ -1,0 +1,71 @@
+"""Where a sweep comes from: a file, a recipe, ManyTasks' search.json, values; and its base likewise."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from .. import recipes
+from ..runs.configuring import merge, normalised
+from .configs import anchored
+from .definition import Definition, parse
+from .errors import SweepError
+from .manytasks import is_manytasks, translated
+
+
+def read_definition(
+    source: Any, base: Any = None, over: Mapping[str, Any] | None = None, seeds: Any = None
+) -> tuple[Definition, str]:
+    """The sweep of a source and its name: with another base and seeds, if given, and `over` put over the base."""
+    values, name, near = _values(source)
+    base = values.get("base") if base is None else base
+    if isinstance(base, (str, os.PathLike)):
+        base = _base(os.fspath(base), near)
+    if base is not None and not isinstance(base, Mapping):
+        raise SweepError(f"base: expected a config, the name of a recipe or a file, not {base!r}.")
+    given = normalised({key: value for key, value in dict(base or {}).items() if key != "about"})
+    merged = anchored(merge(given, normalised(over or {})))
+    changed = {"base": merged} if seeds is None else {"base": merged, "seeds": seeds}
+    return parse({**values, **changed}), str(values.get("name") or name)
+
+
+def _values(source: Any) -> tuple[dict[str, Any], str, Path]:
+    if isinstance(source, Mapping):
+        return dict(cast("Mapping[str, Any]", source)), "sweep", Path()
+    path = Path(source)
+    if path.is_file():
+        values = read_yaml(path)
+        found = translated(values, path) if is_manytasks(values) else values
+        return {key: value for key, value in found.items() if key != "about"}, path.stem, path.parent
+    if str(source) in recipes.sweeps():
+        return recipes.sweep(str(source)), str(source).replace("/", "-"), Path()
+    known = f" Recipes: {', '.join(recipes.sweeps())}."
+    raise SweepError(f"{source}: there is no such file, folder or recipe of a sweep.{known}")
+
+
+def _base(name: str, near: Path) -> dict[str, Any]:
+    """A file beside the sweep's, one in the working directory, or a recipe."""
+    for path in (near / name, Path(name)):
+        if path.is_file():
+            values = read_yaml(path)
+            if isinstance(values.get("task"), Mapping):
+                raise SweepError(f"base: {path} is a ParaGen config; name a recipe or config of toughen with --base.")
+            return values
+    if name.removesuffix(".yaml") in recipes.available():
+        return {**recipes.config(name), "recipe": name.removesuffix(".yaml")}
+    raise SweepError(f"base: there is no file and no recipe {name!r}; see toughen recipes.")
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """The values of a YAML or JSON file, or one line that says what is wrong with it."""
+    import yaml
+
+    try:
+        values: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SweepError(f"{path}: {error.strerror or error}.") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise SweepError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(values, dict):
+        raise SweepError(f"{path} holds no sweep: expected base:, parameters: and the like.")
+    return cast("dict[str, Any]", values)

@@ -1,0 +1,131 @@
+"""`sweep`: check everything, make the data ready, run what is missing, and write what came of it."""
+
+import os
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal
+
+from ..runs.config import Config
+from .board import Board
+from .checking import check_metric, check_settings
+from .cluster import connected, place, run_on_ray
+from .configs import trial_config
+from .definition import Definition
+from .director import Director
+from .errors import SweepError, SweepStopped
+from .folder import is_sweep, open_folder, stored
+from .leaderboard import Row
+from .outputs import write_page, write_tables
+from .reading import read_definition
+from .serial import run_serially
+from .sharing import shared_scores
+
+Engine = Literal["auto", "ray", "serial"]
+PathLike = str | os.PathLike[str]
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What came of a sweep: its folder, and its rows, best first."""
+
+    path: Path
+    metric: str
+    rows: list[Row]
+    definition: Definition
+
+    @property
+    def best(self) -> Row:
+        """The row with the best mean of all whose seeds all finished."""
+        if not self.rows or self.rows[0].state != "done":
+            raise SweepError(f"{self.path}: no row has finished yet.")
+        return self.rows[0]
+
+    @property
+    def best_config(self) -> Config:
+        """The config of the best row with all seeds, as best.yaml holds it."""
+        return trial_config(self.definition.base, self.best.settings, self.definition.seeds)
+
+    @property
+    def failures(self) -> dict[int, list[str]]:
+        """Row -> the errors of its trials that failed."""
+        return {row.number: row.errors for row in self.rows if row.errors}
+
+    def __str__(self) -> str:
+        seeds = len(self.definition.seeds)
+        best = f"best {self.metric} {self.best}" if self.rows and self.rows[0].state == "done" else "no row is done"
+        return f"{self.path}: {len(self.rows)} settings x {seeds} seed{'s' * (seeds > 1)} · {best}"
+
+
+def sweep(
+    source: "PathLike | Mapping[str, Any]",
+    *,
+    base: "PathLike | Mapping[str, Any] | None" = None,
+    config: Mapping[str, Any] | None = None,
+    seeds: "str | int | Sequence[int] | None" = None,
+    output_dir: PathLike | None = None,
+    resume: bool = False,
+    engine: Engine = "auto",
+    address: str | None = None,
+) -> Sweep:
+    """Run a sweep and leave its folder; what `toughen sweep` does.
+
+    `source` is a sweep file (YAML, or ManyTasks' search.json), a recipe of a sweep, the same as values, or the folder
+    of a sweep to go on with. `base` and `seeds` stand in for its own, `config` goes over the base. The engine is Ray,
+    or one trial after the other where Ray is missing; `address` is a cluster's, whose machines all see the folder.
+    """
+    definition, path = _opened(source, base, config or {}, seeds, output_dir)
+    configs = check_settings(definition)
+    if is_sweep(path) or path.exists():
+        open_folder(path, definition, resume).close()  # refuses at once, before the data is read
+    scores, selects = shared_scores(configs.values())
+    metric = check_metric(definition, scores, selects)
+    with _engine(definition, engine, address) as (run, words):
+        folder = open_folder(path.absolute(), definition, resume=True)  # workers have working directories of their own
+        try:
+            with Board(path / "sweep.log") as board:
+                director = Director(folder, metric, board, write_tables)
+                board.line(f"sweep {path} · {definition.search} · {director.status()} · {words}")
+                try:
+                    with suppress(KeyboardInterrupt):  # told below, in order, whatever the engine does with it
+                        run(director)
+                finally:
+                    write_tables(director)
+                    write_page(director)
+        finally:
+            folder.close()
+    if not director.is_complete:
+        raise SweepStopped(path, f"stopped at {director.status()}")
+    return Sweep(path, metric, director.rows(), definition)
+
+
+def _opened(
+    source: Any, base: Any, config: Mapping[str, Any], seeds: Any, output_dir: PathLike | None
+) -> tuple[Definition, Path]:
+    """The definition and the folder it goes into: the one that is there, or sweeps/NAME."""
+    if not isinstance(source, Mapping) and is_sweep(Path(source)):
+        if config or any(each is not None for each in (base, seeds, output_dir)):
+            raise SweepError(f"{source} is a sweep that brings its own options; leave the others out.")
+        return stored(Path(source)), Path(source)
+    definition, name = read_definition(source, base, config, seeds)
+    return definition, Path(output_dir) if output_dir is not None else Path("sweeps") / name
+
+
+@contextmanager
+def _engine(
+    definition: Definition, engine: Engine, address: str | None
+) -> Generator[tuple[Callable[[Director], None], str]]:
+    """What runs the trials, and in words how; refused where a trial fits on no machine."""
+    has_ray = find_spec("ray") is not None
+    if engine == "serial" or (engine == "auto" and address is None and not has_ray):
+        if address is not None:
+            raise SweepError("--address is for Ray; leave out --engine serial.")
+        hint = "" if has_ray else '; pip install "toughen[sweep]" runs as many as the machine holds'
+        yield run_serially, f"one trial at a time{hint}"
+        return
+    with connected(address) as ray:
+        placing = place(definition.resources, ray)
+        yield partial(run_on_ray, placing=placing), str(placing)

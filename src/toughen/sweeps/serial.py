@@ -1,0 +1,61 @@
+"""The engine of a machine without Ray: one trial after the other, each in a process of its own."""
+
+import signal
+import threading
+from pathlib import Path
+from typing import Any, Protocol
+
+from .director import Director
+from .worker import Event, Limits, Worker
+
+HEARTBEAT = 1.0  # seconds between two signs of life
+
+
+class Runner(Protocol):
+    """What runs trials: a worker, or a test's stand-in."""
+
+    def start(self, folder: Path) -> None: ...
+    def poll(self, seconds: float) -> Event: ...
+    def stop(self) -> None: ...
+    def close(self) -> None: ...
+
+
+def limits_of(director: Director, gpu: float = 0.0, threads: int | None = None) -> Limits:
+    """What the sweep file holds a trial to."""
+    given = director.definition
+    wanted = given.resources
+    return Limits(director.metric, given.retries, wanted.minutes, wanted.memory_gb, gpu, threads)
+
+
+def run_serially(director: Director, runner: Runner | None = None) -> None:
+    """Run all trials that are left; Ctrl-C ends the one that runs in order and then the sweep."""
+    cpu = director.definition.resources.cpu
+    limits = limits_of(director, threads=max(int(cpu), 1) if cpu else None)
+    work = runner or Worker(limits, director.folder.path / "workers.log")
+    before = _on_term(_interrupt)
+    try:
+        while (trial := director.next()) is not None:
+            if trial == "wait":  # for a trial that runs; here none does
+                raise AssertionError("a serial sweep waits for itself")
+            work.start(trial.folder)
+            while True:
+                event = work.poll(HEARTBEAT)
+                if director.saw(trial, event):
+                    work.stop()
+                    break
+                if event.is_end:
+                    break
+    finally:
+        work.close()
+        _on_term(before)
+
+
+def _interrupt(number: int, frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _on_term(handler: Any) -> Any:
+    """SIGTERM, which a machine sends before it takes itself back, as Ctrl-C; gives the handler before."""
+    if threading.current_thread() is not threading.main_thread():
+        return None
+    return signal.signal(signal.SIGTERM, signal.SIG_DFL if handler is None else handler)

@@ -1,0 +1,106 @@
+"""What one parameter of a sweep may be: a list of values or a range, under the key names of W&B's sweep files."""
+
+import math
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from ..errors import nearest
+from ..runs.configuring import EXPONENT
+from .errors import SweepError
+
+KEYS = ("values", "value", "min", "max", "log", "step", "distribution")
+DISTRIBUTIONS = ("categorical", "constant", "uniform", "int_uniform", "log_uniform_values")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of several values, of any kind."""
+
+    values: tuple[Any, ...]
+
+    def draw(self, dice: random.Random) -> Any:
+        """A value at random."""
+        return dice.choice(self.values)
+
+    @property
+    def ends(self) -> tuple[Any, ...]:
+        """What has to be checked before anything runs."""
+        return self.values
+
+
+@dataclass(frozen=True)
+class Range:
+    """A number between two others, both included; `log` draws its logarithm evenly."""
+
+    low: float
+    high: float
+    log: bool = False
+    step: float | None = None
+    whole: bool = False
+
+    def draw(self, dice: random.Random) -> float:
+        """A value at random."""
+        if self.step is not None:
+            count = int((self.high - self.low) / self.step + 1e-9) + 1
+            value = self.low + self.step * dice.randrange(count)
+        elif self.log:
+            value = math.exp(dice.uniform(math.log(self.low), math.log(self.high)))
+        else:
+            value = dice.randint(int(self.low), int(self.high)) if self.whole else dice.uniform(self.low, self.high)
+        return round(value) if self.whole else min(max(value, self.low), self.high)
+
+    @property
+    def ends(self) -> tuple[Any, ...]:
+        """What has to be checked before anything runs."""
+        return (self.low, self.high)
+
+
+Parameter = Choice | Range
+
+
+def parameter(key: str, given: Any) -> Parameter:
+    """A parameter from its entry under `parameters:`; a bare value or list is taken as such."""
+    if not isinstance(given, Mapping):
+        given = {"values": given} if isinstance(given, list) else {"value": given}
+    entry = cast("Mapping[str, Any]", given)
+    for name in entry:
+        if name not in KEYS:
+            raise SweepError(f"parameters.{key}: there is no {name!r}. {nearest(str(name), KEYS)}")
+    kind = entry.get("distribution")
+    if kind is not None and kind not in DISTRIBUTIONS:
+        raise SweepError(f"parameters.{key}.distribution: there is no {kind!r}. {nearest(str(kind), DISTRIBUTIONS)}")
+    if "value" in entry:
+        return Choice((number(entry["value"]),))
+    if "values" in entry:
+        values: Any = entry["values"]
+        if not isinstance(values, Sequence) or isinstance(values, str) or not values:
+            raise SweepError(f"parameters.{key}.values is empty: give one or more, such as [0.05, 0.1].")
+        return Choice(tuple(number(value) for value in cast("Sequence[Any]", values)))
+    return _range(key, entry, kind)
+
+
+def _range(key: str, entry: Mapping[str, Any], kind: Any) -> Range:
+    low, high, step = (number(entry.get(name)) for name in ("min", "max", "step"))
+    for name, value in (("min", low), ("max", high), ("step", 1 if step is None else step)):
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise SweepError(
+                f"parameters.{key}: give values: [...], or min: and max: as numbers ({name} is {value!r})."
+            )
+    if low >= high:
+        raise SweepError(f"parameters.{key}: min {low} is not below max {high}.")
+    log = bool(entry.get("log")) or kind == "log_uniform_values"
+    whole = isinstance(low, int) and isinstance(high, int) and kind not in ("uniform", "log_uniform_values")
+    if kind == "int_uniform" and not whole:
+        raise SweepError(f"parameters.{key}: int_uniform needs whole numbers, not {low} and {high}.")
+    if log and (low <= 0 or step is not None):
+        raise SweepError(f"parameters.{key}: a log scale starts above 0 and has no step.")
+    if step is not None and step <= 0:
+        raise SweepError(f"parameters.{key}.step={step}: it must be above 0.")
+    return Range(low, high, log, step, whole)
+
+
+def number(value: Any) -> Any:
+    """The value; numbers such as 1e-5, which YAML 1.1 takes for text since they have no point, as numbers."""
+    return float(value) if isinstance(value, str) and EXPONENT.fullmatch(value) else value

@@ -1,0 +1,115 @@
+"""One trial, a setting with a seed: its run folder is its whole truth, whoever ran it and however that ended."""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from ..runs.configuring import to_yaml
+from ..runs.files import write_json, write_text
+from .configs import trial_config
+from .definition import Settings
+
+ATTEMPTS, STOPPED = "attempts.jsonl", "stopped.json"
+State = Literal["missing", "done", "stopped", "failed"]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A row of settings with one of the seeds."""
+
+    row: int
+    seed: int
+    settings: Settings
+    folder: Path
+
+    @property
+    def name(self) -> str:
+        return self.folder.name
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a trial stands, by its folder."""
+
+    state: State
+    score: float | None = None
+    iteration: int = 0
+    error: str = ""
+    seconds: float = 0.0
+
+
+def make(folder: Path, base: Mapping[str, Any], row: int, seed: int, settings: Settings) -> Trial:
+    """A trial of a sweep's folder; its run folder is made where it is not there yet."""
+    place = folder / "trials" / f"{row:03}-seed{seed}"
+    trial = Trial(row, seed, settings, place)
+    if not (place / "config.yaml").is_file():
+        config = trial_config({**base, "output_dir": str(place)}, settings, (seed,))
+        place.mkdir(parents=True, exist_ok=True)
+        write_text(place / "config.yaml", to_yaml(config))
+    return trial
+
+
+def outcome(folder: Path, metric: str) -> Outcome:
+    """What the folder says of its trial; a trial that ended without a word is missing."""
+    file = folder / "results.json"
+    if file.is_file():
+        results = json.loads(file.read_text(encoding="utf-8"))
+        seconds = sum(float(seed["train_seconds"]) for seed in results["seeds"])
+        return Outcome("done", float(results["mean"][metric]), len(scores(folder, metric)), seconds=seconds)
+    seen = scores(folder, metric)
+    score, iteration = (seen[-1], len(seen)) if seen else (None, 0)
+    if (folder / STOPPED).is_file():
+        return Outcome("stopped", score, iteration)
+    tried = attempts(folder)
+    if tried and tried[-1]["last"]:
+        return Outcome("failed", score, iteration, str(tried[-1]["error"]))
+    return Outcome("missing", score, iteration)
+
+
+def scores(folder: Path, metric: str) -> list[float]:
+    """The metric after each evaluation so far."""
+    file = folder / "metrics.jsonl"
+    rows = lines(file)
+    return [float(row[f"eval_{metric}"]) for row in rows if row.get("arm") == "method" and f"eval_{metric}" in row]
+
+
+def attempts(folder: Path) -> list[dict[str, Any]]:
+    """The attempts at a trial that failed, with their errors."""
+    return lines(folder / ATTEMPTS)
+
+
+def note_attempt(folder: Path, error: str, last: bool) -> None:
+    """Keep the error of an attempt; after the last one the trial counts as failed."""
+    append(folder / ATTEMPTS, {"error": error, "last": last})
+
+
+def note_stop(folder: Path, iteration: int, score: float) -> None:
+    """The trial was stopped early, and is not to be run again."""
+    write_json(folder / STOPPED, {"iteration": iteration, "score": score})
+
+
+def append(file: Path, row: Mapping[str, Any]) -> None:
+    """A line of JSON that is on the disk when this returns; half a line of a crash before it is closed first."""
+    with file.open("a+b") as out:
+        if out.tell():
+            out.seek(-1, os.SEEK_END)
+            if out.read(1) != b"\n":
+                out.write(b"\n")
+        out.write(json.dumps(row).encode() + b"\n")
+        out.flush()
+        os.fsync(out.fileno())
+
+
+def lines(file: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    for line in file.read_text(encoding="utf-8").splitlines() if file.is_file() else ():
+        try:
+            row = json.loads(line)
+        except ValueError:
+            continue  # the process ended in the middle of a line
+        if isinstance(row, dict):
+            found.append(cast("dict[str, Any]", row))
+    return found

@@ -1,0 +1,95 @@
+"""Ray Tune's four joints: what is proposed, what runs, what is stopped, and what is told. Needs the extra `sweep`."""
+
+from pathlib import Path
+from typing import Any, cast
+
+from ray import tune
+from ray.tune.schedulers import FIFOScheduler, TrialScheduler
+from ray.tune.search import Searcher
+
+from .director import Director
+from .trials import Trial
+from .worker import Event, Worker
+
+HEARTBEAT = 1.0  # seconds a step lasts at most: an actor in a step cannot be told anything
+
+
+class TrialActor(tune.Trainable):
+    """One place for trials: a worker of its own, warm from the second trial on. A step ends with each event."""
+
+    def setup(self, config: dict[str, Any], **given: Any) -> None:
+        self.worker = Worker(given["limits"], given["log"])
+        self.worker.start(Path(config["folder"]))
+
+    def reset_config(self, new_config: dict[str, Any]) -> bool:
+        self.worker.stop()
+        self.worker.start(Path(new_config["folder"]))
+        return True
+
+    def step(self) -> dict[str, Any]:
+        event = self.worker.poll(HEARTBEAT)
+        return {"event": event, "done": event.is_end}
+
+    def cleanup(self) -> None:
+        self.worker.close()
+
+
+class Proposals(Searcher):
+    """Tune asks here for the next trial."""
+
+    def __init__(self, director: Director) -> None:
+        super().__init__()
+        self.director = director
+
+    def suggest(self, trial_id: str) -> dict[str, Any] | None:
+        found = self.director.next()
+        if found is None:
+            return cast("None", Searcher.FINISHED)  # a word, though Tune's own types do not say so
+        if found == "wait":
+            return None
+        return {"trial": found.name, "folder": str(found.folder)}
+
+    def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
+        pass
+
+    # The sweep's folder holds all state: Tune's own copy of it is never read.
+    def save(self, checkpoint_path: str) -> None:
+        pass
+
+    def restore(self, checkpoint_path: str) -> None:
+        pass
+
+
+class Stopping(FIFOScheduler):
+    """Every event of a trial goes to the director, which may say stop."""
+
+    def __init__(self, director: Director) -> None:
+        super().__init__()
+        self.director = director
+
+    def on_trial_result(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> str:
+        stop = self.director.saw(_of(self.director, trial), result["event"])
+        return TrialScheduler.STOP if stop else TrialScheduler.CONTINUE
+
+    def on_trial_complete(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> None:
+        event: Event = result["event"]
+        if event.is_end:
+            self.director.saw(_of(self.director, trial), event)
+
+
+class Listener(tune.Callback):
+    """Workers and nodes that were lost."""
+
+    def __init__(self, director: Director) -> None:
+        self.director = director
+
+    def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        self.director.saw(_of(self.director, trial), Event("retry", error="its worker was lost"))
+
+    def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        said = " ".join(str(trial.get_error() or "").split())[-300:]
+        self.director.lost(_of(self.director, trial), f"its worker was lost: {said}")
+
+
+def _of(director: Director, trial: Any) -> Trial:
+    return director.trials[trial.config["trial"]]

@@ -1,0 +1,22 @@
+"""`--fast`: on a CPU steps run eagerly, train the same, and the run says why."""
+
+import json
+
+import pytest
+
+pytestmark = pytest.mark.xdist_group("runs")
+
+
+NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+
+
+def test_a_fast_run_on_a_cpu(start, capsys):
+    fast = start("plain", name="fast", fast=True, model_config=NO_DROPOUT)
+    said = capsys.readouterr()
+    slow = start("plain", name="slow", model_config=NO_DROPOUT)
+    assert "0 of 12 steps captured; the others ran eagerly: the model is on the cpu" in said.out + said.err
+    assert "fast: true" in (fast.path / "config.yaml").read_text()
+    ours, theirs = (json.loads((run.path / "results.json").read_text()) for run in (fast, slow))
+    # Padded to 32 here and to the longest row there: the same numbers, as padding changes nothing.
+    assert ours["mean"]["accuracy"] == theirs["mean"]["accuracy"]
+    assert ours["mean"]["loss"] == pytest.approx(theirs["mean"]["loss"], abs=1e-5)

@@ -1,0 +1,161 @@
+"""Several processes: one run however it is spread, stopped together, resumed, and smaller passes for all of them."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from toughen.cli.main import main
+from toughen.runs import RunError, launch, worker
+
+SOURCE = str(Path(__file__).resolve().parents[2] / "src")
+
+# A method from a file is executed in every worker: the place to look into one, or to trouble it.
+LOOK = """
+import json, os, signal
+import toughen
+from toughen.runs.trainer import RunTrainer
+whole = RunTrainer.training_step
+def step(self, model, inputs, *args, **kwargs):
+    rank = os.environ.get("RANK", "0")
+    {what}
+    return whole(self, model, inputs, *args, **kwargs)
+RunTrainer.training_step = step
+@toughen.named("looked-at")
+def looked_at():
+    return toughen.fgm()  # finds its perturbation without noise: the same on one process and on two
+"""
+STOP = """
+    weight = self.model.bert.encoder.layer[0].output.dense.weight
+    local = getattr(weight, "to_local", lambda: weight)()
+    with open(os.environ["SEEN"] + rank, "w") as file:
+        json.dump([local.numel(), weight.numel()], file)
+    if rank == "1" and self.state.global_step == 3:
+        os.kill(int(os.environ["LAUNCHER"]), int(os.environ["SIGNAL"]))
+"""
+SMALL = """
+    import torch
+    if rank == "1" and len(inputs["input_ids"]) > 2:
+        raise torch.OutOfMemoryError("CUDA out of memory.")
+"""
+
+
+@pytest.fixture
+def words(little, tmp_path):
+    """Arguments of a run without chance: no dropout, no noise, and an optimizer that does not blow rounding up."""
+    from transformers import AutoTokenizer, BertForSequenceClassification
+
+    model = BertForSequenceClassification.from_pretrained(little.model)
+    model.config.hidden_dropout_prob = model.config.attention_probs_dropout_prob = 0.0
+    model.save_pretrained(tmp_path / "still")
+    AutoTokenizer.from_pretrained(little.model).save_pretrained(tmp_path / "still")
+    given = [f"--data.{key}={value}" for key, value in little.data.items()]
+    given += [f"--model={tmp_path / 'still'}", "--trainer.adam_epsilon=0.1", "--train.learning_rate=0.03"]
+    given += ["--train.eval_batch_size=10"]  # 20 rows: Trainer repeats rows where batches do not come out even
+    return ["train", *given, "--train.batch_size=8", "--train.epochs=2", "--train.log_steps=2"]
+
+
+@pytest.fixture
+def alone(words, tmp_path):
+    """The same run in one process."""
+    assert main([*words, "--method", "fgm", f"--output_dir={tmp_path}/alone"]) == 0
+    return tmp_path / "alone"
+
+
+def method(folder: Path, what: str) -> str:
+    file = folder / "looked.py"
+    file.write_text(LOOK.format(what=what.strip()))
+    return f"--method={file}:looked-at"
+
+
+def start(words, **changes) -> subprocess.Popen:
+    environment = {**os.environ, "PYTHONPATH": SOURCE, "OMP_NUM_THREADS": "1", **changes}
+    command = [sys.executable, "-c", "import sys; from toughen.cli.main import main; sys.exit(main())", *words]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def assert_same_run(one: Path, other: Path) -> None:
+    weights, expected = (load_file(run / "model" / "model.safetensors") for run in (one, other))
+    assert weights.keys() == expected.keys()
+    for name, value in expected.items():
+        torch.testing.assert_close(weights[name], value, rtol=0, atol=2e-5, msg=name)
+    first, second = (json.loads((run / "results.json").read_text()) for run in (one, other))
+    assert first["seeds"][0]["metrics"] == pytest.approx(second["seeds"][0]["metrics"], abs=1e-4)
+
+
+@pytest.mark.distributed
+@pytest.mark.parametrize(
+    ("shard", "number"), [("false", signal.SIGINT), ("true", signal.SIGTERM)], ids=["ddp, Ctrl-C", "fsdp2, SIGTERM"]
+)
+def test_a_signal_stops_all_and_the_run_goes_on(shard, number, words, alone, tmp_path):
+    run = tmp_path / "two"
+    launch = [
+        "import os, sys; os.environ['LAUNCHER'] = str(os.getpid())",
+        "from toughen.cli.main import main; sys.exit(main())",
+    ]
+    words = [*words, method(tmp_path, STOP), "--nproc=2", f"--train.shard={shard}", f"--output_dir={run}"]
+    environment = {"PYTHONPATH": SOURCE, "OMP_NUM_THREADS": "1", "SEEN": f"{tmp_path}/rank"}
+    stopped = subprocess.run(
+        [sys.executable, "-c", "\n".join(launch), *words],
+        env={**os.environ, **environment, "SIGNAL": str(int(number))},
+        capture_output=True,
+        text=True,
+    )
+    assert stopped.returncode == 128 + number, stopped.stdout + stopped.stderr
+    assert f"stopped at step 10; saved {run}/seeds/1/checkpoint-10" in stopped.stdout
+    assert f"continue with: toughen train --resume {run}" in stopped.stdout
+    shares = [json.loads(Path(f"{tmp_path}/rank{rank}").read_text()) for rank in (0, 1)]
+    assert all(mine == (whole // 2 if shard == "true" else whole) for mine, whole in shares), shares
+    resumed = start(["train", f"--resume={run}"], SEEN=f"{tmp_path}/rank")
+    assert resumed.wait() == 0, resumed.stdout.read()
+    assert "from step 10" in resumed.stdout.read()
+    assert_same_run(run, alone)
+
+
+@pytest.mark.distributed
+def test_two_machines_and_one_of_them_out_of_memory(words, alone, tmp_path):
+    """One process ends in the middle of a step; all of them start again with smaller passes, and none waits forever."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port = one.getsockname()[1]
+    run = tmp_path / "two"
+    words = [*words, method(tmp_path, SMALL), f"--output_dir={run}", "--nnodes=2", f"--rdzv_endpoint=127.0.0.1:{port}"]
+    machines = [start([*words, f"--node_rank={rank}"]) for rank in (1, 0)]
+    said = [machine.communicate()[0] for machine in machines]
+    assert [machine.returncode for machine in machines] == [0, 0], said
+    assert " x 2 · " in said[1]  # the first machine tells
+    note = "out of memory with 4 rows a pass: 2 a pass, the update as before"
+    assert note in said[1]
+    assert note in json.loads((run / "results.json").read_text())["notes"]
+    assert json.loads((run / "began.json").read_text())["processes"] == 2
+    assert_same_run(run, alone)
+
+
+def test_the_first_fault_is_the_one_that_is_told(tmp_path, monkeypatch):
+    """A worker that dies takes the others with it, and they have nothing to say but that their peer is gone."""
+    faults = iter([ValueError("a stone in the shoe"), RuntimeError("Connection closed by peer")])
+
+    def broken(folder):
+        raise next(faults)
+
+    monkeypatch.setattr("toughen.runs.worker.execute", broken)
+    monkeypatch.setattr(sys, "argv", ["worker", str(tmp_path)])
+    assert [worker.main(), worker.main()] == [1, 1]
+    with pytest.raises(RunError, match=r"^a stone in the shoe$"):
+        launch._explain(tmp_path, 1)
+
+
+def test_machines_that_cannot_be(words, tmp_path, capsys):
+    assert main([*words, "--nnodes=2", "--node_rank=2", "--rdzv_endpoint=x:1", f"--output_dir={tmp_path}/two"]) == 2
+    assert "--node_rank 2: with --nnodes 2 it starts at 0" in capsys.readouterr().err
+    assert main([*words, "--nnodes=2", "--rdzv_endpoint=here", f"--output_dir={tmp_path}/two"]) == 2
+    assert "--rdzv_endpoint here: give host:port" in capsys.readouterr().err
+    assert main([*words, "--train.batch_size=9", "--nproc=2", f"--output_dir={tmp_path}/two"]) == 2
+    assert "cannot be shared by 2 processes evenly" in capsys.readouterr().err

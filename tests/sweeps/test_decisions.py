@@ -1,0 +1,188 @@
+"""What is tried next, what is stopped and what an interruption changes: nothing. Trials are pretended."""
+
+import random
+
+import pytest
+
+from toughen.sweeps.errors import SweepError
+from toughen.sweeps.space import Choice, Range
+
+RANGES = {
+    "method.weight": {"min": 0.0, "max": 1.0},
+    "train.learning_rate": {"min": 1e-5, "max": 1e-2, "log": True},
+    "train.batch_size": {"values": [8, 16]},
+}
+
+
+def quality(config, seed, iteration):
+    """Best at weight 0.3; a little better each time; seeds differ by a hundredth."""
+    return 0.9 - abs(config["method"]["weight"] - 0.3) + 0.001 * iteration + 0.01 * seed
+
+
+def settings_of(director):
+    return [row.settings for row in sorted(director.rows(), key=lambda row: row.number)]
+
+
+def test_a_grid_runs_each_row_once_with_each_seed(pretend):
+    director, worker = pretend(quality, seeds=[1, 2, 3])
+    assert worker.started == [f"{row:03}-seed{seed}" for row in range(1, 5) for seed in (1, 2, 3)]
+    best = director.rows()[0]
+    assert best.settings["method.weight"] == 0.5
+    assert best.scores == pytest.approx({1: 0.713, 2: 0.723, 3: 0.733})
+    assert best.mean == pytest.approx(0.723)
+    assert best.sd == pytest.approx(0.01)
+    assert [row.rank for row in director.rows()] == [1, 2, 3, 4]
+    assert director.is_complete
+
+
+def test_minimising_turns_the_order(pretend):
+    director, _ = pretend(quality, metric={"name": "accuracy", "goal": "minimize"})
+    assert director.rows()[0].settings["method.weight"] == 1.0
+
+
+@pytest.mark.parametrize("search", ["random", "tpe"])
+def test_proposals_are_in_their_ranges_and_none_comes_twice(pretend, search):
+    director, _ = pretend(quality, search=search, trials=12, parameters=RANGES)
+    rows = settings_of(director)
+    assert len(rows) == 12
+    assert len({repr(row) for row in rows}) == 12
+    for row in rows:
+        assert 0 <= row["method.weight"] <= 1
+        assert 1e-5 <= row["train.learning_rate"] <= 1e-2
+        assert row["train.batch_size"] in (8, 16)
+    again, _ = pretend(quality, name="again", search=search, trials=12, parameters=RANGES)
+    assert settings_of(again) == rows
+    other, _ = pretend(quality, name="other", search=search, trials=12, parameters=RANGES, search_seed=1)
+    assert settings_of(other) != rows
+
+
+def test_tpe_learns_where_it_is_good(pretend):
+    changes = {"parameters": {"method.weight": RANGES["method.weight"]}, "iterations": 1}
+    found = {}
+    for search in ("random", "tpe"):
+        director, _ = pretend(quality, name=search, search=search, trials=30, **changes)
+        weights = [row["method.weight"] for row in settings_of(director)][15:]
+        found[search] = sum(abs(weight - 0.3) for weight in weights) / len(weights)
+    assert found["tpe"] < 0.6 * found["random"]
+
+
+def test_a_small_space_ends_when_it_is_used_up(pretend):
+    director, _ = pretend(quality, search="random", trials=50)
+    assert len(director.rows()) == 4
+    director, _ = pretend(quality, name="tpe", search="tpe", trials=50)
+    assert len(director.rows()) == 4
+    assert director.is_complete
+
+
+@pytest.mark.parametrize("search", ["grid", "random", "tpe"])
+def test_resuming_repeats_no_proposal_and_no_trial(pretend, search, tmp_path):
+    changes = {"search": search, "seeds": [1, 2]}
+    changes |= {"trials": 6, "parameters": RANGES} if search != "grid" else {}
+    cut, first = pretend(quality, at_most=3, **changes)
+    assert not cut.is_complete
+    # What a kill in the middle of a line leaves.
+    with (tmp_path / "sweep" / "rows.jsonl").open("a") as file:
+        file.write('{"row": 9, "sett')
+    resumed, second = pretend(quality, resume=True, **changes)
+    assert sorted(first.started + second.started) == sorted({*first.started, *second.started})
+    whole, _ = pretend(quality, name="whole", **changes)
+    assert len(resumed.rows()) == len(whole.rows())
+    if search != "tpe":  # which learns from what it knows when it is asked
+        assert [(row.settings, row.scores) for row in resumed.rows()] == [
+            (row.settings, row.scores) for row in whole.rows()
+        ]
+    nothing, third = pretend(quality, resume=True, **changes)
+    assert third.started == []
+    assert nothing.is_complete
+
+
+def test_the_same_sweep_twice_is_refused_and_another_too(pretend):
+    pretend(quality)
+    with pytest.raises(SweepError, match=r"holds this sweep already \(4 trials done\) .* go on with --resume"):
+        pretend(quality)
+    with pytest.raises(SweepError, match=r"holds another sweep: seeds differ"):
+        pretend(quality, resume=True, seeds=[7])
+    # What may change: how much of the machine it gets, and how many settings a search may try.
+    pretend(quality, resume=True, resources={"minutes": 5}, retries=3)
+
+
+def test_failures_are_kept_apart_and_tried_again_on_resume(pretend):
+    def breaks(config, seed, iteration):
+        if config["method"]["weight"] == 1.0 and seed == 2:
+            raise ArithmeticError("broken")
+        return quality(config, seed, iteration)
+
+    director, _ = pretend(breaks, seeds=[1, 2])
+    rows = director.rows()
+    assert [row.state for row in rows] == ["done", "done", "partial", "partial"]
+    assert [row.rank for row in rows] == [1, 2, None, None]
+    assert rows[2].errors == ["seed 2: broken"]
+    assert director.status().failed == 2
+    mended, worker = pretend(quality, resume=True, seeds=[1, 2])
+    assert worker.started == ["003-seed2", "004-seed2"]
+    assert {row.state for row in mended.rows()} == {"done"}
+
+
+def test_asha_stops_the_bad_and_spares_their_other_seeds(pretend):
+    weights = [round(0.05 * number, 2) for number in range(20)]
+    changes = {
+        "parameters": {"method.weight": {"values": weights}},
+        "seeds": [1, 2],
+        "early_terminate": {"type": "asha", "min_iter": 1, "eta": 3},
+        "iterations": 9,
+    }
+    director, worker = pretend(quality, **changes)
+    rows = {row.settings["method.weight"]: row for row in director.rows()}
+    assert rows[0.3].state == "done"
+    assert director.rows()[0].settings["method.weight"] == 0.3
+    stopped = [row for row in director.rows() if row.state == "stopped"]
+    assert len(stopped) >= 10
+    assert all(row.rank is None and row.mean is not None for row in stopped)
+    assert rows[0.95].state == "stopped"
+    assert rows[0.95].outcomes[1].iteration == 1  # at the first rung
+    assert f"{rows[0.95].number:03}-seed2" not in worker.started
+    assert f"{rows[0.3].number:03}-seed2" in worker.started
+    assert director.is_complete
+    # Cut anywhere and resumed, the same rows are stopped at the same time.
+    pretend(quality, name="cut", at_most=9, **changes)
+    resumed, second = pretend(quality, name="cut", resume=True, **changes)
+    assert not set(second.started) & {f"{row.number:03}-seed2" for row in stopped}
+    table = [(row.settings, row.state, row.mean) for row in director.rows()]
+    assert [(row.settings, row.state, row.mean) for row in resumed.rows()] == table
+
+
+def test_a_row_whose_first_seed_fails_is_over_where_it_would_compete(pretend):
+    def breaks(config, seed, iteration):
+        if config["method"]["weight"] == 1.0:
+            raise ArithmeticError("broken")
+        return quality(config, seed, iteration)
+
+    director, worker = pretend(breaks, seeds=[1, 2], early_terminate="median")
+    assert worker.started == ["001-seed1", "001-seed2", "002-seed1", "002-seed2", "003-seed1", "004-seed1"]
+    status = director.status()
+    assert (status.total, status.done, status.failed, status.eta) == (6, 4, 2, 0)
+
+
+def test_median_stopping(pretend):
+    changes = {"parameters": {"method.weight": {"values": [0.3, 0.35, 0.25, 0.4, 0.9, 0.31]}}}
+    early = {"type": "median", "min_iter": 2, "min_trials": 3}
+    director, _ = pretend(quality, early_terminate=early, **changes)
+    rows = {row.settings["method.weight"]: row for row in director.rows()}
+    assert {weight for weight, row in rows.items() if row.state == "stopped"} == {0.4, 0.9}
+    assert rows[0.9].outcomes[1].iteration == 2  # not before min_iter
+
+
+def test_draws_stay_in_their_ranges():
+    dice = random.Random(0)
+    kinds = [
+        Range(1, 8, whole=True),
+        Range(1, 100, log=True, whole=True),
+        Range(0.0, 1.0, step=0.25),
+        Choice((None, "a")),
+    ]
+    drawn = [{each.draw(dice) for _ in range(200)} for each in kinds]
+    assert drawn[0] == set(range(1, 9))
+    assert drawn[1] <= set(range(1, 101))
+    assert len([value for value in drawn[1] if value <= 10]) > 5
+    assert drawn[2] == {0.0, 0.25, 0.5, 0.75, 1.0}
+    assert drawn[3] == {None, "a"}

@@ -1,0 +1,183 @@
+"""Sweep files: their forms, their synonyms, and what is refused, by its key."""
+
+import json
+
+import pytest
+import yaml
+
+from toughen import recipes
+from toughen.sweeps.checking import grid
+from toughen.sweeps.definition import parse
+from toughen.sweeps.errors import SweepError
+from toughen.sweeps.reading import read_definition
+from toughen.sweeps.space import Choice, Range, parameter
+
+BASE = {"model": "x", "task": "rte"}
+STEPS = {"method.step_size": {"values": [0.05, 0.1]}}
+
+
+def parsed(**changes):
+    return parse({"base": BASE, "parameters": STEPS, **changes})
+
+
+def test_the_file_of_the_docs(tmp_path):
+    file = tmp_path / "sweep.yaml"
+    file.write_text(
+        """
+        base: freelb/rte-roberta-base
+        search: grid
+        metric: {name: eval/accuracy, goal: maximize}
+        parameters:
+          method.step_size: {values: [0.05, 0.1]}
+          train.learning_rate: {values: [1e-5, 2e-5]}
+        tied:
+          - {method.init_scale: 0.1, method.max_norm: 0.1}
+          - {method.init_scale: 0.2, method.max_norm: 0.2}
+        seeds: [1, 2, 3, 4, 5]
+        early_terminate: {type: asha, min_iter: 1}
+        resources: {gpu: 0.5, cpu: 4}
+        """
+    )
+    made, name = read_definition(file)
+    assert name == "sweep"
+    assert made.metric == "accuracy"
+    assert made.base["model"] == "roberta-base"
+    assert made.parameters["train.learning_rate"] == Choice((1e-5, 2e-5))  # numbers, though YAML says text
+    assert made.seeds == (1, 2, 3, 4, 5)
+    assert made.early is not None
+    assert (made.resources.gpu, made.resources.cpu) == (0.5, 4)
+    assert len(grid(made)) == 8
+    assert grid(made)[1] == {
+        "method.step_size": 0.05,
+        "train.learning_rate": 1e-5,
+        "method.init_scale": 0.2,
+        "method.max_norm": 0.2,
+    }
+    # What is stored is the same sweep again.
+    again = parse(yaml.safe_load(yaml.safe_dump(json.loads(json.dumps(made.values)))))
+    assert (again.parameters, again.tied, again.seeds) == (made.parameters, made.tied, made.seeds)
+
+
+def test_the_published_grid_has_eight_rows_and_would_have_sixteen():
+    made, name = read_definition("freelb/rte-roberta-base")
+    assert name == "freelb-rte-roberta-base"
+    rows = grid(made)
+    assert len(rows) == 8
+    assert all(row["method.init_scale"] == row["method.max_norm"] for row in rows)
+    loose = {key: {"values": [0.1, 0.2]} for key in ("method.init_scale", "method.max_norm")}
+    values = {**recipes.sweep("freelb/rte-roberta-base"), "tied": None}
+    untied, _ = read_definition({**values, "parameters": {**values["parameters"], **loose}})
+    assert len(grid(untied)) == 16
+    about = yaml.safe_load(recipes._files("sweeps")["freelb/rte-roberta-base"].read_text())["about"]
+    assert len(about["published"]["rows"]) * 2 == len(rows)  # a column for each batch size
+
+
+PARAGEN = """{
+  "executor": "paragen-run",
+  "cuda": [0, 1, 2, 3, 4, 5, 6, 7],
+  "concurrency": 8,
+  "configs": {
+    "==base==": ["--config", "glue/configs/RTE.yaml", "--task.model.adv_lr", [0.05, 0.1]],
+    "==more==": [
+      ["--task.model.init_mag", "0.01", "--task.model.max_norm", "0.01"],
+      ["--task.model.init_mag", "0.02", "--task.model.max_norm", "0.02"],
+      ["--task.model.init_mag", "0.03", "--task.model.max_norm", "0.03"],
+      ["--task.model.init_mag", "0.06", "--task.model.max_norm", "0.06"]
+    ]
+  }
+}"""
+
+
+def test_paragens_search_json(tmp_path):
+    file = tmp_path / "search.json"
+    file.write_text(PARAGEN)
+    made, _ = read_definition(file, "freelb/rte-roberta-base")
+    rows = grid(made)
+    assert len(rows) == 8
+    assert rows[0] == {"method.step_size": 0.05, "method.init_scale": 0.01, "method.max_norm": 0.01}
+    assert (made.resources.gpu, made.resources.concurrent) == (1, 8)
+    with pytest.raises(SweepError, match=r"base: there is no file and no recipe 'glue/configs/RTE.yaml'"):
+        read_definition(file)
+    (tmp_path / "glue" / "configs").mkdir(parents=True)
+    (tmp_path / "glue" / "configs" / "RTE.yaml").write_text("task: {class: SequenceClassificationTask}")
+    with pytest.raises(SweepError, match=r"is a ParaGen config; name a recipe .* with --base"):
+        read_definition(file)
+
+
+def test_other_forms_of_manytasks(tmp_path):
+    def read(base, more=(), **top):
+        file = tmp_path / "search.json"
+        file.write_text(json.dumps({"configs": {"==base==": list(base), "==more==": list(more)}, **top}))
+        return read_definition(file, BASE)[0]
+
+    made = read(["--seed", [1, 2], "--train.epochs", 3], [["--lr", [1e-5, "2e-5"], "--method.weight", -1]], cuda=-1)
+    assert made.seeds == (1, 2)
+    assert made.tied == (
+        {"train.learning_rate": 1e-5, "method.weight": -1},
+        {"train.learning_rate": 2e-5, "method.weight": -1},
+    )
+    assert made.resources.gpu == 0
+    for text in ("{range(10)}", "<a_[--a]>", "$<1:5>"):
+        with pytest.raises(SweepError, match="expressions are not run"):
+            read(["--train.epochs", text])
+    with pytest.raises(SweepError, match="'arg0' stands behind no flag"):
+        read(["arg0"])
+
+
+def test_words_of_wandb():
+    made = parsed(search=None, method="bayes", run_cap=7, parameters={"train.epochs": {"value": 3}, **STEPS})
+    assert (made.search, made.trials) == ("tpe", 7)
+    assert parameter("a", {"min": 1, "max": 8}) == Range(1, 8, whole=True)
+    assert parameter("a", {"min": 1, "max": 8, "distribution": "uniform"}) == Range(1, 8)
+    assert parameter("a", {"min": 1e-5, "max": "1e-3", "distribution": "log_uniform_values"}) == Range(
+        1e-5, 1e-3, log=True
+    )
+    assert parsed(metric={"name": "eval_loss"}).goal == "minimize"
+
+
+BAD = {
+    "parameters.method.step_size.values is empty": {"parameters": {"method.step_size": {"values": []}}},
+    r"parameters.a: there is no 'value_s'. Did you mean 'values'": {"parameters": {"a": {"value_s": [1]}}},
+    "parameters.a: give values: .* or min: and max:": {"parameters": {"a": {"min": 1}}},
+    "parameters.a: min 2 is not below max 1": {"search": "random", "parameters": {"a": {"min": 2, "max": 1}}},
+    "parameters.a: a log scale starts above 0": {"parameters": {"a": {"min": 0, "max": 1, "log": True}}},
+    "parameters.a: a grid needs values": {"parameters": {"a": {"min": 0.0, "max": 1.0}}},
+    "parameters.a.distribution: there is no 'normal'": {"parameters": {"a": {"distribution": "normal"}}},
+    "parameters: nothing is searched": {"parameters": {}},
+    "parameters.seed: a sweep decides this itself": {"parameters": {"seed": {"values": [1, 2]}}},
+    r"tied: row 2 and row 1 do not have the same keys \(b, c\)": {"tied": [{"a": 1, "b": 1}, {"a": 2, "c": 2}]},
+    "tied: method.step_size stands under parameters: too": {"tied": [{"method.step_size": 1}]},
+    "tied: give a list of rows": {"tied": []},
+    "a sweep file has no 'parameter'. Did you mean 'parameters'": {"parameter": STEPS},
+    "search: there is no 'gird'": {"search": "gird"},
+    "trials: how many settings may random try": {"search": "random"},
+    "trials: a grid runs all": {"trials": 3},
+    "metric.goal: there is no 'maximise'": {"metric": {"name": "accuracy", "goal": "maximise"}},
+    "seed='one': give a whole number": {"seeds": "one"},
+    "early_terminate.type: there is no 'hyperband'": {"early_terminate": {"type": "hyperband"}},
+    "early_terminate.eta=1": {"early_terminate": {"type": "asha", "eta": 1}},
+    "resources: there is no 'gpus'": {"resources": {"gpus": 1}},
+    "resources.gpu=1.5": {"resources": {"gpu": 1.5}},
+    "resources.minutes=0": {"resources": {"minutes": 0}},
+    "retries=-1": {"retries": -1},
+    "base: give a config": {"base": None},
+    "base.baseline": {"base": {**BASE, "baseline": True}},
+}
+
+
+@pytest.mark.parametrize("said", BAD)
+def test_a_bad_file_is_told_by_its_key(said):
+    with pytest.raises(ValueError, match=said):
+        parsed(**BAD[said])
+
+
+def test_sources_that_are_not_there(tmp_path):
+    with pytest.raises(SweepError, match=r"no such file, folder or recipe of a sweep. Recipes: freelb/rte"):
+        read_definition(tmp_path / "none.yaml")
+    file = tmp_path / "bad.yaml"
+    file.write_text("a: [")
+    with pytest.raises(SweepError, match=r"bad.yaml is not YAML"):
+        read_definition(file)
+    file.write_text("- 1")
+    with pytest.raises(SweepError, match="holds no sweep"):
+        read_definition(file)

@@ -1,0 +1,155 @@
+"""Real trials, one after the other: those that raise, hang or exhaust memory do not stop the others."""
+
+import csv
+import json
+import os
+
+import psutil
+import pytest
+import yaml
+
+from toughen.cli.main import main
+from toughen.reports import find_runs
+from toughen.runs.configuring import build
+from toughen.sweeps import running
+
+BROKEN = '''
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import toughen
+
+
+def breaks(*_):
+    raise ZeroDivisionError("on purpose")
+
+
+def is_first(name):
+    marker = Path(__file__).with_name(name)
+    if marker.exists():
+        return False
+    marker.touch()
+    return True
+
+
+def sleeps(bent, *_):
+    if is_first("slept"):
+        time.sleep(600)
+    return bent.loss
+
+
+def orphans(bent, *_):
+    """Kills the process that trials are born from, and with it this one."""
+    if is_first("orphaned"):
+        os.kill(os.getppid(), 9)
+        time.sleep(600)
+    return bent.loss
+
+
+def hoards(*_):
+    kept = []
+    while True:
+        kept.append(bytearray(64 * 2**20))
+        time.sleep(0.02)
+
+
+@toughen.named("raising")
+def raising():
+    return replace(toughen.r3f(), compare=breaks)
+
+
+@toughen.named("hanging")
+def hanging():
+    return replace(toughen.r3f(), compare=sleeps)
+
+
+@toughen.named("orphaned")
+def orphaned():
+    return replace(toughen.r3f(), compare=orphans)
+
+
+@toughen.named("hoarding")
+def hoarding():
+    return replace(toughen.r3f(), compare=hoards)
+'''
+
+
+@pytest.fixture
+def swept(values, tmp_path, capsys):
+    """The folder of a sweep with broken methods among good ones, from the command line, and what was said."""
+    (tmp_path / "broken.py").write_text(BROKEN)
+    bad = [f"{tmp_path}/broken.py:{name}" for name in ("raising", "hanging", "hoarding", "orphaned")]
+    values["parameters"] = {"method.name": {"values": ["plain", *bad, "r3f"]}}
+    values["resources"] = {"minutes": 0.15, "memory_gb": 2, "cpu": 1}
+    file = tmp_path / "faults.yaml"
+    file.write_text(yaml.safe_dump({**values, "retries": 1, "base": {**values["base"], "method": "plain"}}))
+    folder = tmp_path / "sweep"
+    words = ["sweep", str(file), "--engine", "serial", "--output_dir", str(folder), "--train.max_steps", "3"]
+    assert main(words) == 1  # some failed
+    return folder, words, capsys.readouterr().out
+
+
+def test_broken_trials_are_told_and_the_others_run(swept, little, capsys, monkeypatch):
+    folder, words, said = swept
+    with (folder / "leaderboard.csv").open() as lines:
+        rows = {row["row"]: row for row in csv.DictReader(lines)}
+    assert [rows[number]["state"] for number in "123456"] == ["done", "failed", "done", "failed", "done", "done"]
+    assert "ZeroDivisionError: on purpose" in rows["2"]["error"]
+    assert "used more memory than resources.memory_gb=2" in rows["4"]["error"]
+    assert rows["2"]["error"] in said.replace("\n", " ")
+    for number in (2, 4):  # each was tried twice
+        assert [line["last"] for line in _attempts(folder, number)] == [False, True]
+    hung, lost = _attempts(folder, 3), _attempts(folder, 5)  # these came through at the second try
+    assert [(line["error"], line["last"]) for line in hung] == [("took longer than resources.minutes=0.15", False)]
+    assert [(line["error"][:17], line["last"]) for line in lost] == [("killed by SIGKILL", False)]
+    assert "003-seed1: another attempt after: took longer" in said
+    assert "on purpose" in (folder / "trials" / "002-seed1" / "trial.log").read_text()
+    assert "6/6 trials · running 0 · failed 2" in said
+    _assert_full_folders(folder)
+    _assert_shared_tokens(folder, little)
+    assert not [each for each in psutil.process_iter(["cmdline"]) if _is_of(each, os.getpid())]
+    # The same sweep again is refused; resumed, it tries what failed again and nothing else.
+    assert main(words) == 2
+    assert "holds this sweep already (4 trials done)" in capsys.readouterr().err
+    handed = []
+    monkeypatch.setattr(running, "run_serially", lambda director: handed.extend(_all(director)))
+    main(["sweep", str(folder), "--resume", "--engine", "serial"])
+    assert handed == ["002-seed1", "004-seed1"]
+
+
+def _attempts(folder, number):
+    lines = (folder / "trials" / f"{number:03}-seed1" / "attempts.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def _assert_full_folders(folder):
+    """Every trial that ended is a run like any other, and the best config can be run again."""
+    runs = find_runs([folder / "trials"])
+    assert [run.name for run in runs] == ["001-seed1", "003-seed1", "005-seed1", "006-seed1"]
+    for run in runs:
+        assert (run.path / "model" / "model.safetensors").is_file()
+        assert (run.path / "README.md").is_file()
+    best = yaml.safe_load((folder / "best.yaml").read_text())
+    assert "output_dir" not in best
+    assert build(best).seed == (1,)
+    assert (folder / "leaderboard.md").read_text().startswith("| rank | row | method.name | accuracy |")
+    assert "Parallel coordinates" in (folder / "leaderboard.html").read_text()
+
+
+def _assert_shared_tokens(folder, little):
+    """Tokens were made once, before the first trial; no trial made any."""
+    cache = list((little.folder / "cache").glob("tokens-*.arrow"))
+    began = min((trial / "began.json").stat().st_mtime for trial in (folder / "trials").iterdir())
+    assert len(cache) == 2  # train and dev
+    assert all(file.stat().st_mtime < began for file in cache)
+
+
+def _is_of(process, parent):
+    return process.ppid() == parent and "toughen.sweeps.nursery" in (process.info["cmdline"] or [])
+
+
+def _all(director):
+    while (trial := director.next()) is not None:
+        yield trial.name

@@ -1,0 +1,127 @@
+"""What a sweep leaves and shows: tables, page, drawings, live table, plain lines."""
+
+import csv
+import io
+import re
+from xml.etree import ElementTree
+
+import pytest
+from rich.console import Console
+
+from toughen.sweeps.board import Board, Status, clock, picture
+from toughen.sweeps.leaderboard import Row, as_csv, as_markdown, ranked, table
+from toughen.sweeps.outputs import write_page, write_tables
+from toughen.sweeps.trials import Outcome, Trial
+
+from .test_decisions import quality
+
+NASTY = "<script>alert(1)</script>"
+
+
+def row(number, settings, *scores, **more):
+    outcomes = {seed: Outcome("done", score, 3, seconds=2.0) for seed, score in enumerate(scores, 1)}
+    return Row(number, settings, outcomes | more.get("outcomes", {}))
+
+
+ROWS = ranked(
+    [
+        row(1, {"a": 0.05, "b": "x"}, 0.5, 0.7),
+        row(2, {"a": 0.1, "b": "x"}, 0.9, 0.8),
+        row(3, {"a": 0.05, "b": "y"}, 0.7, outcomes={2: Outcome("failed", error="boom | bang")}),
+        row(4, {"a": 0.1, "b": "y"}, outcomes={1: Outcome("stopped", 0.4, 1), 2: Outcome("missing")}),
+    ],
+    sign=1,
+)
+
+
+def test_a_row_is_the_mean_and_sd_of_its_seeds():
+    heads, cells = table(ROWS, ["a", "b"], [1, 2], "accuracy")
+    read = list(csv.DictReader(io.StringIO(as_csv(heads, cells))))
+    assert [line["row"] for line in read] == ["2", "1", "3", "4"]
+    assert [line["rank"] for line in read] == ["1", "2", "", ""]
+    assert float(read[0]["accuracy"]) == pytest.approx(0.85)
+    assert float(read[0]["sd"]) == pytest.approx(0.0707107)
+    assert (read[0]["seed 1"], read[0]["seed 2"]) == ("0.9", "0.8")
+    assert [line["seeds"] for line in read] == ["2/2", "2/2", "1/2", "0/2"]
+    assert [line["state"] for line in read] == ["done", "done", "partial", "stopped"]
+    assert read[2]["error"] == "seed 2: boom | bang"
+    assert read[3]["accuracy"] == "0.4"
+    text = as_markdown(heads, cells)
+    assert text.splitlines()[2] == "| 1 | 2 | 0.1 | x | 0.85 | 0.07071 | 0.9 | 0.8 | 2/2 | done |  |"
+    assert r"boom \| bang" in text
+
+
+def test_a_formula_is_no_formula_in_a_spreadsheet():
+    assert as_csv(["a"], [["=1+1"], [-1.5]]) == "a\n'=1+1\n-1.5\n"
+
+
+def test_the_page_stands_alone_and_escapes_what_it_shows(pretend):
+    methods = {"method.weight": {"values": [0.1, 0.2, 0.3]}, "train.batch_size": {"values": [8, 16]}}
+    method = {"data.text_column": {"values": ["text", NASTY]}}
+    director, _ = pretend(quality, parameters={**methods, **method}, seeds=[1, 2])
+    write_tables(director)
+    write_page(director)
+    page = (director.folder.path / "leaderboard.html").read_text()
+    assert NASTY not in page
+    assert "&lt;script&gt;" in page
+    assert not re.search(r'(?:src|href)="(?!#)', page)
+    assert "http://" not in page.replace("http://www.w3.org/1999/xlink", "").replace("http://www.w3.org/2000/svg", "")
+    drawings = re.findall(r"<svg.*?</svg>", page, flags=re.S)
+    for drawing in drawings:
+        ElementTree.fromstring(drawing)
+    titles = re.findall(r'aria-label="([^"]*)"', page)
+    assert titles[0] == "Parallel coordinates: accuracy by setting"
+    assert "Heat map: accuracy by method.weight and train.batch_size" in titles
+    assert len(drawings) == 4  # three pairs of settings
+    assert "0.9180 ± 0.0071" in page
+
+
+def test_no_heat_map_of_holes(pretend):
+    tied = [{"method.weight": weight, "method.init_scale": weight} for weight in (0.1, 0.2, 0.3, 0.4)]
+    director, _ = pretend(quality, parameters={"train.batch_size": {"values": [8, 16]}}, tied=tied)
+    write_page(director)
+    page = (director.folder.path / "leaderboard.html").read_text()
+    assert "by train.batch_size and method.weight" in page
+    assert "by method.weight and method.init_scale" not in page
+
+
+def test_a_page_without_any_score(pretend):
+    def breaks(config, seed, iteration):
+        raise ArithmeticError("broken")
+
+    director, _ = pretend(breaks)
+    write_tables(director)
+    write_page(director)
+    page = (director.folder.path / "leaderboard.html").read_text()
+    assert "What failed" in page
+    assert "no row is done" in page
+    assert not (director.folder.path / "best.yaml").exists()
+
+
+STATUS = Status(8, 3, 1, 1, [("004-seed1", "accuracy 0.7000 after 2"), ("005-[red]seed1", "")], ROWS[0], 83.0)
+
+
+def test_the_live_table():
+    console = Console(file=io.StringIO(), width=100, force_terminal=True, color_system=None)
+    console.print(picture(STATUS))
+    text = console.file.getvalue()
+    assert "5/8 trials · running 2 · failed 1 · stopped early 1 · best 0.8500 ± 0.0707" in text
+    assert "ETA 1:23" in text
+    words = " ".join(text.split())
+    assert "004-seed1 accuracy 0.7000 after 2" in words
+    assert "005-[red]seed1 starting" in words  # a name, not markup
+
+
+def test_plain_lines_without_a_terminal(tmp_path, capsys):
+    with Board(tmp_path / "sweep.log") as board:
+        board.show(STATUS)
+        board.ended(Trial(1, 1, {}, tmp_path / "001-seed1"), Outcome("failed"), "boom", STATUS)
+    said = capsys.readouterr().out
+    assert said.splitlines()[0] == "! 001-seed1: boom"
+    assert "failed 1" in said.splitlines()[1]
+    assert "\x1b" not in said
+    assert "boom" in (tmp_path / "sweep.log").read_text()
+
+
+def test_a_clock_that_people_read():
+    assert [clock(each) for each in (None, 5, 83, 3700)] == ["-", "0:05", "1:23", "1:01:40"]

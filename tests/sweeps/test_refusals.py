@@ -1,0 +1,122 @@
+"""Bad sweeps are refused before any trial starts, naming the key; machines that are too small likewise."""
+
+import pytest
+import yaml
+
+import toughen
+from toughen.cli.main import main
+from toughen.sweeps import running
+from toughen.sweeps.cluster import share
+from toughen.sweeps.errors import SweepError
+from toughen.sweeps.folder import open_folder
+from toughen.sweeps.options import Resources
+from toughen.sweeps.reading import read_definition
+
+BAD = {
+    r"there is no option train.learning_rat. Did you mean 'learning_rate'": {"train.learning_rat": {"values": [1]}},
+    r"method r3f has no option 'wight'. Did you mean 'weight'": {"method.wight": {"values": [1]}},
+    r"train.epochs='many': expected a number. \(settings: train.epochs=many\)": {"train.epochs": {"values": ["many"]}},
+    r"train.batch_size=0: it must be above 0": {"train.batch_size": {"values": [8, 0]}},
+    r"method.noise='loud': expected normal or uniform or null": {"method.noise": {"values": ["loud"]}},
+    r"TrainingArguments has no 'adam_beta3'": {"trainer.adam_beta3": {"values": [0.9]}},
+    r"There is no method 'smrt'|no method 'smrt'": {"method.name": {"values": ["smrt"]}},
+}
+
+
+@pytest.fixture
+def no_trial(monkeypatch):
+    def refuse(*_):
+        raise AssertionError("a trial was started")
+
+    monkeypatch.setattr(running, "run_serially", refuse)
+    monkeypatch.setattr(running, "connected", refuse)
+
+
+@pytest.mark.parametrize("said", BAD)
+def test_bad_parameters(said, values, tmp_path, no_trial):
+    with pytest.raises(SweepError, match=said):
+        toughen.sweep({**values, "parameters": BAD[said]}, output_dir=tmp_path / "sweep")
+    assert not (tmp_path / "sweep").exists()
+
+
+def test_the_ends_of_a_range_are_tried_too(values, tmp_path, no_trial):
+    changed = {"search": "random", "trials": 3, "parameters": {"train.learning_rate": {"min": -1.0, "max": 1.0}}}
+    with pytest.raises(SweepError, match=r"train.learning_rate=-1.0: it must be above 0"):
+        toughen.sweep({**values, **changed}, output_dir=tmp_path / "sweep")
+
+
+def test_a_metric_that_no_run_logs(values, tmp_path, no_trial):
+    for name, said in {
+        "acuracy": "no run logs 'acuracy'. Did you mean 'accuracy'",
+        "bleu": "Known: accuracy, ",
+    }.items():
+        with pytest.raises(SweepError, match=rf"metric.name: .*{said}"):
+            toughen.sweep({**values, "metric": name}, output_dir=tmp_path / "sweep")
+    assert not (tmp_path / "sweep").exists()
+
+
+def test_a_metric_of_the_end_alone_cannot_stop_early(values, little, tmp_path, no_trial):
+    base = {**values["base"], "data": {**little.data, "test_file": little.test_file}}
+    changed = {"base": base, "metric": "test_accuracy", "early_terminate": "asha"}
+    with pytest.raises(SweepError, match=r"metric.name: test_accuracy is known only at the end"):
+        toughen.sweep({**values, **changed}, output_dir=tmp_path / "sweep")
+
+
+def test_on_the_command_line(values, tmp_path, capsys, no_trial):
+    file = tmp_path / "bad.yaml"
+    file.write_text(yaml.safe_dump({**values, "parameters": {"method.weight": {"values": []}}}))
+    assert main(["sweep", str(file)]) == 2
+    said = capsys.readouterr().err
+    assert said == "toughen: parameters.method.weight.values is empty: give one or more, such as [0.05, 0.1].\n"
+    assert main(["sweep", str(tmp_path / "none.yaml")]) == 2
+    file.write_text(yaml.safe_dump(values))
+    assert main(["sweep", str(file), "--train.epochs", "--resume"]) == 2
+    assert main(["sweep", str(file), "--train.epoch", "3"]) == 2
+    assert "there is no option train.epoch" in capsys.readouterr().err
+    assert (
+        main(["sweep", str(file), "--engine", "serial", "--address", "auto", "--output_dir", str(tmp_path / "s")]) == 2
+    )
+    assert "--address is for Ray" in capsys.readouterr().err
+    assert not (tmp_path / "s").exists()
+
+
+def test_a_sweep_that_runs_is_left_alone(values, tmp_path):
+    definition, _ = read_definition(values)
+    held = open_folder(tmp_path / "sweep", definition, resume=False)
+    with pytest.raises(SweepError, match=r"is being run already, by process \d+ on "):
+        open_folder(tmp_path / "sweep", definition, resume=True)
+    held.close()
+    open_folder(tmp_path / "sweep", definition, resume=True).close()
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "notes.txt").write_text("mine")
+    with pytest.raises(SweepError, match="holds no sweep"):
+        open_folder(tmp_path / "other", definition, resume=False)
+
+
+LAPTOP = {"CPU": 8.0}
+SERVER = {"CPU": 32.0, "GPU": 4.0}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "machines", "each", "slots"),
+    [
+        (Resources(), [LAPTOP], (1, 0), 8),
+        (Resources(cpu=3), [LAPTOP], (3, 0), 2),
+        (Resources(gpu=1), [LAPTOP], (1, 0), 8),  # no GPU: trials on CPUs
+        (Resources(), [SERVER], (1, 1), 4),
+        (Resources(gpu=0.25), [SERVER], (1, 0.25), 16),
+        (Resources(gpu=0.25, cpu=4), [SERVER], (4, 0.25), 8),
+        (Resources(gpu=0), [SERVER], (1, 0), 32),
+        (Resources(gpu=2), [SERVER, SERVER], (1, 2), 4),
+        (Resources(concurrent=3), [SERVER, LAPTOP], (1, 1), 3),
+    ],
+)
+def test_what_a_trial_gets_of_the_machines(wanted, machines, each, slots):
+    placing = share(wanted, machines)
+    assert (placing.cpu, placing.gpu, placing.slots) == (*each, slots)
+    assert ("no GPU was found" in str(placing)) == (wanted.gpu == 1)
+
+
+def test_a_trial_that_fits_nowhere():
+    with pytest.raises(SweepError, match=r"resources: a trial with cpu 16 and gpu 0 fits on no machine; .* 8 CPUs"):
+        share(Resources(cpu=16), [LAPTOP, LAPTOP])

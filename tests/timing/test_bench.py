@@ -1,0 +1,66 @@
+"""`toughen bench` on a CPU."""
+
+import json
+
+import pytest
+import torch
+
+from toughen.cli.main import main
+from toughen.timing import bench, markdown
+from toughen.timing.subject import Shape, batch_of, model_named
+
+
+def test_rows_and_table():
+    seen = []
+    rows = bench("tiny", ["smart", "sam"], ["2x8", "3x12/3"], repeats=1, device="cpu", seen=seen.append)
+    assert seen == rows
+    assert [(row.method, row.batch, row.length) for row in rows] == [
+        *[(name, 2, 8) for name in ("plain", "smart", "sam")],
+        *[(name, 3, 12) for name in ("plain", "smart", "sam")],
+    ]
+    assert all(row.ms > 0 and row.mode == "eager" and row.memory_gib is None for row in rows)
+    wanted = {"model", "method", "batch", "length", "dtype", "mode", "ms", "memory_gib", "device"}
+    assert wanted <= rows[0].to_dict().keys()
+    table = markdown(rows)
+    assert table.count("| plain |") == 2
+    assert f"{rows[1].ms / rows[0].ms:.2f}" in table
+
+
+def test_command_writes_both_files(tmp_path, capsys):
+    out = tmp_path / "figures"
+    options = ["--model", "tiny", "--methods", "r3f", "--shapes", "2x8", "--repeats", "1", "--device", "cpu"]
+    assert main(["bench", *options, "--out", str(out)]) == 0
+    rows = json.loads((tmp_path / "figures.json").read_text())
+    assert [row["method"] for row in rows] == ["plain", "r3f"]
+    assert "| r3f |" in (tmp_path / "figures.md").read_text()
+    assert "r3f" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--shapes", "16by64"], "no shape"),
+        (["--shapes", "0x64"], "no shape"),
+        (["--model", "nothing"], "neither a model folder nor one of the sizes"),
+        (["--modes", "slow"], "no mode"),
+        (["--methods", "smrt"], "smart"),
+    ],
+)
+def test_bad_input_is_one_line(options, words, capsys):
+    assert main(["bench", "--model", "tiny", "--device", "cpu", *options]) == 2
+    error = capsys.readouterr().err
+    assert words in error
+    assert error.count("\n") == 1
+
+
+def test_batches_have_the_lengths_they_say():
+    batch = batch_of(Shape.parse("4x12/3"), 100, 2)
+    assert batch["attention_mask"].sum(1).tolist() == [4, 7, 9, 12]
+    assert (batch["input_ids"][:, 0] == 1).all()
+    assert ((batch["input_ids"] == 0) == (batch["attention_mask"] == 0)).all()
+
+
+def test_a_model_folder(tmp_path):
+    model_named("tiny").save_pretrained(tmp_path)
+    assert isinstance(model_named(tmp_path), torch.nn.Module)
+    assert len(bench(tmp_path, ["fgm"], ["2x8"], repeats=1, device="cpu")) == 2
