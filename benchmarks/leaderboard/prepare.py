@@ -17,7 +17,7 @@ from toughen.tasks.tokenising import align, tokeniser
 from . import packed
 from .protocol import Protocol, TaskPlan
 
-_OWN = ("architectures", "torch_dtype", "dtype", "_name_or_path", "transformers_version")
+_LEFT_OUT = ("architectures", "torch_dtype", "dtype", "_name_or_path", "transformers_version", "id2label", "label2id")
 
 
 def prepare(folder: Path, name: str, data: Path, out: Path, protocol: Protocol, *, prune: bool = False) -> Path:
@@ -40,7 +40,7 @@ def prepare(folder: Path, name: str, data: Path, out: Path, protocol: Protocol, 
         for title, task, rows in _sets(plan, data, protocol):
             found[f"{plan.name}/{title}"] = _tokenised(task, tokenizer, plan.edges[-1], rows)
             notes[f"{plan.name}/{title}"] = len(rows)
-    config = {key: value for key, value in model.config.to_dict().items() if key not in _OWN}
+    config = {key: value for key, value in model.config.to_dict().items() if key not in _LEFT_OUT}
     facts: dict[str, Any] = {
         "model": name,
         "config": config,

@@ -1,5 +1,6 @@
 """The protocol as data: tasks, methods with their candidates, seeds, rates, attacks. README.md says it in words."""
 
+import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -114,6 +115,12 @@ class Protocol:
         if unknown := wanted - {task.name for task in self.tasks}:
             raise SystemExit(f"{', '.join(sorted(unknown))}: no task of the protocol.")
         return replace(self, tasks=tuple(task for task in self.tasks if task.name in wanted))
+
+    def digest(self, task: str) -> str:
+        """Of all that the scores of a task depend on, beside what a run's key says: runs of two must not be mixed."""
+        common = (self.batch_size, self.warm_up, self.weight_decay, self.clip, self.data_seed)
+        tests = (self.radii, self.reference, self.steps, self.strengths)
+        return hashlib.sha256(repr((self.task(task), common, tests)).encode()).hexdigest()[:8]
 
     def task(self, name: str) -> TaskPlan:
         return next(task for task in self.tasks if task.name == name)

@@ -34,7 +34,15 @@ def run(
     count = (max(1, min(14, (os.cpu_count() or 2) - 2)) if cuda else 0) if processes is None else processes
     facts = facts_of(file)
     journal, model = Journal(results), str(facts["model"])
-    protocol = protocol.narrowed(place.partition("/")[0] for place in facts["rows"])
+    tasks = {place.partition("/")[0] for place in facts["rows"]}
+    protocol = protocol.narrowed(tasks)
+    other = {
+        row["task"] for row in journal.rows if row["task"] in tasks and row["protocol"] != protocol.digest(row["task"])
+    }
+    if other:
+        raise SystemExit(
+            f"{results}: runs of {', '.join(sorted(other))} are of another protocol; give another --results."
+        )
     failures = results.with_suffix(".failed.jsonl")
     made = [0]
 

@@ -4,7 +4,7 @@ import hashlib
 import json
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from typing import Any
 
 import numpy as np
@@ -46,6 +46,15 @@ class Bench:
 
     def make(self, run: Run, give_up: float = float("inf")) -> dict[str, Any]:
         """Train and test; `give_up` is the moment (time.time) after which the run is abandoned."""
+        try:
+            return self._make(run, give_up)
+        except Exception:
+            if rig := self._rigs.pop(run.rig, None):  # what a broken run leaves behind is not used again
+                with suppress(Exception):
+                    rig.drop()
+            raise
+
+    def _make(self, run: Run, give_up: float) -> dict[str, Any]:
         clock = Clock(self.heads.material.device)
         plan, sets = self.protocol.task(run.task), self.heads.material.sets[run.task]
         held = plan.held_rows if run.purpose != "board" else 0
@@ -77,6 +86,7 @@ class Bench:
             "steps": total,
             "captured": {kind: count - before[kind] for kind, count in rig.step.steps.items()},
             "order": order.digest,
+            "protocol": self.protocol.digest(run.task),
             "seconds": {name: round(value, 3) for name, value in clock.laps.items()},
             "versions": versions(self.heads.material.device),
         }

@@ -3,6 +3,7 @@
 import json
 import os
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -95,6 +96,12 @@ def test_it_goes_on_where_it_stopped(made, tmp_path):
     )
     assert first == second  # a run on a used rig, and on another one: the same numbers
     assert run(file, again, what, device="cpu", only=["linear"]) == 0
+
+
+def test_runs_of_two_protocols_are_not_mixed(made):
+    what, file, results, _ = made
+    with pytest.raises(SystemExit, match="runs of rte, sst2 are of another protocol"):
+        run(file, results, replace(what, batch_size=4), device="cpu")
 
 
 def test_it_stops_at_its_limit(made, tmp_path, capsys):
