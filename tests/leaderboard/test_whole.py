@@ -2,8 +2,11 @@
 
 import json
 import os
+import subprocess
+import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -142,3 +145,19 @@ def test_processes_share_the_work_and_one_may_die(made, tmp_path):
     assert rows
     assert all(row["value"] == values[row["key"]] for row in rows)  # also in a process of its own
     assert sorted(about["key"] for _, about in told) == sorted(run.key for chunk in chunks for run in chunk)
+
+
+def test_runs_need_no_more_than_torch_and_transformers(made, tmp_path):
+    """The machine with the GPU may have nothing else."""
+    _, file, *_ = made
+    source = f"""
+import sys
+for name in ("datasets", "pyarrow", "sklearn", "scipy", "seqeval", "matplotlib", "jinja2", "pandas", "accelerate"):
+    sys.modules[name] = None
+from pathlib import Path
+from benchmarks.leaderboard.run import run
+from tests.leaderboard.small import protocol
+file, results = Path({str(file)!r}), Path({str(tmp_path / "rows.jsonl")!r})
+assert run(file, results, protocol(), device="cpu", phases=["rates", "settings"]) == 6
+"""
+    subprocess.run([sys.executable, "-c", source], check=True, cwd=Path(__file__).parents[2], timeout=120)
