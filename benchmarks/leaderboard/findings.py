@@ -31,15 +31,22 @@ def _seeds(board: Board, tasks: Sequence[str]) -> str:
 
 
 def _hurt(board: Board, tasks: Sequence[str]) -> str:
-    worse = [
-        f"{method} on {task} ({signed(cell.against)})"
+    cells = [
+        (f"{method} on {task} ({signed(cell.against)})", cell, cell.against)
         for task in tasks
         for method, cell in board.column(task, clean).items()
-        if cell.clear < 0 and cell.against is not None
+        if cell.against is not None
     ]
-    if not worse:
-        return "No method is worse than plain beyond noise on any of these tasks (paired t over seeds, Holm, 5 %)."
-    return f"Worse than plain beyond noise (paired t over seeds, Holm, 5 %): {'; '.join(worse)}."
+    if not any(cell.holm is not None for _, cell, _ in cells):
+        return "Whether a method hurts cannot be tested yet: that takes two seeds or more."
+    worse = [name for name, cell, _ in cells if cell.clear < 0]
+    lower = [name for name, cell, pair in cells if not cell.clear and pair.difference <= -GAIN]
+    told = (
+        f"Worse than plain beyond noise (paired t over seeds, Holm, 5 %): {'; '.join(worse)}."
+        if worse
+        else "No method is worse than plain beyond noise on any of these tasks (paired t over seeds, Holm, 5 %)."
+    )
+    return f"{told} Lower by {GAIN:g} point or more, but not beyond noise: {'; '.join(lower)}." if lower else told
 
 
 def _help(board: Board) -> str:

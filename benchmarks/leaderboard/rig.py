@@ -1,5 +1,6 @@
 """A model with a method on the device, kept from run to run: only weights and random streams are set anew."""
 
+import copy
 import json
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -18,15 +19,15 @@ from .planning import SECOND_ORDER
 class Rig:
     """One task, head, method and settings. CUDA graphs of its steps serve every seed and number of epochs."""
 
-    def __init__(self, heads: "Heads", task: str, head: str, method: str, settings: str) -> None:
-        material = heads.material
+    def __init__(self, stock: "Stock", task: str, head: str, method: str, settings: str) -> None:
+        material = stock.material
         self.cuda = material.device.type == "cuda"
         if self.cuda:
             torch.cuda.empty_cache()
             self._before = torch.cuda.memory_reserved()
             torch.cuda.reset_peak_memory_stats()
-        self.material, self.heads, self.task, self.head = material, heads, task, head
-        self.model = built(material, task, head, seed=0).to(material.device)
+        self.material, self.stock, self.task, self.head = material, stock, task, head
+        self.model = stock.model(task, head).to(material.device)
         self._pristine = {name: value.clone() for name, value in self.model.state_dict().items()}
         self.method = toughen.make(method, **json.loads(settings))
         parts: tuple[Any, ...] = getattr(self.method, "methods", (self.method,))
@@ -38,7 +39,7 @@ class Rig:
     def begin(self, seed: int, total_steps: int) -> None:
         """The pretrained weights, the seed's head, and nothing left of the run before."""
         with torch.no_grad():
-            fresh = {**self._pristine, **self.heads.state(self.task, self.head, seed)}
+            fresh = {**self._pristine, **self.stock.state(self.task, self.head, seed)}
             for name, value in self.model.state_dict().items():
                 value.copy_(fresh[name])
         self.model.zero_grad(set_to_none=True)
@@ -112,12 +113,19 @@ def built(material: Material, task: str, head: str, seed: int, *, skeleton: bool
     return model.train()
 
 
-class Heads:
-    """New heads by task, kind and seed, made once: the same for every method with this seed."""
+class Stock:
+    """Models and new heads by task, kind and seed, made once: heads are the same for every method with this seed."""
 
     def __init__(self, material: Material) -> None:
         self.material = material
+        self._models: dict[tuple[str, str], nn.Module] = {}
         self._made: dict[tuple[str, str, int], dict[str, Tensor]] = {}
+
+    def model(self, task: str, head: str) -> nn.Module:
+        """One's own copy of the pretrained model with some head."""
+        if (task, head) not in self._models:
+            self._models[task, head] = built(self.material, task, head, seed=0)
+        return copy.deepcopy(self._models[task, head])
 
     def state(self, task: str, head: str, seed: int) -> dict[str, Tensor]:
         """The weights outside the backbone."""

@@ -19,7 +19,7 @@ from toughen.tasks.samplers import LengthBucketed
 
 from .packed import Table
 from .protocol import Protocol, Run, TaskPlan
-from .rig import Heads, Rig
+from .rig import Rig, Stock
 from .robust import Tested, answers_on, area, attacked
 
 MOST_RIGS = 2
@@ -32,13 +32,13 @@ class OutOfTime(RuntimeError):
 class Bench:
     """A worker's material, and the rigs it used last."""
 
-    def __init__(self, heads: Heads, protocol: Protocol) -> None:
-        self.heads, self.protocol = heads, protocol
+    def __init__(self, stock: Stock, protocol: Protocol) -> None:
+        self.stock, self.protocol = stock, protocol
         self._rigs: dict[tuple[str, ...], Rig] = {}
         self._directions: dict[tuple[str, str], dict[int, Tensor]] = {}  # by task and set
 
     def rig(self, run: Run) -> Rig:
-        rig = self._rigs.pop(run.rig, None) or Rig(self.heads, *run.rig)
+        rig = self._rigs.pop(run.rig, None) or Rig(self.stock, *run.rig)
         while len(self._rigs) >= MOST_RIGS:
             self._rigs.pop(next(iter(self._rigs))).drop()
         self._rigs[run.rig] = rig
@@ -55,8 +55,8 @@ class Bench:
             raise
 
     def _make(self, run: Run, give_up: float) -> dict[str, Any]:
-        clock = Clock(self.heads.material.device)
-        plan, sets = self.protocol.task(run.task), self.heads.material.sets[run.task]
+        clock = Clock(self.stock.material.device)
+        plan, sets = self.protocol.task(run.task), self.stock.material.sets[run.task]
         held = plan.held_rows if run.purpose != "board" else 0
         train = sets["train"].part(held, len(sets["train"]))
         rig = self.rig(run)
@@ -69,7 +69,7 @@ class Bench:
         self._train(rig, run, order, epochs, give_up)
         clock.lap("train")
         memory = rig.memory_gib
-        tested = Tested(rig.end(), tasks.task(run.task), self.heads.material)
+        tested = Tested(rig.end(), tasks.task(run.task), self.stock.material)
         told = sets if run.purpose == "board" else {"held": sets["train"].part(0, held)}
         found = self._test(tested, plan, told, run.purpose, clock)
         return {
@@ -88,7 +88,7 @@ class Bench:
             "order": order.digest,
             "protocol": self.protocol.digest(run.task),
             "seconds": {name: round(value, 3) for name, value in clock.laps.items()},
-            "versions": versions(self.heads.material.device),
+            "versions": versions(self.stock.material.device),
         }
 
     def _train(self, rig: Rig, run: Run, order: "Order", epochs: int, give_up: float) -> None:

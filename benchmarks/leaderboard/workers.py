@@ -66,13 +66,13 @@ def open_bench(file: Path, device: str, protocol: Protocol) -> Any:
     from toughen.errors import RobustnessWarning
 
     from .packed import load
-    from .rig import Heads
+    from .rig import Stock
     from .train import Bench
 
     warnings.simplefilter("ignore", RobustnessWarning)  # rows say how many steps were captured
     torch.set_num_threads(1)
     torch.set_float32_matmul_precision("high")  # of the tests; training is in bfloat16
-    return Bench(Heads(load(file, device)), protocol)
+    return Bench(Stock(load(file, device)), protocol)
 
 
 def attempt(bench: Any, run: Run, limit: Limit) -> tuple[str, dict[str, Any]]:

@@ -109,6 +109,9 @@ def test_the_words_follow_the_numbers():
     assert any(
         line.startswith("sst2: 10 points or more above plain under PGD") and "fgm +15.0" in line for line in told
     )
+    assert any("not beyond noise: fgm on rte (-2.0" in line for line in told)
+    one = boards([r for r in by_hand() if r["seed"] == 1], small.protocol())["tiny", "linear"]
+    assert "Whether a method hurts cannot be tested yet: that takes two seeds or more." in findings(one)
     other = [{**r, "order": "other"} if r["method"] == "fgm" and r["seed"] == 1 else r for r in by_hand()]
     assert any(
         "did not see the same batches: " in line for line in findings(boards(other, small.protocol())["tiny", "linear"])
