@@ -8,7 +8,7 @@ export HF_HUB_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := false
 APT := DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends
 
-.PHONY: demo test browser lint docs bench clean
+.PHONY: demo test browser lint docs bench leaderboard clean
 
 test: $(VENV)/dev.stamp browser lint
 	$(BIN)/python -m pytest -n 2 --dist loadgroup --durations=10
@@ -31,6 +31,11 @@ demo: $(VENV)/demo.stamp
 
 bench: $(VENV)/dev.stamp
 	$(BIN)/python benchmarks/step_time.py
+
+# MODEL: folder of an encoder, NAME: what the table calls it, DATA: folder of sets. Goes on where it stopped.
+leaderboard: $(VENV)/dev.stamp
+	$(BIN)/python -m benchmarks.leaderboard all --model "$(MODEL)" --name "$(NAME)" --data "$(DATA)" \
+	--file "build/leaderboard/$(NAME).safetensors"
 
 # The constraints hold torch at one version: anything looser downloads gigabytes of CUDA.
 $(VENV)/bin/python:

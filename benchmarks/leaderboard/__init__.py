@@ -1,0 +1,1 @@
+"""One protocol for every method, on real data: README.md beside this file has it in words."""

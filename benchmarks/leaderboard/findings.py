@@ -1,0 +1,102 @@
+"""What the table says about the questions asked of it, in sentences made from its numbers alone."""
+
+from collections.abc import Sequence
+
+from toughen.statistics import Paired
+
+from .summary import MEAN, Board, clean, robust
+
+GAIN, ROBUST_GAIN = 1.0, 10.0  # points
+ROBUST_TASKS = ("sst2", "mrpc")
+
+
+def findings(board: Board) -> list[str]:
+    """Does a method hurt? Which help, still at equal compute? Which are more robust? Were the runs sound?"""
+    tasks = [task for task in board.tasks if task in board.protocol.mean_tasks]
+    told = [_seeds(board, tasks), _hurt(board, tasks)]
+    if set(board.protocol.mean_tasks) <= set(board.tasks):
+        told.append(_help(board))
+    told += [_robust(board, task) for task in ROBUST_TASKS if task in board.tasks]
+    return [*told, *_sound(board)]
+
+
+def _seeds(board: Board, tasks: Sequence[str]) -> str:
+    counts = [cell.scores.count for task in tasks for cell in board.column(task, clean).values()]
+    if not counts:
+        return "There is no run of the tasks of the mean yet."
+    fewest, most = min(counts), max(counts)
+    whole = len(board.methods) * len(tasks)
+    missing = f" {whole - len(counts)} of {whole} cells have no run." if len(counts) < whole else ""
+    return f"Seeds per cell: {fewest if fewest == most else f'{fewest} to {most}'}.{missing}"
+
+
+def _hurt(board: Board, tasks: Sequence[str]) -> str:
+    cells = [
+        (f"{method} on {task} ({signed(cell.against)})", cell, cell.against)
+        for task in tasks
+        for method, cell in board.column(task, clean).items()
+        if cell.against is not None
+    ]
+    if not any(cell.holm is not None for _, cell, _ in cells):
+        return "Whether a method hurts cannot be tested yet: that takes two seeds or more."
+    worse = [name for name, cell, _ in cells if cell.clear < 0]
+    lower = [name for name, cell, pair in cells if not cell.clear and pair.difference <= -GAIN]
+    told = (
+        f"Worse than plain beyond noise (paired t over seeds, Holm, 5 %): {'; '.join(worse)}."
+        if worse
+        else "No method is worse than plain beyond noise on any of these tasks (paired t over seeds, Holm, 5 %)."
+    )
+    return f"{told} Lower by {GAIN:g} point or more, but not beyond noise: {'; '.join(lower)}." if lower else told
+
+
+def _help(board: Board) -> str:
+    column = board.column(MEAN, clean)
+    better = [m for m, cell in column.items() if cell.against is not None and cell.against.difference >= GAIN]
+    if not better:
+        return f"No method is better than plain by {GAIN:g} point or more on the mean at equal epochs."
+    parts: list[str] = []
+    for method in sorted(better, key=lambda m: -difference(column[m].against)):
+        equal = board.equal_compute(method, MEAN, clean)
+        more = "no plain run of equal compute" if equal is None else f"{signed(equal[1])} to plain x{equal[0]}"
+        doubt = "" if column[method].clear > 0 else ", not beyond noise after Holm"
+        parts.append(f"{method} {signed(column[method].against)}{doubt} ({more})")
+    return f"Better than plain by {GAIN:g} point or more on the mean at equal epochs: {'; '.join(parts)}."
+
+
+def _robust(board: Board, task: str) -> str:
+    column = board.column(task, robust("pgd_reference"))
+    above = {m: c.against for m, c in column.items() if c.against is not None and c.against.difference >= ROBUST_GAIN}
+    radius = board.protocol.reference
+    if not above:
+        best = max((c.against.difference for c in column.values() if c.against is not None), default=None)
+        told = "" if best is None else f" (the best: {best:+.1f})"
+        return f"{task}: no method is {ROBUST_GAIN:g} points above plain under PGD at radius {radius:g}{told}."
+    names = "; ".join(
+        f"{method} {signed(pair)}" for method, pair in sorted(above.items(), key=lambda e: -e[1].difference)
+    )
+    return f"{task}: {ROBUST_GAIN:g} points or more above plain under PGD at radius {radius:g}: {names}."
+
+
+def _sound(board: Board) -> list[str]:
+    told: list[str] = []
+    if unequal := board.unequal_orders():
+        names = ", ".join(f"{task} seed {seed}" for task, seed in unequal)
+        told.append(f"WARNING: runs did not see the same batches: {names}. Their differences are not paired.")
+    if diverged := sorted({f"{row['method']} on {row['task']}" for row in board.rows if row["diverged"]}):
+        told.append(
+            f"Runs that ended in numbers that are none count with the score of their answers: {', '.join(diverged)}."
+        )
+    return told
+
+
+def signed(pair: Paired | None) -> str:
+    """A difference with its interval, where there is one."""
+    if pair is None:
+        return "-"
+    if pair.low is None or pair.high is None:
+        return f"{pair.difference:+.1f}"
+    return f"{pair.difference:+.1f} [{pair.low:+.1f}, {pair.high:+.1f}]"
+
+
+def difference(pair: Paired | None) -> float:
+    return 0.0 if pair is None else pair.difference

@@ -1,0 +1,127 @@
+"""Which runs there are, in the order of their worth; and what the tuning runs chose."""
+
+import json
+from collections.abc import Iterator, Sequence
+from statistics import fmean
+from typing import Any
+
+import toughen
+from toughen.runs.cost import cost_of
+
+from .journal import Row
+from .protocol import Protocol, Run, Settings, written
+
+PHASES = ("rates", "settings", "board")
+LINEAR, SECOND_ORDER = "linear", "second_order"
+IN_A_CHUNK = 3  # runs that one process makes on one rig: graphs are used again, and nobody waits long for the last
+_EAGER = 6  # a step that cannot be captured takes about so many times as long
+
+
+class NotTuned(RuntimeError):
+    """A choice is asked for before its tuning runs are made."""
+
+
+def plan(phase: str, protocol: Protocol, model: str, rows: Sequence[Row]) -> list[list[Run]]:
+    """The runs of a phase that are missing, as chunks that share a model, method and settings on the device."""
+    stages = {"rates": _rates, "settings": _settings, "board": _board}[phase]
+    done = {row["key"] for row in rows}
+    chunks: list[list[Run]] = []
+    for stage in stages(protocol, model, rows):
+        together: dict[tuple[Any, ...], list[Run]] = {}
+        for run in stage:
+            if run.key not in done:
+                together.setdefault((*run.rig, run.times), []).append(run)
+        parts = [runs[at : at + IN_A_CHUNK] for runs in together.values() for at in range(0, len(runs), IN_A_CHUNK)]
+        # Plain first: nothing is worth anything without it. Then the dearest, or the others wait for it at the end.
+        chunks += sorted(parts, key=lambda part: (part[0].method != "plain", -sum(work(run, protocol) for run in part)))
+    return chunks
+
+
+def _rates(protocol: Protocol, model: str, rows: Sequence[Row]) -> Iterator[list[Run]]:
+    yield [
+        Run("rates", model, task.name, LINEAR, "plain", written({}), seed, rate)
+        for task in protocol.tasks
+        for rate in protocol.rates
+        for seed in protocol.tuning_seeds
+    ]
+
+
+def _settings(protocol: Protocol, model: str, rows: Sequence[Row]) -> Iterator[list[Run]]:
+    if model != protocol.tuning_model:
+        return
+    yield [
+        Run("settings", model, task, LINEAR, method, written(settings), seed, chosen_rate(protocol, model, task, rows))
+        for method, candidates in protocol.methods.items()
+        if len(candidates) > 1
+        for settings in candidates
+        for task in protocol.tuning_tasks
+        for seed in protocol.tuning_seeds
+    ]
+
+
+def _board(protocol: Protocol, model: str, rows: Sequence[Row]) -> Iterator[list[Run]]:
+    core = [task for task in protocol.tasks if task.name in protocol.mean_tasks]
+    others = [task for task in protocol.tasks if task.name not in protocol.mean_tasks]
+    rates = {task.name: chosen_rate(protocol, model, task.name, rows) for task in protocol.tasks}
+    settings = {method: written(chosen_settings(protocol, method, rows)) for method in protocol.methods}
+    for tasks, head in ((core, LINEAR), (others, LINEAR), (protocol.tasks, SECOND_ORDER)):
+        for seeds in protocol.rounds:
+            yield [
+                Run("board", model, task.name, head, method, settings[method], seed, rates[task.name], times)
+                for task in tasks
+                if head == LINEAR or task.second_order
+                for method in protocol.methods
+                for seed in seeds
+                for times in ((1, *protocol.more_epochs) if (method, head) == ("plain", LINEAR) else (1,))
+            ]
+
+
+def work(run: Run, protocol: Protocol) -> float:
+    """About how long a run takes, in units of a plain epoch over a thousand rows."""
+    task = protocol.task(run.task)
+    method = toughen.make(run.method, **json.loads(run.settings))
+    slow = _EAGER if run.method == "freeat" else 1
+    return task.epochs * run.times * (task.train_rows or 3000) / 1000 * cost_of(method) * slow
+
+
+def chosen_rate(protocol: Protocol, model: str, task: str, rows: Sequence[Row]) -> float:
+    """The learning rate with the highest mean score of plain training on held-out rows; of equals the smallest."""
+    means: dict[float, float] = {}
+    for rate in protocol.rates:
+        found = [
+            row["value"]
+            for row in rows
+            if (row["purpose"], row["model"], row["task"], row["rate"]) == ("rates", model, task, rate)
+        ]
+        if len(found) < len(protocol.tuning_seeds):
+            raise NotTuned(f"{task} on {model}: learning rate {rate:g} has {len(found)} tuning runs; run phase rates.")
+        means[rate] = fmean(found)
+    return max(means, key=lambda rate: (means[rate], -rate))
+
+
+def chosen_settings(protocol: Protocol, method: str, rows: Sequence[Row]) -> Settings:
+    """A method's settings for all tasks and models: within `slack` of the best clean mean, the most robust.
+
+    Means are over the tuning tasks and seeds, on held-out training rows; of equals the first candidate.
+    """
+    candidates = protocol.methods[method]
+    if len(candidates) == 1:
+        return candidates[0]
+    wanted = len(protocol.tuning_tasks) * len(protocol.tuning_seeds)
+    clean: list[float] = []
+    robust: list[float] = []
+    for settings in candidates:
+        found = [
+            row
+            for row in rows
+            if (row["purpose"], row["model"], row["method"]) == ("settings", protocol.tuning_model, method)
+            and row["settings"] == settings
+        ]
+        if len(found) < wanted:
+            raise NotTuned(
+                f"{method} {written(settings)} has {len(found)} of {wanted} tuning runs; run phase settings."
+            )
+        clean.append(fmean(row["value"] for row in found))
+        robust.append(fmean(row["robust"]["pgd_area"] for row in found))
+    near = [place for place, value in enumerate(clean) if value >= max(clean) - protocol.slack]
+    return candidates[max(near, key=lambda place: (robust[place], -place))]

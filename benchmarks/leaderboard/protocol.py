@@ -1,0 +1,157 @@
+"""The protocol as data: tasks, methods with their candidates, seeds, rates, attacks. README.md says it in words."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+Settings = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class TaskPlan:
+    """How one task is trained and tested."""
+
+    name: str
+    metric: str
+    epochs: int
+    edges: tuple[int, ...]
+    """Padded lengths of batches; texts are cut at the last."""
+    held_rows: int
+    """Training rows that tuning runs are scored on, and not trained on: the development set is never tuned on."""
+    train_rows: int | None = None
+    dev_rows: int | None = None
+    attacked_rows: int = 500
+    sets: tuple[str, ...] = ()
+    """Other sets of `toughen.tasks` that a model of this task can answer."""
+    set_rows: int = 1500
+    second_order: bool = True
+    """Whether the second-order head exists for this kind of task."""
+
+
+def ball(radius: float, **others: Any) -> dict[str, Any]:
+    """One step to the rim of a ball, from noise of a tenth of it; in units of the embedding's norm."""
+    return {"step_size": radius, "init_scale": radius / 10, "max_norm": radius, **others}
+
+
+def climb(radius: float) -> dict[str, Any]:
+    """Several steps of half the radius."""
+    return {"step_size": radius / 2, "init_scale": radius / 5, "max_norm": radius}
+
+
+# The library's default stands first; settings that are not named are those of the recommended preset.
+METHODS: Mapping[str, tuple[Settings, ...]] = {
+    "plain": ({},),
+    "smart": ({}, ball(0.03), ball(0.1), ball(0.03, weight=3.0)),
+    "alum": ({}, ball(0.03)),
+    "sift": ({}, ball(0.03), ball(0.1), ball(0.03, weight=3.0)),
+    "bregman": ({}, {"weight": 0.3}, {"weight": 3.0}),
+    "smart+bregman": ({},),
+    "freelb": ({}, climb(0.03), climb(0.1)),
+    "freeat": ({},),
+    "fgm": ({}, {"step_size": 0.03}, {"step_size": 0.1}),
+    "pgd": ({}, climb(0.01), climb(0.03)),
+    "vat": ({}, {"max_norm": 0.03, "probe": 0.003}, {"max_norm": 0.1, "probe": 0.01}),
+    "r3f": ({}, {"init_scale": 0.3}, {"weight": 3.0}),
+    "r4f": ({}, {"init_scale": 0.3}),
+    "rdrop": ({}, {"weight": 0.3}, {"weight": 3.0}),
+    "creat": ({}, ball(0.03), ball(0.1)),
+    "asa": ({}, {"weight": 0.3}, {"tau": 0.3}),
+    "neftune": ({}, {"alpha": 1.0}, {"alpha": 10.0}),
+    "sam": ({}, {"rho": 0.02}, {"rho": 0.1}),
+    "asam": ({}, {"rho": 0.2}, {"rho": 1.0}),
+    "awp": ({}, {"max_norm": 0.001}, {"max_norm": 0.003}),
+}
+
+TASKS = (
+    TaskPlan("rte", "accuracy", 8, (64, 128), held_rows=400, sets=("advglue-rte", "hans")),
+    TaskPlan("mrpc", "accuracy", 6, (64, 96), held_rows=500, sets=("paws-qqp",)),
+    TaskPlan("cola", "matthews", 6, (16, 32), held_rows=1000),
+    TaskPlan("sst2", "accuracy", 4, (16, 32, 64), held_rows=1000, train_rows=8000, sets=("advglue-sst2",)),
+    TaskPlan("stsb", "spearman", 5, (32, 64, 128), held_rows=700),
+    TaskPlan("wnut17", "entity_f1", 6, (32, 64), held_rows=500, attacked_rows=250, second_order=False),
+    TaskPlan("dream", "accuracy", 4, (256,), held_rows=300, train_rows=1500, dev_rows=500, attacked_rows=100),
+)
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """Everything that is decided before the first run."""
+
+    tasks: tuple[TaskPlan, ...] = TASKS
+    methods: Mapping[str, tuple[Settings, ...]] = field(default_factory=lambda: METHODS)
+    rates: tuple[float, ...] = (5e-5, 1e-4, 2e-4, 3e-4)
+    batch_size: int = 32
+    warm_up: float = 0.1
+    weight_decay: float = 0.01
+    clip: float = 1.0
+    tuning_model: str = "xtremedistil"
+    """Settings are chosen on this model and kept for the others; learning rates are chosen on each."""
+    tuning_tasks: tuple[str, ...] = ("rte", "cola", "sst2")
+    tuning_seeds: tuple[int, ...] = (101, 102)
+    slack: float = 0.005
+    """Candidates this near to the best clean score count as equal; among them the most robust is taken."""
+    rounds: tuple[tuple[int, ...], ...] = ((1, 2, 3), (4, 5))
+    """Evaluation seeds; all methods get those of one round before any gets those of the next."""
+    mean_tasks: tuple[str, ...] = ("rte", "mrpc", "cola", "sst2", "stsb")
+    more_epochs: tuple[int, ...] = (2, 3)
+    """Plain training for so many times the epochs: what the compute of a robust method buys without it."""
+    radii: tuple[float, ...] = (0.01, 0.02, 0.05)
+    reference: float = 0.02
+    steps: int = 7
+    strengths: tuple[float, ...] = (0.1, 0.3)
+    """Shares of words with a typo."""
+    data_seed: int = 0
+    """Draws subsets, held-out rows, attacked rows and typos: the same for every run."""
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        return tuple(seed for part in self.rounds for seed in part)
+
+    def narrowed(self, tasks: Iterable[str]) -> "Protocol":
+        """Only these tasks, in the protocol's order."""
+        wanted = set(tasks)
+        if unknown := wanted - {task.name for task in self.tasks}:
+            raise SystemExit(f"{', '.join(sorted(unknown))}: no task of the protocol.")
+        return replace(self, tasks=tuple(task for task in self.tasks if task.name in wanted))
+
+    def digest(self, task: str) -> str:
+        """Of all that the scores of a task depend on, beside what a run's key says: runs of two must not be mixed."""
+        common = (self.batch_size, self.warm_up, self.weight_decay, self.clip, self.data_seed)
+        tests = (self.radii, self.reference, self.steps, self.strengths)
+        return hashlib.sha256(repr((self.task(task), common, tests)).encode()).hexdigest()[:8]
+
+    def task(self, name: str) -> TaskPlan:
+        return next(task for task in self.tasks if task.name == name)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training with its tests."""
+
+    purpose: str
+    """`rates` and `settings` tune on held-out training rows; `board` is what the table shows."""
+    model: str
+    task: str
+    head: str
+    method: str
+    settings: str
+    """As JSON with sorted keys, so that runs can be told apart and compared."""
+    seed: int
+    rate: float
+    times: int = 1
+    """Epochs as a multiple of the task's."""
+
+    @property
+    def key(self) -> str:
+        return "/".join(str(part) for part in vars(self).values())
+
+    @property
+    def rig(self) -> tuple[str, str, str, str]:
+        """What can stay on the device from one run to the next."""
+        return (self.task, self.head, self.method, self.settings)
+
+
+def written(settings: Settings) -> str:
+    return json.dumps(dict(settings), sort_keys=True)

@@ -1,0 +1,138 @@
+"""A model with a method on the device, kept from run to run: only weights and random streams are set anew."""
+
+import copy
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import toughen
+from toughen import tasks
+from toughen.parts import LearnedSearch
+
+from .packed import Material
+from .planning import SECOND_ORDER
+
+
+class Rig:
+    """One task, head, method and settings. CUDA graphs of its steps serve every seed and number of epochs."""
+
+    def __init__(self, stock: "Stock", task: str, head: str, method: str, settings: str) -> None:
+        material = stock.material
+        self.cuda = material.device.type == "cuda"
+        if self.cuda:
+            torch.cuda.empty_cache()
+            self._before = torch.cuda.memory_reserved()
+            torch.cuda.reset_peak_memory_stats()
+        self.material, self.stock, self.task, self.head = material, stock, task, head
+        self.model = stock.model(task, head).to(material.device)
+        self._pristine = {name: value.clone() for name, value in self.model.state_dict().items()}
+        self.method = toughen.make(method, **json.loads(settings))
+        parts: tuple[Any, ...] = getattr(self.method, "methods", (self.method,))
+        self.learns = any(isinstance(part.search, LearnedSearch) for part in parts)
+        self.attached: Any = None
+        self.step: Any = None
+        self._memory: float | None = None
+
+    def begin(self, seed: int, total_steps: int) -> None:
+        """The pretrained weights, the seed's head, and nothing left of the run before."""
+        with torch.no_grad():
+            fresh = {**self._pristine, **self.stock.state(self.task, self.head, seed)}
+            for name, value in self.model.state_dict().items():
+                value.copy_(fresh[name])
+        self.model.zero_grad(set_to_none=True)
+        torch.manual_seed(seed)
+        if self.attached is None or self.learns:  # a learnt adversary begins from the seed, too
+            self.drop()
+            self.attached = self.method.attach(self.model, self.material.tokenizer, seed=seed, total_steps=total_steps)
+            self.step = self.attached.captured(self.model, pack=False)
+        else:
+            attached = self.attached
+            attached.attach()
+            attached.updates, attached.total_steps = 0, total_steps
+            attached.noise.seed = seed
+            for generator in attached.noise.generators.values():
+                generator.manual_seed(seed)
+            for bound in attached.bound:
+                if bound.mean is not None:
+                    bound.mean.update(0.0)  # the teacher is the pretrained model again, in the same memory
+        self.model.train()
+
+    def stepper(self, update: Callable[[], None]) -> Callable[[Mapping[str, Tensor]], Tensor]:
+        """Forward and backward of one batch; a method that updates between its passes gets the update."""
+        if any(turn.step for turn in self.attached.turns()):
+            return lambda batch: self.attached.backward(self.model, batch, step=update)
+        return self.step
+
+    def end(self) -> nn.Module:
+        """The trained model, without hooks, for its tests."""
+        self.attached.detach()
+        return self.model.eval()
+
+    @property
+    def memory_gib(self) -> float | None:
+        """The most that this rig took beyond what was there before, after its first training."""
+        if self._memory is None and self.cuda:
+            self._memory = (torch.cuda.max_memory_reserved() - self._before) / 2**30
+        return self._memory
+
+    def drop(self) -> None:
+        """Graphs and hooks go."""
+        if self.attached is not None:
+            self.step.close()
+            self.attached.detach()
+            self.attached = self.step = None
+
+
+def built(material: Material, task: str, head: str, seed: int, *, skeleton: bool = False) -> nn.Module:
+    """The pretrained backbone with a new head for the task, on the CPU; the head's weights come from the seed.
+
+    A `skeleton` has a random backbone that knows a few tokens: quickly made, and its head depends on nothing else.
+    """
+    from transformers import AutoConfig, AutoModel
+
+    known = dict(material.facts["config"])
+    settings = tasks.model_kwargs(task)
+    kind = known.pop("model_type")
+    if skeleton:
+        known |= {"vocab_size": 8, "pad_token_id": 0}
+    torch.manual_seed(seed)
+    if head == SECOND_ORDER:
+        backbone = AutoModel.from_config(AutoConfig.for_model(kind, **known))
+        asked = {name: settings[name] for name in ("num_labels", "problem_type") if name in settings}
+        chosen = "multiple-choice" if tasks.task(task).head == "choices" else "sequence-classification"
+        model = toughen.second_order(backbone, task=chosen, **asked)
+    else:
+        model = tasks.auto_class(task).from_config(AutoConfig.for_model(kind, **{**known, **settings}))
+    if not skeleton:
+        missing = model.base_model.load_state_dict(dict(material.weights), strict=False).missing_keys
+        if missing:
+            raise RuntimeError(f"the file has no weights for {', '.join(missing)}; prepare it from another folder.")
+    return model.train()
+
+
+class Stock:
+    """Models and new heads by task, kind and seed, made once: heads are the same for every method with this seed."""
+
+    def __init__(self, material: Material) -> None:
+        self.material = material
+        self._models: dict[tuple[str, str], nn.Module] = {}
+        self._made: dict[tuple[str, str, int], dict[str, Tensor]] = {}
+
+    def model(self, task: str, head: str) -> nn.Module:
+        """One's own copy of the pretrained model with some head."""
+        if (task, head) not in self._models:
+            self._models[task, head] = built(self.material, task, head, seed=0)
+        return copy.deepcopy(self._models[task, head])
+
+    def state(self, task: str, head: str, seed: int) -> dict[str, Tensor]:
+        """The weights outside the backbone."""
+        if (task, head, seed) not in self._made:
+            model = built(self.material, task, head, seed, skeleton=True)
+            inside = f"{model.base_model_prefix}."
+            self._made[task, head, seed] = {
+                name: value.clone() for name, value in model.state_dict().items() if not name.startswith(inside)
+            }
+        return self._made[task, head, seed]

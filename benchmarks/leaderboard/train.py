@@ -1,0 +1,214 @@
+"""One run: a plain torch loop over captured steps, then the tests; a row comes of it."""
+
+import hashlib
+import json
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import nullcontext, suppress
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+from torch import Tensor
+
+import toughen
+from toughen import tasks
+from toughen.runs.cost import cost_of
+from toughen.tasks.samplers import LengthBucketed
+
+from .packed import Table
+from .protocol import Protocol, Run, TaskPlan
+from .rig import Rig, Stock
+from .robust import Tested, answers_on, area, attacked
+
+MOST_RIGS = 2
+
+
+class OutOfTime(RuntimeError):
+    """The run would end after the limit; nothing of it is kept."""
+
+
+class Bench:
+    """A worker's material, and the rigs it used last."""
+
+    def __init__(self, stock: Stock, protocol: Protocol) -> None:
+        self.stock, self.protocol = stock, protocol
+        self._rigs: dict[tuple[str, ...], Rig] = {}
+        self._directions: dict[tuple[str, str], dict[int, Tensor]] = {}  # by task and set
+
+    def rig(self, run: Run) -> Rig:
+        rig = self._rigs.pop(run.rig, None) or Rig(self.stock, *run.rig)
+        while len(self._rigs) >= MOST_RIGS:
+            self._rigs.pop(next(iter(self._rigs))).drop()
+        self._rigs[run.rig] = rig
+        return rig
+
+    def make(self, run: Run, give_up: float = float("inf")) -> dict[str, Any]:
+        """Train and test; `give_up` is the moment (time.time) after which the run is abandoned."""
+        try:
+            return self._make(run, give_up)
+        except Exception:
+            if rig := self._rigs.pop(run.rig, None):  # what a broken run leaves behind is not used again
+                with suppress(Exception):
+                    rig.drop()
+            raise
+
+    def _make(self, run: Run, give_up: float) -> dict[str, Any]:
+        clock = Clock(self.stock.material.device)
+        plan, sets = self.protocol.task(run.task), self.stock.material.sets[run.task]
+        held = plan.held_rows if run.purpose != "board" else 0
+        train = sets["train"].part(held, len(sets["train"]))
+        rig = self.rig(run)
+        order = Order(train, plan, self.protocol.batch_size, run.seed)
+        epochs = plan.epochs * run.times
+        total = epochs * order.steps
+        rig.begin(run.seed, total)
+        before = dict(rig.step.steps)
+        clock.lap("begin")
+        self._train(rig, run, order, epochs, give_up)
+        clock.lap("train")
+        memory = rig.memory_gib
+        tested = Tested(rig.end(), tasks.task(run.task), self.stock.material)
+        told = sets if run.purpose == "board" else {"held": sets["train"].part(0, held)}
+        found = self._test(tested, plan, told, run.purpose, clock)
+        return {
+            "key": run.key,
+            **{name: value for name, value in vars(run).items() if name != "settings"},
+            "settings": json.loads(run.settings),
+            "arm": f"epochs x{run.times}",
+            "metric": plan.metric,
+            **found,
+            "passes": round(cost_of(rig.method), 3),
+            "ms": round(1000 * clock.laps["train"] / total, 3),
+            "memory_gib": None if memory is None else round(memory, 3),
+            "epochs": epochs,
+            "steps": total,
+            "captured": {kind: count - before[kind] for kind, count in rig.step.steps.items()},
+            "order": order.digest,
+            "protocol": self.protocol.digest(run.task),
+            "seconds": {name: round(value, 3) for name, value in clock.laps.items()},
+            "versions": versions(self.stock.material.device),
+        }
+
+    def _train(self, rig: Rig, run: Run, order: "Order", epochs: int, give_up: float) -> None:
+        protocol, total = self.protocol, epochs * order.steps
+        weights = [weight for weight in rig.model.parameters() if weight.requires_grad]
+        optimizer = torch.optim.AdamW(
+            [
+                {"params": [w for w in weights if w.dim() > 1], "weight_decay": protocol.weight_decay},
+                {"params": [w for w in weights if w.dim() <= 1], "weight_decay": 0.0},
+            ],
+            lr=run.rate,
+            fused=rig.cuda,
+        )
+
+        def update() -> None:
+            torch.nn.utils.clip_grad_norm_(weights, protocol.clip)
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+
+        step = rig.stepper(update)
+        half = torch.autocast("cuda", torch.bfloat16) if rig.cuda else nullcontext()
+        warm = max(1, round(protocol.warm_up * total))
+        number = 0
+        for epoch in range(epochs):
+            for batch in order.epoch(epoch):
+                rate = run.rate * min((number + 1) / warm, (total - number) / max(1, total - warm))
+                for group in optimizer.param_groups:
+                    group["lr"] = rate
+                with half:
+                    step(batch)
+                update()
+                number += 1
+                if number % 64 == 0 and time.time() > give_up:
+                    raise OutOfTime(run.key)
+
+    def _test(
+        self, tested: Tested, plan: TaskPlan, sets: Mapping[str, Table], purpose: str, clock: "Clock"
+    ) -> dict[str, Any]:
+        protocol = self.protocol
+        own = "dev" if "dev" in sets else "held"
+        answers = {name: answers_on(tested, table) for name, table in sets.items() if name != "train"}
+        scores = {
+            name: tested.score(found, sets[name].inputs["labels"], plan.metric) for name, found in answers.items()
+        }
+        diverged = not np.isfinite(np.asarray(answers[own], dtype=float)).all()
+        clock.lap("test")
+        robust: dict[str, Any] = {name: round(value, 5) for name, value in scores.items() if name != own}
+        if purpose != "rates":
+            # After an attack a model is judged by accuracy, where a row is right or wrong; else by the task's metric.
+            decides = tested.task.head in ("classes", "choices")
+            metric = "accuracy" if decides else plan.metric
+            table = sets[own].part(0, plan.attacked_rows)
+            clean = tested.score(answers[own][: len(table)], table.inputs["labels"], metric)
+            directions = self._directions.setdefault((plan.name, own), {})
+            curve = attacked(tested, table, protocol.radii, protocol.steps, metric, directions)
+            robust["pgd_clean"] = round(clean, 5)
+            robust["pgd"] = [round(value, 5) for value in curve["pgd"]]
+            robust["noise"] = [round(value, 5) for value in curve["noise"]]
+            robust["radii"] = list(protocol.radii)
+            robust["pgd_area"] = round(area(clean, protocol.radii, curve["pgd"]), 5)
+            place = protocol.radii.index(protocol.reference)
+            robust["pgd_reference"], robust["noise_reference"] = robust["pgd"][place], robust["noise"][place]
+            clock.lap("attack")
+        return {"value": round(scores[own], 5), "diverged": diverged, "robust": robust}
+
+
+class Order:
+    """Batches of a seed: a function of rows, seed and epoch alone, so that all methods see the same."""
+
+    def __init__(self, table: Table, plan: TaskPlan, batch_size: int, seed: int) -> None:
+        self.table, self.edges = table, np.asarray(sorted(plan.edges))
+        # What is left over when all batches are full is dropped, another part of the rows in every epoch.
+        self.sampler = LengthBucketed(table.lengths, batch_size, plan.edges, seed=seed, drop_last=True)
+        self.steps = len(self.sampler)
+        if not self.steps:
+            raise ValueError(f"{plan.name}: {len(table)} training rows do not fill a batch of {batch_size}.")
+        self._seen = hashlib.sha256()
+        self._counted = plan.epochs
+
+    def epoch(self, number: int) -> Iterator[dict[str, Tensor]]:
+        """All batches of an epoch; gathered on the device at once, so that a step only takes its slice."""
+        self.sampler.set_epoch(number)
+        plan = np.asarray(self.sampler.plan())
+        if number < self._counted:  # longer arms begin alike
+            self._seen.update(plan.astype(np.int32).tobytes())
+        buckets = np.searchsorted(self.edges, self.table.lengths[plan].max(1))
+        device = self.table.inputs["input_ids"].device
+        gathered = {
+            int(bucket): self.table.take(torch.from_numpy(plan[buckets == bucket]).to(device), int(self.edges[bucket]))
+            for bucket in np.unique(buckets)
+        }
+        places = dict.fromkeys(gathered, 0)
+        for bucket in buckets.tolist():
+            yield {name: value[places[bucket]] for name, value in gathered[bucket].items()}
+            places[bucket] += 1
+
+    @property
+    def digest(self) -> str:
+        """Of the rows of all batches so far, in order, up to the task's own number of epochs."""
+        return self._seen.hexdigest()[:12]
+
+
+class Clock:
+    """Seconds of a run's parts; the device finishes its work first."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device, self.laps, self._last = device, dict[str, float](), time.perf_counter()
+
+    def lap(self, name: str) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        now = time.perf_counter()
+        self.laps[name], self._last = now - self._last, now
+
+
+def versions(device: torch.device) -> dict[str, str]:
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+    return {
+        "toughen": toughen.__version__,
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+        "device": name,
+    }

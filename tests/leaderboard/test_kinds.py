@@ -1,0 +1,92 @@
+"""Every kind of task and every method goes through a run."""
+
+import pytest
+import torch
+
+from benchmarks.leaderboard import packed
+from benchmarks.leaderboard.protocol import METHODS, Run, written
+from benchmarks.leaderboard.workers import open_bench
+
+from . import small
+
+TASKS = (
+    small.plan("sst2", epochs=1),
+    small.plan("stsb", "spearman", epochs=1),
+    small.plan("wnut17", "entity_f1", epochs=1, second_order=False),
+    small.plan("dream", "accuracy", epochs=1),
+)
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory):
+    what = small.protocol(tasks=TASKS, steps=1, radii=(0.1,), reference=0.1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HF_DATASETS_CACHE", str(tmp_path_factory.mktemp("cache")))
+        file = small.prepared(tmp_path_factory.mktemp("kinds"), what, train=24)
+    return open_bench(file, "cpu", what)
+
+
+def made(bench, task, method="plain", head="linear", seed=1):
+    return bench.make(Run("board", "tiny", task, head, method, written({}), seed, 1e-3))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method(bench, method):
+    row = made(bench, "sst2", method)
+    assert row["steps"] == 3
+    assert not row["diverged"]
+
+
+@pytest.mark.parametrize("task", ["stsb", "wnut17", "dream"])
+@pytest.mark.parametrize("method", ["freelb", "smart", "creat", "r4f", "asa"])
+def test_every_kind_of_task(bench, task, method):
+    row = made(bench, task, method)
+    assert {"pgd_area", "noise_reference", "typos 0.3"} <= row["robust"].keys()
+
+
+@pytest.mark.parametrize("task", ["sst2", "stsb", "dream"])
+@pytest.mark.parametrize("method", ["freelb", "r4f", "creat", "asa"])
+def test_second_order_head(bench, task, method):
+    assert made(bench, task, method, "second_order")["head"] == "second_order"
+
+
+@pytest.mark.parametrize("method", ["smart", "r3f", "bregman", "asa", "sam", "r4f", "freeat"])
+def test_a_used_rig_is_as_good_as_new(bench, method):
+    def trained(seed):
+        row = made(bench, "sst2", method, seed=seed)
+        model = next(reversed(bench._rigs.values())).model
+        return row, {name: value.clone() for name, value in model.state_dict().items()}
+
+    first, other, again = trained(1), trained(2), trained(1)
+    bench._rigs.clear()
+    new = trained(2)
+    for (row, weights), (same_row, same_weights) in ((first, again), (other, new)):
+        assert (row["robust"], row["order"]) == (same_row["robust"], same_row["order"])
+        assert all(torch.equal(weights[name], same_weights[name]) for name in weights)
+    assert any(not torch.equal(first[1][name], other[1][name]) for name in first[1])
+
+
+def test_a_pruned_vocabulary_changes_nothing(tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(small, "OTHER", small.OTHER[:3])  # the model knows ten
+    what = small.protocol(tasks=(small.plan("sst2"),))
+    files = [small.prepared(tmp_path, what, prune=prune) for prune in (False, True)]
+    assert len({packed.facts_of(file)["config"]["vocab_size"] for file in files}) == 2
+    whole, pruned = (made(open_bench(file, "cpu", what), "sst2", "freelb") for file in files)
+    assert whole["robust"] == pruned["robust"]
+    assert whole["value"] == pruned["value"]
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
+@pytest.mark.parametrize("method", ["plain", "smart", "freelb", "bregman", "sam", "asa", "r3f"])
+def test_graphs_serve_the_next_seed(tmp_path, monkeypatch, method):
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    what = small.protocol(tasks=(small.plan("sst2", epochs=8),))
+    bench = open_bench(small.prepared(tmp_path, what), "cuda", what)
+    first, second, again = (made(bench, "sst2", method, seed=seed) for seed in (1, 2, 1))
+    assert first["captured"]["captured"] > 40
+    if method != "asa":  # its rig is made anew for every seed
+        assert second["captured"]["eager"] == 0
+    assert first["order"] == again["order"] != second["order"]
+    assert abs(first["value"] - again["value"]) < 0.1  # half precision and atomic sums: nearly the same

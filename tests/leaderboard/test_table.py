@@ -1,0 +1,214 @@
+"""The table's arithmetic against numbers worked out by hand, and the rules by which settings are chosen."""
+
+import math
+
+import numpy as np
+import pytest
+
+from benchmarks.leaderboard import planning, scoring, table
+from benchmarks.leaderboard.findings import findings
+from benchmarks.leaderboard.protocol import METHODS, Protocol, written
+from benchmarks.leaderboard.robust import area
+from benchmarks.leaderboard.summary import MEAN, boards, clean, holm, robust
+
+from . import small
+
+
+def row(method, task, seed, value, *, times=1, pgd=0.5, purpose="board", rate=1e-3, settings=None, **changes):
+    about = {"model": "tiny", "head": "linear", "purpose": purpose, "rate": rate, "settings": settings or {}}
+    cost = {"passes": {"plain": 1.0, "fgm": 2.0}.get(method, 3.0), "ms": 1.0, "memory_gib": None, "steps": 10}
+    cost |= {"captured": {"captured": 0, "eager": 10}, "diverged": False, "order": "same"}
+    scores = {"value": value, "robust": {"pgd_reference": pgd, "pgd_area": pgd}}
+    key = f"{purpose}/{task}/{method}/{settings}/{seed}/{rate}/{times}"
+    return {
+        **about,
+        **cost,
+        **scores,
+        "key": key,
+        "method": method,
+        "task": task,
+        "seed": seed,
+        "times": times,
+        **changes,
+    }
+
+
+def by_hand():
+    """Differences of fgm from plain: sst2 +2, +4, +6 points (mean 4, sd 2); rte -1, -1, -4 (mean -2, sd sqrt 3)."""
+    found = []
+    for seed, plain, sst2, rte in ((1, 0.80, 0.82, 0.79), (2, 0.82, 0.86, 0.81), (3, 0.84, 0.90, 0.80)):
+        found += [row("plain", "sst2", seed, plain), row("plain", "rte", seed, plain)]
+        found += [row("plain", "sst2", seed, plain + 0.05, times=2), row("plain", "rte", seed, plain, times=2)]
+        found += [row("fgm", "sst2", seed, sst2, pgd=0.65), row("fgm", "rte", seed, rte)]
+    return found
+
+
+def board():
+    return boards(by_hand(), small.protocol())["tiny", "linear"]
+
+
+def test_paired_difference():
+    cell = board().column("sst2", clean)["fgm"]
+    assert cell.scores.mean == pytest.approx(86.0)
+    assert cell.scores.sd == pytest.approx(4.0)
+    assert cell.against.difference == pytest.approx(4.0)
+    # Student's t with 2 degrees of freedom: t = 4 / (2 / sqrt 3) = 2 sqrt 3; 97.5 % at 4.30265.
+    error = 2 / math.sqrt(3)
+    assert cell.against.low == pytest.approx(4 - 4.30265 * error, abs=1e-4)
+    t = 4 / error
+    assert cell.against.p == pytest.approx(1 - t / math.sqrt(2 + t * t), abs=1e-9)  # two-sided, closed form for 2
+
+
+def test_mean_over_tasks_is_paired_by_seed():
+    cell = board().column(MEAN, clean)["fgm"]
+    assert cell.against.difference == pytest.approx(1.0)  # (4 - 2) / 2
+    one_less = [r for r in by_hand() if (r["method"], r["task"], r["seed"]) != ("fgm", "rte", 3)]
+    fewer = boards(one_less, small.protocol())["tiny", "linear"].column(MEAN, clean)["fgm"]
+    assert fewer.scores.count == fewer.against.count == 2
+    assert fewer.against.difference == pytest.approx(((2 - 1) / 2 + (4 - 1) / 2) / 2)
+
+
+def test_equal_compute():
+    times, pair = board().equal_compute("fgm", "sst2", clean)
+    assert times == 2
+    assert pair.difference == pytest.approx(-1.0)  # 4 less the 5 points of twice the epochs
+    assert board().equal_compute("plain", "sst2", clean) is None
+
+
+def test_holm():
+    # Smallest times 4, next times 3, ...; never below the one before.
+    assert holm({"a": 0.01, "b": 0.04, "c": 0.03, "d": 0.5}) == pytest.approx(
+        {"a": 0.04, "c": 0.09, "b": 0.09, "d": 0.5}
+    )
+    assert holm({}) == {}
+
+
+def test_only_what_is_beyond_noise_is_marked():
+    rows = []
+    for seed, noise in enumerate((0.001, 0.0, -0.001, 0.002, -0.002), start=1):
+        rows += [row("plain", "sst2", seed, 0.8), row("fgm", "sst2", seed, 0.7 + noise)]
+        rows += [row("smart", "sst2", seed, 0.8 + 40 * noise)]
+    what = small.protocol(methods=METHODS, mean_tasks=("sst2",))
+    only = boards(rows, what)["tiny", "linear"]
+    assert {method: cell.clear for method, cell in only.column("sst2", clean).items()} == {
+        "plain": 0,
+        "smart": 0,
+        "fgm": -1,
+    }
+    told = " ".join(findings(only))
+    assert "fgm on sst2 (-10.0" in told
+    assert "smart on" not in told
+    assert "No method is better than plain by 1 point" in told
+
+
+def test_the_words_follow_the_numbers():
+    told = findings(board())
+    assert "Seeds per cell: 3." in told
+    assert any("No method is worse than plain beyond noise" in line for line in told)
+    assert any("fgm +1.0" in line and "to plain x2" in line for line in told)
+    assert any(
+        line.startswith("sst2: 10 points or more above plain under PGD") and "fgm +15.0" in line for line in told
+    )
+    assert any("not beyond noise: fgm on rte (-2.0" in line for line in told)
+    one = boards([r for r in by_hand() if r["seed"] == 1], small.protocol())["tiny", "linear"]
+    assert "Whether a method hurts cannot be tested yet: that takes two seeds or more." in findings(one)
+    other = [{**r, "order": "other"} if r["method"] == "fgm" and r["seed"] == 1 else r for r in by_hand()]
+    assert any(
+        "did not see the same batches: " in line for line in findings(boards(other, small.protocol())["tiny", "linear"])
+    )
+
+
+def test_robust_scores_that_a_run_lacks_are_left_out():
+    assert board().column("sst2", robust("hans")) == {}
+
+
+def test_without_results_it_says_so(tmp_path):
+    page = tmp_path / "evidence.md"
+    page.write_text(f"{table.BEGIN}{table.END}")
+    table.write(tmp_path / "none.jsonl", Protocol(), page)
+    assert "No results yet" in page.read_text()
+    assert "No results yet" in (tmp_path / "none.html").read_text()
+    with pytest.raises(ValueError, match="no markers"):
+        table.between("no page", "text")
+
+
+def test_the_learning_rate_is_the_best_of_plain_and_of_equals_the_smallest():
+    what = small.protocol(rates=(1e-3, 2e-3, 3e-3), tuning_seeds=(101, 102))
+    scores = {1e-3: (0.7, 0.9), 2e-3: (0.8, 0.8), 3e-3: (0.9, 0.6)}
+    rows = [
+        row("plain", "sst2", seed, value, purpose="rates", rate=rate)
+        for rate, values in scores.items()
+        for seed, value in zip((101, 102), values, strict=True)
+    ]
+    assert planning.chosen_rate(what, "tiny", "sst2", rows) == 1e-3
+    with pytest.raises(planning.NotTuned, match="run phase rates"):
+        planning.chosen_rate(what, "tiny", "sst2", rows[:-1])
+
+
+def test_settings_are_the_most_robust_of_the_nearly_best():
+    candidates = ({}, {"step_size": 0.1}, {"step_size": 0.3})
+    what = small.protocol(methods={"plain": ({},), "fgm": candidates}, slack=0.005)
+
+    def chosen(*scores):
+        rows = [
+            row("fgm", "sst2", 101, value, pgd=pgd, purpose="settings", settings=settings)
+            for settings, (value, pgd) in zip(candidates, scores, strict=True)
+        ]
+        return planning.chosen_settings(what, "fgm", rows)
+
+    assert chosen((0.800, 0.3), (0.797, 0.5), (0.790, 0.9)) == {"step_size": 0.1}
+    assert chosen((0.800, 0.3), (0.800, 0.3), (0.800, 0.3)) == {}
+    assert planning.chosen_settings(what, "plain", []) == {}
+
+
+def test_the_plan_brings_all_methods_before_the_next_seeds():
+    what = small.protocol()
+    tuned = [row("plain", t, 101, 0.5, purpose="rates", rate=r) for t in ("sst2", "rte") for r in what.rates]
+    tuned += [row("fgm", "sst2", 101, 0.5, purpose="settings", settings=s) for s in what.methods["fgm"]]
+    chunks = planning.plan("board", what, "tiny", tuned)
+    runs = [run for chunk in chunks for run in chunk]
+    linear = [run for run in runs if run.head == "linear"]
+    assert runs[: len(linear)] == linear
+    assert [run.seed for run in linear] == [1] * 6 + [2] * 6
+    assert all(len({run.rig for run in chunk}) == 1 for chunk in chunks)
+    assert [run.method for run in linear[:6]] == ["plain"] * 4 + ["fgm"] * 2
+    many = planning.plan("rates", small.protocol(rates=tuple(range(1, 8))), "tiny", [])
+    assert [len(chunk) for chunk in many] == [3, 3, 3, 3, 1, 1]
+    done = planning.plan("board", what, "tiny", [*tuned, {**tuned[0], "key": runs[0].key}])
+    assert sum(map(len, done)) == len(runs) - 1
+    assert planning.plan("settings", what, "another model", tuned) == []
+
+
+def test_every_candidate_of_the_protocol_can_be_made():
+    import toughen
+
+    for method, candidates in METHODS.items():
+        for settings in candidates:
+            toughen.make(method, **settings)
+        assert len(set(map(written, candidates))) == len(candidates)
+    assert set(toughen.available()) <= set(METHODS)
+    assert Protocol().reference in Protocol().radii
+    assert not set(Protocol().tuning_seeds) & set(Protocol().seeds)
+
+
+def test_area():
+    assert area(1.0, (0.1, 0.3), (0.5, 0.1)) == pytest.approx((0.1 * 0.75 + 0.2 * 0.3) / 0.3)
+
+
+def test_metrics_are_the_known_ones():
+    from scipy import stats
+    from seqeval.metrics import f1_score
+    from sklearn import metrics
+
+    dice = np.random.default_rng(0)
+    found, told = dice.integers(0, 2, 50), dice.integers(0, 2, 50)
+    assert scoring.matthews(found, told) == pytest.approx(metrics.matthews_corrcoef(told, found))
+    assert scoring.f1(found, told) == pytest.approx(metrics.f1_score(told, found))
+    assert scoring.accuracy(found, told) == pytest.approx(metrics.accuracy_score(told, found))
+    assert scoring.matthews(np.ones(50), told) == 0.0
+    values, scores = dice.normal(size=50).round(1), dice.integers(0, 6, 50)
+    assert scoring.spearman(values, scores) == pytest.approx(stats.spearmanr(values, scores)[0])
+    assert scoring.pearson(values, scores) == pytest.approx(stats.pearsonr(values, scores)[0])
+    tags = ["O", "B-a", "I-a", "B-b", "I-b"]
+    one, two = ([[tags[i] for i in line] for line in dice.integers(0, 5, (40, 12))] for _ in range(2))
+    assert scoring.entity_f1(one, two) == pytest.approx(f1_score(two, one))

@@ -1,0 +1,163 @@
+"""The leaderboard in small: two tasks, two methods, two seeds, a tiny random model, from files to table."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from benchmarks.leaderboard import journal, planning, table
+from benchmarks.leaderboard.protocol import Run, written
+from benchmarks.leaderboard.run import run, times
+from benchmarks.leaderboard.workers import Here, Limit, workers
+
+from . import small
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HF_DATASETS_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory, cache):
+    """Protocol, prepared file and results of a whole sweep with the linear head."""
+    folder, what = tmp_path_factory.mktemp("board"), small.protocol()
+    file, results = small.prepared(folder, what), folder / "rows.jsonl"
+    count = run(file, results, what, device="cpu", only=["linear"])
+    return what, file, results, count
+
+
+def test_from_files_to_table(made, tmp_path):
+    what, _, results, count = made
+    rows = journal.read([results])
+    tuning, board = 2 * 2 + 2, 2 * 2 * 3  # rates x tasks, candidates; seeds x tasks x (plain, plain x2, fgm)
+    assert count == len(rows) == tuning + board
+    assert not results.with_suffix(".failed.jsonl").exists()
+    evidence = tmp_path / "evidence.md"
+    evidence.write_text(f"# Evidence\n\n{table.BEGIN}\nold\n{table.END}\n\nend\n")
+    written = table.write(results, what, evidence)
+    text = evidence.read_text()
+    assert "old" not in text
+    assert text.endswith("\n\nend\n")
+    assert "clean scores at equal epochs" in text
+    assert "against plain of equal compute" in text
+    assert len(written[2].read_text()) < 990_000
+    cells = json.loads(written[1].read_text())
+    assert {cell["task"] for cell in cells} == {"sst2", "rte", "mean"}
+    assert times(results).startswith("purpose\tmethod")
+
+
+def test_a_row_says_all(made):
+    row = next(row for row in journal.read([made[2]]) if row["purpose"] == "board" and row["method"] == "fgm")
+    assert {
+        "model",
+        "task",
+        "method",
+        "seed",
+        "arm",
+        "metric",
+        "value",
+        "passes",
+        "ms",
+        "epochs",
+        "steps",
+    } <= row.keys()
+    assert row["passes"] == 2.0
+    assert row["steps"] == row["epochs"] * (60 // 8)
+    robust = row["robust"]
+    assert {"typos 0.3", "pgd", "noise", "pgd_area", "pgd_reference"} <= robust.keys()
+    assert robust["pgd_reference"] == robust["pgd"][1] <= robust["pgd"][0] <= robust["pgd_clean"]
+    assert sum(row["captured"].values()) == row["steps"]
+    assert set(row["seconds"]) == {"begin", "train", "test", "attack"}
+
+
+def test_all_methods_see_the_same_batches(made):
+    orders = {}
+    for row in journal.read([made[2]]):
+        if row["purpose"] == "board":
+            orders.setdefault((row["task"], row["seed"]), set()).add(row["order"])
+    assert all(len(seen) == 1 for seen in orders.values())  # also of plain with twice the epochs
+    assert len(set.union(*orders.values())) == 4  # two tasks, two seeds
+
+
+def test_it_goes_on_where_it_stopped(made, tmp_path):
+    what, file, results, _ = made
+    lines = results.read_text().splitlines()
+    again = tmp_path / "rows.jsonl"
+    again.write_text("\n".join(lines[:-2]) + "\n" + lines[-2][:50])  # killed while it wrote
+    assert run(file, again, what, device="cpu", only=["linear"]) == 2
+    first, second = (
+        {row["key"]: (row["value"], row["robust"], row["order"]) for row in journal.read([path])}
+        for path in (results, again)
+    )
+    assert first == second  # a run on a used rig, and on another one: the same numbers
+    assert run(file, again, what, device="cpu", only=["linear"]) == 0
+
+
+def test_runs_of_two_protocols_are_not_mixed(made):
+    what, file, results, _ = made
+    with pytest.raises(SystemExit, match="runs of rte, sst2 are of another protocol"):
+        run(file, results, replace(what, batch_size=4), device="cpu")
+
+
+def test_it_stops_at_its_limit(made, tmp_path, capsys):
+    what, file, *_ = made
+    results = tmp_path / "rows.jsonl"
+    assert run(file, results, what, device="cpu", minutes=0) == 0
+    assert "the time is over" in capsys.readouterr().out
+    # A run under way is given up, and leaves nothing.
+    late = Here(file, "cpu", small.protocol(tasks=(small.plan("sst2", epochs=50),)), Limit(time.time() + 3600))
+    object.__setattr__(late.limit, "end", time.time() + 0.5)
+    told = []
+    wanted = Run("board", "tiny", "sst2", "linear", "plain", written({}), 1, 1e-3)
+    from benchmarks.leaderboard import workers as module
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "GRACE", -10)
+        late.run([[wanted]], lambda kind, about: told.append((kind, about)))
+    assert told == [("left", {"key": wanted.key})]
+
+
+def test_processes_share_the_work_and_one_may_die(made, tmp_path):
+    what, file, results, _ = made
+    known = journal.read([results])
+    chunks = planning.plan("board", what, "tiny", [row for row in known if row["purpose"] != "board"])
+    chunks = [chunk for chunk in chunks if chunk[0].head == "linear" and chunk[0].method == "plain"]
+    told = []
+    with workers(2, file, "cpu", what, Limit(time.time() + 300)) as pool:
+
+        def tell(kind, about):
+            told.append((kind, about))
+            if len(told) == 1:
+                os.kill(next(worker for worker in pool.workers if worker.busy).process.pid, 9)
+
+        pool.run(chunks, tell)
+        assert len(pool.workers) == 1
+    values = {row["key"]: row["value"] for row in known}
+    rows = [about for kind, about in told if kind == "row"]
+    assert rows
+    assert all(row["value"] == values[row["key"]] for row in rows)  # also in a process of its own
+    assert sorted(about["key"] for _, about in told) == sorted(run.key for chunk in chunks for run in chunk)
+
+
+def test_runs_need_no_more_than_torch_and_transformers(made, tmp_path):
+    """The machine with the GPU may have nothing else."""
+    _, file, *_ = made
+    source = f"""
+import sys
+for name in ("datasets", "pyarrow", "sklearn", "scipy", "seqeval", "matplotlib", "jinja2", "pandas", "accelerate"):
+    sys.modules[name] = None
+from pathlib import Path
+from benchmarks.leaderboard.run import run
+from tests.leaderboard.small import protocol
+file, results = Path({str(file)!r}), Path({str(tmp_path / "rows.jsonl")!r})
+assert run(file, results, protocol(), device="cpu", phases=["rates", "settings"]) == 6
+"""
+    subprocess.run([sys.executable, "-c", source], check=True, cwd=Path(__file__).parents[2], timeout=120)
