@@ -18,7 +18,7 @@ from ..errors import RobustnessWarning
 from ..rng import Noise, Tape
 from ..tensors import add, fill, zero
 from .masks import steady_masks
-from .obstacles import of_model
+from .obstacles import of_error, of_model
 
 Run: TypeAlias = Callable[[dict[str, Any]], Tensor]
 Key: TypeAlias = tuple[Hashable, ...]
@@ -177,6 +177,7 @@ class Captured:
         chance, streams = (torch.get_rng_state(), random.getstate()), self.host.noise.clone()
         self.host.passed = []  # graphs of the eager step, whose nodes would run on its stream
         gc.collect()
+        collecting = gc.isenabled()
         gc.disable()  # what it would free now are calls that no capture survives
         try:
             with (
@@ -198,10 +199,11 @@ class Captured:
             # A capture that broke off leaves its generators behind as if it still went on.
             tape.reset()
             self.host.noise.generators.update(streams)
-            self._complain(_cause(error))
+            self._complain(of_error(error))
             return None
         finally:
-            gc.enable()
+            if collecting:
+                gc.enable()
             torch.clear_autocast_cache()
             for weight, grad in zip(weights, before, strict=True):
                 weight.grad = grad
@@ -221,13 +223,6 @@ class Captured:
             return
         self.obstacle = obstacle
         warnings.warn(f"Steps are not captured, they run eagerly: {obstacle}.", RobustnessWarning, stacklevel=4)
-
-
-def _cause(error: BaseException) -> str:
-    """The first of a chain of errors: what broke the capture, and not that it is broken."""
-    while error.__context__ is not None:
-        error = error.__context__
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
 
 
 def _to(value: Any, device: torch.device, own: bool = False) -> Any:

@@ -40,3 +40,10 @@ def packable(bound: Sequence[Bound]) -> bool:
     return not inside and not any(
         wants(m.climb_on, "needs_features") or wants(m.compare, "needs_features") for m in methods
     )
+
+
+def of_error(error: BaseException) -> str:
+    """The first of a chain of errors: what broke the capture, and not that it is broken."""
+    while error.__context__ is not None:
+        error = error.__context__
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
