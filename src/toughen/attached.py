@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -109,8 +109,9 @@ class Attached:
         try:
             for number, loss in enumerate(main.method.combine(main), start=1):
                 step.backwards += 1
-                if number == len(turns):
-                    loss = torch.stack([loss, *[_added(other) for other in others]]).sum() if others else loss
+                if number == len(turns) and others:
+                    added = [cast(Add, other.method.combine).added(other) for other in others]  # Sum takes no other
+                    loss = torch.stack([loss, *added]).sum()
                 yield loss
             whole = True
         finally:
@@ -214,8 +215,6 @@ class Attached:
     def __exit__(self, *_: object) -> None:
         self.detach()
 
-    # What a method carries from one update to the next -----------------------------------------------------------
-
     @contextmanager
     def window(self, last: bool) -> Generator[None]:
         """Round a micro-batch: the first of an update opens a window, the last closes it. Inside another it is idle."""
@@ -251,9 +250,3 @@ class Attached:
         self.noise.load_state_dict(under("noise/", state))
         for i, bound in enumerate(self.bound):
             bound.load_state_dict(i, self.model, state)
-
-
-def _added(batch: Batch) -> Tensor:
-    combine = batch.method.combine
-    assert isinstance(combine, Add)  # Sum checks it
-    return combine.added(batch)

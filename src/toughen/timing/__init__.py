@@ -1,7 +1,8 @@
 """How long a step takes and what memory, for every method, beside a plain step."""
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ..lazy import lazily
 
 if TYPE_CHECKING:
     from .measuring import Row as Row
@@ -10,13 +11,4 @@ if TYPE_CHECKING:
 
 _HOME = {"Row": "measuring", "bench": "measuring", "markdown": "measuring"}
 __all__ = sorted(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f".{_HOME[name]}", __name__), name)
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__ = lazily(__name__, _HOME)
