@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 import toughen
 from toughen import tasks
+from toughen.fast import CapturedUpdate
 from toughen.parts import LearnedSearch
 
 from .packed import Material
@@ -60,11 +61,24 @@ class Rig:
                     bound.mean.update(0.0)  # the teacher is the pretrained model again, in the same memory
         self.model.train()
 
-    def stepper(self, update: Callable[[], None]) -> Callable[[Mapping[str, Tensor]], Tensor]:
-        """Forward and backward of one batch; a method that updates between its passes gets the update."""
-        if any(turn.step for turn in self.attached.turns()):
-            return lambda batch: self.attached.backward(self.model, batch, step=update)
-        return self.step
+    def stepper(self, optimizer: torch.optim.Optimizer, clip: float) -> Callable[[Mapping[str, Tensor]], Any]:
+        """One update on a batch. Graphs of the step stay for the next run, those of the update are its optimizer's."""
+        weights = [weight for group in optimizer.param_groups for weight in group["params"]]
+        captured = CapturedUpdate(self.step.captured, optimizer)
+
+        def update() -> None:
+            captured.clip(weights, clip)
+            captured.step()
+            optimizer.zero_grad(set_to_none=True)
+
+        def step(batch: Mapping[str, Tensor]) -> None:
+            if any(turn.step for turn in self.attached.turns()):  # it updates between its passes, too
+                self.attached.backward(self.model, batch, step=update)
+            else:
+                self.step(batch)
+            update()
+
+        return step
 
     def end(self) -> nn.Module:
         """The trained model, without hooks, for its tests."""

@@ -103,12 +103,7 @@ class Bench:
             fused=rig.cuda,
         )
 
-        def update() -> None:
-            torch.nn.utils.clip_grad_norm_(weights, protocol.clip)
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
-
-        step = rig.stepper(update)
+        step = rig.stepper(optimizer, protocol.clip)
         half = torch.autocast("cuda", torch.bfloat16) if rig.cuda else nullcontext()
         warm = max(1, round(protocol.warm_up * total))
         number = 0
@@ -119,7 +114,6 @@ class Bench:
                     group["lr"] = rate
                 with half:
                     step(batch)
-                update()
                 number += 1
                 if number % 64 == 0 and time.time() > give_up:
                     raise OutOfTime(run.key)

@@ -155,12 +155,13 @@ class Attached:
         total = drive(losses, turns, take, quiet=lambda: unsynced(model), step=step)
         return torch.zeros((), device=next(self.model.parameters()).device) if total is None else total
 
-    def captured(
-        self, model: nn.Module, backward: Callable[[Tensor], Any] | None = None, pack: bool = True
-    ) -> CapturedStep:
-        """`backward` as a CUDA graph for each shape: `step = attached.captured(model)`, then `loss = step(batch)`."""
+    def captured(self, model: nn.Module, **options: Any) -> CapturedStep:
+        """`backward` as a CUDA graph for each shape: `step = attached.captured(model)`, then `loss = step(batch)`.
+
+        With `optimizer=` (and `max_norm=`) a step is the whole update. For `backward=` and `pack=` see `CapturedStep`.
+        """
         self.schedules_on_device()
-        return CapturedStep(self, model, backward, pack)
+        return CapturedStep(self, model, **options)
 
     def schedules_on_device(self) -> None:
         """Keep settings that change with training as tensors: a graph would hold a number for ever."""

@@ -1,5 +1,7 @@
 """What of a captured step can be seen without a GPU: it runs eagerly, and says why."""
 
+import warnings
+
 import pytest
 import torch
 
@@ -30,6 +32,75 @@ def test_on_a_cpu_it_is_the_eager_step(name):
             assert step.steps == {"eager": 3 * captured, "captured": 0}
         results.append(gradients(model))
     assert_same_gradients(*results, tolerance=0)
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_with_an_optimizer_it_is_the_whole_update(accumulate):
+    results = []
+    for captured in (True, False):
+        model = bert()
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+        with toughen.smart().attach(model, TOKENIZER, seed=3) as attached, warnings.catch_warnings():
+            warnings.simplefilter("ignore", RobustnessWarning)
+            step = attached.captured(model, optimizer=optimizer, max_norm=0.1)
+            for number in range(4):
+                last = number % accumulate == accumulate - 1
+                given = {"accumulate": accumulate, "last": last}
+                batch = text_batch(seed=number)
+                if captured:
+                    step(batch, **given)
+                    assert (model.classifier.weight.grad is None) is last
+                    continue
+                attached.backward(model, batch, **given)
+                if last:
+                    torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+                    optimizer.step()
+                    optimizer.zero_grad()
+        results.append({name: weight.detach() for name, weight in model.named_parameters()})
+    assert_same_gradients(*results, tolerance=0)
+
+
+def test_an_update_that_cannot_be_made_is_refused():
+    model = bert()
+    optimizer = torch.optim.AdamW(model.parameters())
+    with toughen.smart().attach(model, TOKENIZER) as attached:
+        with pytest.raises(toughen.errors.MethodError, match="needs its optimizer="):
+            attached.captured(model, max_norm=1.0)
+        with pytest.raises(toughen.errors.MethodError, match="GradScaler"):
+            attached.captured(model, optimizer=optimizer, backward=lambda loss: loss.backward())
+
+
+def test_what_of_an_update_can_be_a_graph():
+    """Gradients where captured steps put them, and an optimizer that does the same each time."""
+    from toughen.fast import Captured, CapturedUpdate
+
+    model = bert(torch.float32)
+    weights = list(model.parameters())
+    with toughen.plain().attach(model, TOKENIZER) as attached:
+        captured = Captured(attached, model)
+        optimizer = torch.optim.AdamW(weights, lr=1e-3, fused=True)
+        update = CapturedUpdate(captured, optimizer)
+        attached.backward(model, text_batch())
+        assert update._key() is None  # gradients of its own
+        captured.lent.update({weight: weight.grad for weight in weights if weight.grad is not None})
+        key = update._key()
+        assert key is not None
+        optimizer.param_groups[0]["lr"] = 2e-3
+        assert update._key() == key  # the graph reads it
+        optimizer.param_groups[0]["weight_decay"] = 0.5
+        assert update._key() not in (None, key)
+        weights[0].grad = weights[0].grad.clone()
+        assert update._key() is None
+        assert CapturedUpdate(captured, torch.optim.SGD(weights, lr=0.1))._key() is None
+        hooked = torch.optim.AdamW(weights, fused=True)
+        hooked.register_step_post_hook(lambda *_: None)
+        captured.lent.update({weight: weight.grad for weight in weights if weight.grad is not None})
+        assert update._key() is not None
+        assert CapturedUpdate(captured, hooked)._key() is None
+        optimizer.load_state_dict(optimizer.state_dict())
+        graphs = update._steps
+        update._key()
+        assert update._steps is not graphs  # those of the state before
 
 
 def test_why_not():

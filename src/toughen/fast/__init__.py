@@ -9,9 +9,11 @@ if TYPE_CHECKING:
     from .compiling import compile_layers as compile_layers
     from .compiling import uncompile_layers as uncompile_layers
     from .loading import prefetch as prefetch
+    from .update import CapturedUpdate as CapturedUpdate
 
 _HOME = {
     "Captured": "captured",
+    "CapturedUpdate": "update",
     "compile_layers": "compiling",
     "uncompile_layers": "compiling",
     "prefetch": "loading",

@@ -77,7 +77,7 @@ class Captured:
         self._weights = list(model.parameters())  # as an optimizer has them: those of the model at this time
         self._graphs: dict[Key, Graph] = {}
         self._noted: dict[Key, Noted] = {}
-        self._gradients: dict[nn.Parameter, Tensor] = {}  # one buffer a weight, shared by all graphs
+        self.lent: dict[nn.Parameter, Tensor] = {}  # a gradient for each weight, which all graphs write to
         self._pool: Any = None
         self._stream: Any = None
 
@@ -135,7 +135,7 @@ class Captured:
         """The buffers the graph writes to become the weights' gradients, with what is there already in them."""
         empty: list[Tensor] = []
         for weight in weights:
-            buffer = self._gradients[weight]
+            buffer = self.lent[weight]
             if weight.grad is buffer:
                 continue
             if weight.grad is None:
@@ -170,9 +170,9 @@ class Captured:
         for weight in weights:
             weight.grad = None
         for weight in noted.weights:
-            if weight not in self._gradients:
-                self._gradients[weight] = torch.zeros_like(weight)
-            weight.grad = self._gradients[weight] if several else None
+            if weight not in self.lent:
+                self.lent[weight] = torch.zeros_like(weight)
+            weight.grad = self.lent[weight] if several else None
         torch.clear_autocast_cache()  # half-precision copies made before would be the graph's for ever
         chance, streams = (torch.get_rng_state(), random.getstate()), self.host.noise.clone()
         self.host.passed = []  # graphs of the eager step, whose nodes would run on its stream
@@ -185,7 +185,7 @@ class Captured:
                 tape.captured(),
                 steady_masks(),
             ):
-                buffers = [self._gradients[weight] for weight in noted.weights]
+                buffers = [self.lent[weight] for weight in noted.weights]
                 if several and fresh:
                     zero(buffers)
                 loss.copy_(run(inputs))
@@ -216,7 +216,7 @@ class Captured:
         """Forget all graphs."""
         self._graphs.clear()
         self._noted.clear()
-        self._gradients.clear()
+        self.lent.clear()
 
     def _complain(self, obstacle: str | None) -> None:
         if obstacle is None or self.obstacle is not None:

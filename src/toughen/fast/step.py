@@ -6,12 +6,15 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from ..bound import Bound
+from ..errors import MethodError
 from ..parts import Turn
 from .captured import Captured, Host
 from .obstacles import of_method, packable
 from .packing import Packing, packing_of, real_tokens, tokens_to_compute, without_idle_mask
+from .update import CapturedUpdate
 
 HALF = (torch.float16, torch.bfloat16)
 
@@ -37,6 +40,9 @@ class Attached(Host, Protocol):
 class CapturedStep:
     """`attached.backward` of a plain loop, captured: returns the loss, detached, and leaves gradients on the weights.
 
+    With an `optimizer` it makes the whole update: gradients are clipped to `max_norm`, the weights move, and the
+    gradients are cleared. Fused Adam and AdamW are captured as well, others run as they are.
+
     Give it batches as the loader makes them: of a mask on the CPU it is known what is padding, which is then left out
     of the layers where that pays (`pack`).
     """
@@ -47,9 +53,17 @@ class CapturedStep:
         model: nn.Module,
         backward: Callable[[Tensor], Any] | None = None,
         pack: bool = True,
+        optimizer: Optimizer | None = None,
+        max_norm: float | None = None,
     ) -> None:
+        if optimizer is None and max_norm is not None:
+            raise MethodError("max_norm= clips in an update, which needs its optimizer=; clip yourself without one.")
+        if optimizer is not None and backward is not None:
+            raise MethodError("backward= (a GradScaler) makes updates of its own: leave optimizer= out.")
         self.attached, self.model, self._backward = attached, model, backward
         self.captured = Captured(attached, model)
+        self.update = None if optimizer is None else CapturedUpdate(self.captured, optimizer)
+        self.max_norm = max_norm
         self._undecided = pack and packable(attached.bound)
         self.packing: Packing | None = None
 
@@ -78,7 +92,17 @@ class CapturedStep:
         also = (accumulate, tokens)
         turns = self.attached.turns(last)
         obstacle = of_method(self.attached.bound, turns, last)
-        return self.captured(run, batch, last=last, several=len(turns) > 1, also=also, obstacle=obstacle)
+        loss = self.captured(run, batch, last=last, several=len(turns) > 1, also=also, obstacle=obstacle)
+        if self.update is not None and last:
+            self._move(self.update)
+        return loss
+
+    def _move(self, update: CapturedUpdate) -> None:
+        if self.max_norm is not None:
+            weights = [weight for group in update.optimizer.param_groups for weight in group["params"]]
+            update.clip(weights, self.max_norm)
+        update.step()
+        update.optimizer.zero_grad(set_to_none=True)
 
     def close(self) -> None:
         """Give the model its own attention back, and the graphs' memory."""

@@ -19,7 +19,7 @@ from ..registry import available, make
 from .subject import SPECIAL, Shape, batch_of, model_named, settings_of
 
 MODES = ("eager", "fast")
-WARM_UP = 4  # one eager step, the capture, and two to settle
+WARM_UP = 4  # an eager step, its capture, that of the update, and one to settle
 
 
 @dataclass(frozen=True)
@@ -132,14 +132,14 @@ class _step:
         self.attached, self.model, self.device = attached, model, device
         self.half = None if dtype == "float32" else getattr(torch, dtype)
         self.optimizer = torch.optim.AdamW(model.parameters(), lr=1e-6, fused=device == "cuda")
-        self.captured = attached.captured(model) if fast else None
+        self.captured = attached.captured(model, optimizer=self.optimizer, max_norm=1.0) if fast else None
 
     def __call__(self, batch: Mapping[str, Tensor]) -> None:
         with torch.autocast(self.device, self.half, enabled=self.half is not None):
-            if self.captured is None:
-                self.attached.backward(self.model, batch)
-            else:
+            if self.captured is not None:
                 self.captured(batch)
+                return
+            self.attached.backward(self.model, batch)
         nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         self.optimizer.step()
         self.optimizer.zero_grad()

@@ -2,14 +2,17 @@
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import wraps
 from typing import Any
 
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from ..attached import Attached
 from ..fast.captured import Captured
 from ..fast.obstacles import of_method, packable
 from ..fast.packing import packing_of, tokens_to_compute, without_idle_mask
+from ..fast.update import CapturedUpdate
 from .counting import COUNT
 
 ITEMS = "toughen_items"  # the number of labels in an update travels with the batch
@@ -18,8 +21,12 @@ ITEMS = "toughen_items"  # the number of labels in an update travels with the ba
 class CapturedTraining:
     """One micro-batch at a time through `passes(inputs, items)`, captured where it can be."""
 
-    def __init__(self, attached: Attached, model: nn.Module, half: bool) -> None:
+    def __init__(self, attached: Attached, model: nn.Module, half: bool, optimizer: Optimizer | None) -> None:
         self.attached, self.captured = attached, Captured(attached, model)
+        self.update = None if optimizer is None else CapturedUpdate(self.captured, optimizer)
+        if optimizer is not None and self.update is not None:
+            self._own_step = optimizer.step
+            optimizer.step = wraps(optimizer.step)(self.update.step)  # with the marks a scheduler left on it
         attached.schedules_on_device()
         self.packing = packing_of(attached.model, half) if packable(attached.bound) else None
 
@@ -46,6 +53,8 @@ class CapturedTraining:
         return counted if why is None else f"{counted}; the others ran eagerly: {why}"
 
     def close(self) -> None:
+        if self.update is not None:
+            self.update.optimizer.step = self._own_step
         if self.packing is not None:
             self.packing.detach()
         self.captured.clear()

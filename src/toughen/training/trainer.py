@@ -1,6 +1,6 @@
 """Hugging Face Trainer: overrides that call super, nothing copied."""
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager, nullcontext
 from typing import Any, TypeVar, cast
 
@@ -132,7 +132,9 @@ class _RobustTrainer(Trainer):
         self.attached.total_steps = self.state.max_steps
         if self._fast:
             if self._graphs is None:
-                self._graphs = CapturedTraining(self.attached, model, half=self.args.bf16 or self.args.fp16)
+                half, scaled = self.args.bf16 or self.args.fp16, self.accelerator.scaler is not None
+                optimizer = None if scaled else getattr(self.optimizer, "optimizer", None)
+                self._graphs = CapturedTraining(self.attached, model, half, optimizer)
 
             def passes(inputs: Any, items: Any) -> Tensor:
                 return self._passes(model, inputs, items)
@@ -175,6 +177,13 @@ class _RobustTrainer(Trainer):
             self._pending = None
             gradients._set_sync_gradients(sync)
         return total
+
+    def _clip_grad_norm(self, model: Any) -> Any:
+        clip = cast("Callable[[Any], Any]", super()._clip_grad_norm)
+        update = None if self._graphs is None else self._graphs.update
+        if update is None:
+            return clip(model)
+        return update.clip(model.parameters(), self.args.max_grad_norm, lambda: clip(model))
 
     def _inner_update(self, model: Any) -> None:
         """An optimizer step between two passes (FreeAT); the schedule moves with the Trainer's own steps only."""

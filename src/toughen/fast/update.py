@@ -1,0 +1,157 @@
+"""Clipping and the optimizer's step as CUDA graphs: at MiniLM's size launching them takes longer than the step."""
+
+import gc
+from collections.abc import Callable, Generator, Hashable, Iterable, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Adam, AdamW, Optimizer
+
+from .captured import Captured
+
+Key: TypeAlias = tuple[Hashable, ...]
+
+MOST_GRAPHS = 8
+# A graph holds these for ever; the learning rate it reads from a tensor.
+HELD = ("betas", "eps", "weight_decay", "amsgrad", "maximize")
+
+
+class Repeated:
+    """An act on the same memory each time, from the second time on a CUDA graph.
+
+    The key tells acts apart; without one, or where the act cannot be captured, it runs as it is.
+    """
+
+    def __init__(self) -> None:
+        self.captured = True
+        self._seen: set[Key] = set()
+        self._graphs: dict[Key, tuple[torch.cuda.CUDAGraph, Tensor | None]] = {}
+
+    def __call__(
+        self,
+        key: Key | None,
+        act: Callable[[], Tensor | None],
+        ready: Callable[[], AbstractContextManager[Any]] = nullcontext,
+    ) -> Tensor | None:
+        """`ready` is round the capture alone."""
+        if key is None or not self.captured:
+            return act()
+        if key not in self._graphs:
+            if key not in self._seen or len(self._graphs) >= MOST_GRAPHS:
+                self._seen.add(key)
+                return act()
+            graph = torch.cuda.CUDAGraph()
+            try:
+                with ready(), _recording(graph):
+                    result = act()
+            except RuntimeError:  # it is a matter of speed alone
+                self.captured = False
+                return act()
+            self._graphs[key] = graph, result
+        graph, result = self._graphs[key]
+        graph.replay()
+        return None if result is None else result.clone()
+
+
+class CapturedUpdate:
+    """What stands between two captured steps: `clip`, then `step`.
+
+    Both are captured where gradients lie in the memory that captured steps share, the optimizer is torch's fused Adam
+    or AdamW, and no GradScaler or hook has a word in it. Otherwise they run as they are. Learning rates may change from
+    step to step, as numbers or as tensors.
+    """
+
+    def __init__(self, captured: Captured, optimizer: Optimizer) -> None:
+        self.lent: Mapping[Any, Tensor] = captured.lent
+        self.optimizer, self._step = optimizer, optimizer.step
+        self._clips, self._steps = Repeated(), Repeated()
+        self._rates: list[Tensor] = []
+        self._filled: list[float] = []
+        self._state: Any = None
+
+    def clip(self, weights: Iterable[Tensor], max_norm: float, act: Callable[[], Any] | None = None) -> Any:
+        """Gradients clipped to a norm; returns the norm they had. `act` does it, `clip_grad_norm_` otherwise."""
+        own = list(weights)
+        return self._clips(self._places(own, max_norm), act or (lambda: nn.utils.clip_grad_norm_(own, max_norm)))
+
+    def step(self, closure: Any = None) -> Any:
+        if closure is not None:
+            return self._step(closure)
+        key = self._key()
+        if key is not None:
+            self._fill()
+        return self._steps(key, self._act, self._reading_rates)
+
+    def _act(self) -> None:
+        self._step()
+
+    def _places(self, weights: Iterable[Tensor], *also: Hashable) -> Key | None:
+        """Where weights and gradients lie; None if it may be elsewhere the next time."""
+        lent, places = self.lent, list(also)
+        for weight in weights:
+            grad = weight.grad
+            if grad is None:
+                continue
+            if grad is not lent.get(weight):
+                return None
+            places += (weight.data_ptr(), grad.data_ptr())
+        return tuple(places) if len(places) > len(also) else None
+
+    def _key(self) -> Key | None:
+        optimizer: Any = self.optimizer
+        groups = optimizer.param_groups
+        if type(optimizer) not in (Adam, AdamW) or not all(g["fused"] and not g["differentiable"] for g in groups):
+            return None
+        if optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks:
+            return None
+        if getattr(optimizer, "grad_scale", None) is not None or getattr(optimizer, "found_inf", None) is not None:
+            return None
+        if self._state is not optimizer.state:  # another one was loaded, in other memory
+            self._state, self._steps = optimizer.state, Repeated()
+        held = [group[name] for group in groups for name in HELD]
+        rates = [group["lr"].data_ptr() if _on_device(group["lr"]) else None for group in groups]
+        return self._places((weight for group in groups for weight in group["params"]), *held, *rates)
+
+    def _fill(self) -> None:
+        """The learning rates of this step, where the graph reads them."""
+        rates = [group["lr"] for group in self.optimizer.param_groups]
+        if len(self._rates) != len(rates):
+            device = self.optimizer.param_groups[0]["params"][0].device
+            self._rates = [torch.zeros((), device=device) for _ in rates]
+            self._filled = [0.0 for _ in rates]
+        for i, rate in enumerate(rates):
+            if not _on_device(rate) and float(rate) != self._filled[i]:
+                self._rates[i].fill_(float(rate))
+                self._filled[i] = float(rate)
+
+    @contextmanager
+    def _reading_rates(self) -> Generator[None]:
+        """Round the capture, with rates as tensors; the user and schedulers see numbers before and after."""
+        groups = self.optimizer.param_groups
+        before = [(group["lr"], group["capturable"]) for group in groups]
+        for group, rate in zip(groups, self._rates, strict=True):
+            group["lr"] = group["lr"] if _on_device(group["lr"]) else rate
+            group["capturable"] = True
+        try:
+            yield
+        finally:
+            for group, (rate, capturable) in zip(groups, before, strict=True):
+                group["lr"], group["capturable"] = rate, capturable
+
+
+def _on_device(rate: Any) -> bool:
+    return isinstance(rate, Tensor) and rate.device.type != "cpu"
+
+
+@contextmanager
+def _recording(graph: torch.cuda.CUDAGraph) -> Generator[None]:
+    collecting = gc.isenabled()
+    gc.disable()  # what it would free now are calls that no capture survives
+    try:
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            yield
+    finally:
+        if collecting:
+            gc.enable()
