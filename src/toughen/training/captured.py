@@ -24,9 +24,8 @@ class CapturedTraining:
     def __init__(self, attached: Attached, model: nn.Module, half: bool, optimizer: Optimizer | None) -> None:
         self.attached, self.captured = attached, Captured(attached, model)
         self.update = None if optimizer is None else CapturedUpdate(self.captured, optimizer)
-        if optimizer is not None and self.update is not None:
-            self._own_step = optimizer.step
-            optimizer.step = wraps(optimizer.step)(self.update.step)  # with the marks a scheduler left on it
+        if self.update is not None:
+            self._own_step = _replaced(self.update)
         attached.schedules_on_device()
         self.packing = packing_of(attached.model, half) if packable(attached.bound) else None
 
@@ -58,3 +57,15 @@ class CapturedTraining:
         if self.packing is not None:
             self.packing.detach()
         self.captured.clear()
+
+
+def _replaced(update: CapturedUpdate) -> Callable[..., Any]:
+    """The optimizer's step gives way to the captured one; returns it, to be put back."""
+    own = update.optimizer.step
+
+    @wraps(own)  # with the marks a scheduler left on it
+    def step(closure: Any = None) -> Any:
+        return update.step(closure)
+
+    update.optimizer.step = step
+    return own
