@@ -9,7 +9,7 @@ import toughen
 from tests.tiny import TOKENIZER, assert_same_gradients, bert, gradients, text_batch
 from toughen.errors import RobustnessWarning
 from toughen.fast import compile_layers, prefetch, uncompile_layers
-from toughen.fast.obstacles import of_method, of_model
+from toughen.fast.obstacles import of_error, of_method, of_model
 
 
 @pytest.mark.parametrize("name", ["smart", "freelb", "sam", "bregman"])
@@ -112,6 +112,17 @@ def test_why_not():
     with toughen.sam().attach(bert(), TOKENIZER) as attached:
         assert of_method(attached.bound, attached.turns(), last=True) is None
         assert "accumulation" in of_method(attached.bound, attached.turns(last=False), last=False)
+
+
+def test_what_broke_a_capture_is_told():
+    try:
+        try:
+            raise RuntimeError("would make the legacy stream depend on a capturing blocking stream")
+        except RuntimeError:
+            raise RuntimeError("capture is broken") from None
+    except RuntimeError as error:
+        assert "detach the losses" in of_error(error)
+    assert of_error(ValueError("why\n  not")) == "ValueError: why not"
 
 
 def test_masks_are_made_for_every_batch_and_only_inside():

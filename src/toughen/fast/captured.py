@@ -41,6 +41,7 @@ class Noted:
 
     tape: Tape
     weights: Sequence[nn.Parameter]
+    runs: int  # so many steps of this kind were run
 
 
 @dataclass(frozen=True)
@@ -66,8 +67,9 @@ class Graph:
 class Captured:
     """Runs training steps, from the second sight of a shape on as a replay of its CUDA graph.
 
-    The first step of a shape runs eagerly; its result counts. Where a step cannot be captured it goes on running
-    eagerly, and a warning says why: `obstacle` has the reason. `steps` counts both kinds.
+    The first step of a shape runs eagerly; its result counts. Compiled models need two: the second may go other ways
+    through what the first compiled, and compile more. Where a step cannot be captured it goes on running eagerly, and
+    a warning says why: `obstacle` has the reason. `steps` counts both kinds.
     """
 
     def __init__(self, host: Host, model: nn.Module) -> None:
@@ -105,7 +107,8 @@ class Captured:
             if key in self._graphs:
                 return self._replay(self._graphs[key], batch, fresh)
             self._complain(of_model(self.model, device))
-            if key in self._noted and self.obstacle is None:
+            noted = self._noted.get(key)
+            if noted is not None and noted.runs >= _runs_before(self.model) and self.obstacle is None:
                 graph = self._capture(run, batch, self._noted.pop(key), device, fresh, several)
                 if graph is not None:
                     self._graphs[key] = graph
@@ -114,7 +117,8 @@ class Captured:
                 return self._eager(run, batch, device)
             tape = Tape(device)
             loss = self._eager(run, batch, device, tape)
-            self._noted[key] = Noted(tape, [weight for weight in weights if weight.grad is not None])
+            seen = [weight for weight in weights if weight.grad is not None]
+            self._noted[key] = Noted(tape, seen, 1 if noted is None else noted.runs + 1)
             return loss
 
     def _eager(self, run: Run, batch: Mapping[str, Any], device: torch.device, tape: Tape | None = None) -> Tensor:
@@ -223,6 +227,12 @@ class Captured:
             return
         self.obstacle = obstacle
         warnings.warn(f"Steps are not captured, they run eagerly: {obstacle}.", RobustnessWarning, stacklevel=4)
+
+
+def _runs_before(model: nn.Module) -> int:
+    """How often a step must have run before nothing in it is done for the first time."""
+    compiled = any(getattr(module, "_compiled_call_impl", None) is not None for module in model.modules())
+    return 2 if compiled or hasattr(model, "_orig_mod") else 1
 
 
 def _to(value: Any, device: torch.device, own: bool = False) -> Any:

@@ -46,4 +46,6 @@ def of_error(error: BaseException) -> str:
     """The first of a chain of errors: what broke the capture, and not that it is broken."""
     while error.__context__ is not None:
         error = error.__context__
+    if "legacy stream" in str(error):
+        return "the graph of an earlier forward pass is alive: detach the losses and outputs you keep (loss.detach())"
     return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"

@@ -19,7 +19,7 @@ from ..registry import available, make
 from .subject import SPECIAL, Shape, batch_of, model_named, settings_of
 
 MODES = ("eager", "fast")
-WARM_UP = 4  # an eager step, its capture, that of the update, and one to settle
+WARM_UP = 5  # two eager steps if compiled, the capture, that of the update, and one to settle
 
 
 @dataclass(frozen=True)
