@@ -19,11 +19,13 @@ def _own(tensors: Sequence[Tensor]) -> list[Tensor]:
 
 
 def fill(targets: Sequence[Tensor], values: Sequence[Tensor]) -> None:
-    _torch._foreach_copy_(_own(targets), _own(values))
+    if targets:
+        _torch._foreach_copy_(_own(targets), _own(values))
 
 
 def add(targets: Sequence[Tensor], moves: Sequence[Tensor]) -> None:
-    _torch._foreach_add_(_own(targets), _own(moves))
+    if targets:
+        _torch._foreach_add_(_own(targets), _own(moves))
 
 
 def approach(targets: Sequence[Tensor], values: Sequence[Tensor], share: float) -> None:

@@ -81,26 +81,33 @@ def test_what_of_an_update_can_be_a_graph():
         optimizer = torch.optim.AdamW(weights, lr=1e-3, fused=True)
         update = CapturedUpdate(captured, optimizer)
         attached.backward(model, text_batch())
-        assert update._key() is None  # gradients of its own
-        captured.lent.update({weight: weight.grad for weight in weights if weight.grad is not None})
-        key = update._key()
+        key = update._settings()
         assert key is not None
-        optimizer.param_groups[0]["lr"] = 2e-3
-        assert update._key() == key  # the graph reads it
-        optimizer.param_groups[0]["weight_decay"] = 0.5
-        assert update._key() not in (None, key)
-        weights[0].grad = weights[0].grad.clone()
-        assert update._key() is None
-        assert CapturedUpdate(captured, torch.optim.SGD(weights, lr=0.1))._key() is None
-        hooked = torch.optim.AdamW(weights, fused=True)
-        hooked.register_step_post_hook(lambda *_: None)
+        assert update._places(weights, key) is None  # gradients of its own
         captured.lent.update({weight: weight.grad for weight in weights if weight.grad is not None})
-        assert update._key() is not None
-        assert CapturedUpdate(captured, hooked)._key() is None
+        places = update._places(weights, key)
+        assert places is not None
+        weights[0].grad = weights[0].grad.clone()
+        assert update._places(weights, key) is None
+        assert update.as_part() is None  # there are gradients already, which the graph would not see
+        optimizer.zero_grad()
+        assert update.as_part() == key
+        optimizer.param_groups[0]["lr"] = 2e-3
+        assert update._settings() == key  # the graph reads it
+        assert update.as_part() == key
+        assert float(update._rates[0]) == pytest.approx(2e-3)
+        optimizer.param_groups[0]["weight_decay"] = 0.5
+        assert update._settings() not in (None, key)
+        optimizer.param_groups[0]["weight_decay"] = 0.01
+        assert update._settings() == key
         optimizer.load_state_dict(optimizer.state_dict())
-        graphs = update._steps
-        update._key()
-        assert update._steps is not graphs  # those of the state before
+        assert update._settings() not in (None, key)  # the graph would go on with the state before
+        assert CapturedUpdate(captured, torch.optim.SGD(weights, lr=0.1))._settings() is None
+        assert CapturedUpdate(captured, torch.optim.AdamW(weights))._settings() is None
+        hooked = torch.optim.AdamW(weights, fused=True)
+        assert CapturedUpdate(captured, hooked)._settings() is not None
+        hooked.register_step_post_hook(lambda *_: None)
+        assert CapturedUpdate(captured, hooked)._settings() is None
 
 
 def test_why_not():

@@ -83,26 +83,25 @@ class CapturedStep:
         tokens = tokens_to_compute(batch, real) if self.packing is not None else None
         batch = without_idle_mask(batch, real)
 
+        update = self.update if last else None
+        part = None if update is None else update.as_part()
+
         def run(inputs: dict[str, Any]) -> Tensor:
             with nullcontext() if self.packing is None else self.packing.of(inputs, tokens):
-                return self.attached.backward(
+                loss = self.attached.backward(
                     self.model, inputs, accumulate=accumulate, last=last, backward=self._backward
                 )
+            if update is not None and part is not None:
+                update.inside(self.max_norm)
+            return loss
 
-        also = (accumulate, tokens)
+        also = (accumulate, tokens, part)
         turns = self.attached.turns(last)
         obstacle = of_method(self.attached.bound, turns, last)
         loss = self.captured(run, batch, last=last, several=len(turns) > 1, also=also, obstacle=obstacle)
-        if self.update is not None and last:
-            self._move(self.update)
+        if update is not None and part is None:
+            update.outside(self.max_norm)
         return loss
-
-    def _move(self, update: CapturedUpdate) -> None:
-        if self.max_norm is not None:
-            weights = [weight for group in update.optimizer.param_groups for weight in group["params"]]
-            update.clip(weights, self.max_norm)
-        update.step()
-        update.optimizer.zero_grad(set_to_none=True)
 
     def close(self) -> None:
         """Give the model its own attention back, and the graphs' memory."""

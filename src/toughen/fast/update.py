@@ -56,11 +56,10 @@ class Repeated:
 
 
 class CapturedUpdate:
-    """What stands between two captured steps: `clip`, then `step`.
+    """The update after a step: gradients are clipped, weights moved. A part of a captured step, or two graphs.
 
-    Both are captured where gradients lie in the memory that captured steps share, the optimizer is torch's fused Adam
-    or AdamW, and no GradScaler or hook has a word in it. Otherwise they run as they are. Learning rates may change from
-    step to step, as numbers or as tensors.
+    It is captured with torch's fused Adam and AdamW, where no GradScaler and no hook has a word in it, and runs as it
+    is otherwise. Learning rates may change from step to step, as numbers or as tensors.
     """
 
     def __init__(self, captured: Captured, optimizer: Optimizer) -> None:
@@ -69,17 +68,46 @@ class CapturedUpdate:
         self._clips, self._steps = Repeated(), Repeated()
         self._rates: list[Tensor] = []
         self._filled: list[float] = []
-        self._state: Any = None
+        self._states: list[Any] = []
+
+    def as_part(self) -> Key | None:
+        """What a captured step that has the update in it takes for granted; None where it must stay outside.
+
+        Gradients are then made, used up and forgotten in the graph, which saves handing them out.
+        """
+        key = self._settings()
+        if key is None or any(weight.grad is not None for weight in self.weights):
+            return None
+        self._fill()
+        return key
+
+    def inside(self, max_norm: float | None) -> None:
+        """The update as a part of a step that is run or captured."""
+        capturing = torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
+        with self._reading_rates() if capturing else nullcontext():
+            if capturing and any(weight.grad is not None and weight not in self._state for weight in self.weights):
+                raise RuntimeError("a weight got its first gradient")
+            if max_norm is not None:
+                nn.utils.clip_grad_norm_(self.weights, max_norm)
+            self._step()
+        self.optimizer.zero_grad(set_to_none=True)
+
+    def outside(self, max_norm: float | None) -> None:
+        """The update after a step."""
+        if max_norm is not None:
+            self.clip(self.weights, max_norm)
+        self.step()
+        self.optimizer.zero_grad(set_to_none=True)
 
     def clip(self, weights: Iterable[Tensor], max_norm: float, act: Callable[[], Any] | None = None) -> Any:
         """Gradients clipped to a norm; returns the norm they had. `act` does it, `clip_grad_norm_` otherwise."""
         own = list(weights)
-        return self._clips(self._places(own, max_norm), act or (lambda: nn.utils.clip_grad_norm_(own, max_norm)))
+        return self._clips(self._places(own, (max_norm,)), act or (lambda: nn.utils.clip_grad_norm_(own, max_norm)))
 
     def step(self, closure: Any = None) -> Any:
         if closure is not None:
             return self._step(closure)
-        key = self._key()
+        key = self._places(self.weights, self._settings())
         if key is not None:
             self._fill()
         return self._steps(key, self._act, self._reading_rates)
@@ -87,8 +115,18 @@ class CapturedUpdate:
     def _act(self) -> None:
         self._step()
 
-    def _places(self, weights: Iterable[Tensor], *also: Hashable) -> Key | None:
+    @property
+    def weights(self) -> list[Tensor]:
+        return [weight for group in self.optimizer.param_groups for weight in group["params"]]
+
+    @property
+    def _state(self) -> Any:
+        return self.optimizer.state
+
+    def _places(self, weights: Iterable[Tensor], also: Key | None) -> Key | None:
         """Where weights and gradients lie; None if it may be elsewhere the next time."""
+        if also is None:
+            return None
         lent, places = self.lent, list(also)
         for weight in weights:
             grad = weight.grad
@@ -99,7 +137,8 @@ class CapturedUpdate:
             places += (weight.data_ptr(), grad.data_ptr())
         return tuple(places) if len(places) > len(also) else None
 
-    def _key(self) -> Key | None:
+    def _settings(self) -> Key | None:
+        """What a graph of the optimizer's step holds for ever; None if it cannot be one."""
         optimizer: Any = self.optimizer
         groups = optimizer.param_groups
         if type(optimizer) not in (Adam, AdamW) or not all(g["fused"] and not g["differentiable"] for g in groups):
@@ -108,11 +147,11 @@ class CapturedUpdate:
             return None
         if getattr(optimizer, "grad_scale", None) is not None or getattr(optimizer, "found_inf", None) is not None:
             return None
-        if self._state is not optimizer.state:  # another one was loaded, in other memory
-            self._state, self._steps = optimizer.state, Repeated()
+        if not self._states or self._states[-1] is not optimizer.state:
+            self._states.append(optimizer.state)  # a loaded one lies in other memory; kept, for graphs write to it
         held = [group[name] for group in groups for name in HELD]
         rates = [group["lr"].data_ptr() if _on_device(group["lr"]) else None for group in groups]
-        return self._places((weight for group in groups for weight in group["params"]), *held, *rates)
+        return (len(self._states), *held, *rates)
 
     def _fill(self) -> None:
         """The learning rates of this step, where the graph reads them."""
