@@ -215,6 +215,7 @@ class Batch:
                 "not back-propagated."
             )
         grads = [weight.grad for weight in weights if weight.grad is not None]
+        grads = [grad.clone() for grad in grads] if keep_gradient else grads  # the search writes over them
         views = [View(weight.detach(), place=i) for i, weight in enumerate(weights)]
         before = [weight.detach().clone() for weight in weights]
         moves = self.method.search.climb([], grads, views)
@@ -222,8 +223,19 @@ class Batch:
         add(weights, moves)
         torch.clear_autocast_cache()  # it would go on serving half-precision copies of the weights before the move
         if not keep_gradient:
-            zero([parameter.grad for parameter in self.step.model.parameters() if parameter.grad is not None])
+            self._drop_gradients()
         return lambda: _fill(self.step.model, weights, before)
+
+    def _drop_gradients(self) -> None:
+        """Let go of them: the next backward pass then leaves its own, with no zeros to add to. A CUDA graph that is
+        being captured goes on writing to the same memory.
+        """
+        parameters = list(self.step.model.parameters())
+        if self.step.device.type == "cuda" and torch.cuda.is_current_stream_capturing():
+            zero([parameter.grad for parameter in parameters if parameter.grad is not None])
+            return
+        for parameter in parameters:
+            parameter.grad = None
 
 
 @torch.no_grad()

@@ -31,6 +31,29 @@ def approach(targets: Sequence[Tensor], values: Sequence[Tensor], share: float) 
     _torch._foreach_lerp_(_own(targets), _own(values), share)
 
 
+def scale(targets: Sequence[Tensor], factors: Tensor | Sequence[Tensor]) -> None:
+    """Target <- target * factor: one number for all, or each its own number or tensor of its shape."""
+    _torch._foreach_mul_(_own(targets), factors if isinstance(factors, Tensor) else list(factors))
+
+
+def magnitudes(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """The absolute values, of sharded tensors those of the own shards."""
+    return _torch._foreach_abs(_own(tensors))
+
+
+def confine(targets: Sequence[Tensor], limits: Sequence[Tensor]) -> None:
+    """No element beyond plus or minus its limit, which is given in own shards and written over."""
+    _torch._foreach_clamp_max_(_own(targets), limits)
+    _torch._foreach_neg_(limits)
+    _torch._foreach_clamp_min_(_own(targets), limits)
+
+
+def without_infinities(targets: Sequence[Tensor]) -> None:
+    """NaN and infinity to zero."""
+    for target in _own(targets):
+        target.nan_to_num_(0.0, 0.0, 0.0)
+
+
 def zero(targets: Sequence[Tensor]) -> None:
     if targets:
         _torch._foreach_zero_(_own(targets))
