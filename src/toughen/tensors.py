@@ -22,6 +22,17 @@ def fill(targets: Sequence[Tensor], values: Sequence[Tensor]) -> None:
     _torch._foreach_copy_(_own(targets), _own(values))
 
 
+def exchange(some: Sequence[Tensor], others: Sequence[Tensor]) -> None:
+    """Each takes the memory of its counterpart; nothing is copied. Not for shards, whose owner has their addresses."""
+    for one, other in zip(some, others, strict=True):
+        one.data, other.data = other.data, one.data
+
+
+def total(some: Sequence[Tensor], others: Sequence[Tensor]) -> list[Tensor]:
+    """The sums in memory of their own, of sharded tensors those of the own shards."""
+    return _torch._foreach_add(_own(some), _own(others))
+
+
 def add(targets: Sequence[Tensor], moves: Sequence[Tensor]) -> None:
     _torch._foreach_add_(_own(targets), _own(moves))
 
