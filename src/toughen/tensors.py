@@ -29,8 +29,9 @@ def exchange(some: Sequence[Tensor], others: Sequence[Tensor]) -> None:
 
 
 def total(some: Sequence[Tensor], others: Sequence[Tensor]) -> list[Tensor]:
-    """The sums in memory of their own, of sharded tensors those of the own shards."""
-    return _torch._foreach_add(_own(some), _own(others))
+    """The sums in memory of their own and the first ones' dtype, of sharded tensors those of the own shards."""
+    own = _own(some)
+    return [x.to(one.dtype) for x, one in zip(_torch._foreach_add(own, _own(others)), own, strict=True)]
 
 
 def add(targets: Sequence[Tensor], moves: Sequence[Tensor]) -> None:
