@@ -4,7 +4,6 @@ The tests hold the engine to these gradients; the benchmark holds it to their ti
 on a BERT classifier, and take their starting noise from outside.
 """
 
-import copy
 from typing import Any
 
 import torch
@@ -64,10 +63,10 @@ def plain(net: Naive) -> None:
 
 
 def smart(net: Naive, weight: float = 1.0) -> None:
-    clean = net()
-    delta = (0.001 * net.noise * net.words * net.rms()).requires_grad_()
+    clean, unit = net(), net.unit()
+    delta = (0.001 * net.noise * net.words * unit / net.size().sqrt()).requires_grad_()
     g = gradient(symmetric(clean.logits.detach(), net(delta).logits), delta) * net.words
-    delta = shrink((delta + 0.01 * net.unit() * g / l2(g)).detach(), 0.01 * net.unit())
+    delta = shrink((delta + 0.01 * unit * g / l2(g)).detach(), 0.01 * unit)
     (clean.loss + weight * symmetric(clean.logits, net(delta).logits)).backward()
 
 
@@ -75,22 +74,20 @@ def alum(net: Naive) -> None:
     layer = net.model.bert.encoder.layer[0]
     seen = []
 
-    def run(delta):
-        hook = layer.register_forward_hook(lambda m, a, out: seen.append(out) or out + delta)
+    def run(change):
+        hook = layer.register_forward_hook(lambda _module, _args, out: change(out))
         try:
             return net()
         finally:
             hook.remove()
 
-    clean = net()
-    run(0.0)
-    value = seen[0].detach()
-    unit = l2(value * net.words)
+    clean = run(lambda out: seen.append(out.detach()))
+    unit = l2(seen[0] * net.words)
     rms = unit / net.size().sqrt()
     delta = (0.001 * net.noise * net.words * rms).requires_grad_()
-    g = gradient(symmetric(clean.logits.detach(), run(delta).logits), delta) * net.words
-    delta = shrink((delta + 0.01 * unit * g / l2(g)).detach(), 0.01 * unit)
-    (clean.loss + symmetric(clean.logits, run(delta).logits)).backward()
+    g = gradient(symmetric(clean.logits.detach(), run(lambda out: out + delta).logits), delta) * net.words
+    found = shrink((delta + 0.01 * unit * g / l2(g)).detach(), 0.01 * unit)
+    (clean.loss + symmetric(clean.logits, run(lambda out: out + found).logits)).backward()
 
 
 def sift(net: Naive) -> None:
@@ -115,13 +112,13 @@ def sift(net: Naive) -> None:
 
 
 def freelb(net: Naive, passes: int = 3) -> None:
-    delta = 0.002 * net.noise * net.words
+    delta, unit = 0.002 * net.noise * net.words, net.unit()
     for left in reversed(range(passes)):
         delta = delta.detach().requires_grad_()
         (net(delta).loss / passes).backward()
         if left:
             g = delta.grad * net.words
-            delta = shrink(delta.detach() + 0.005 * net.unit() * g / l2(g), 0.01 * net.unit())
+            delta = shrink(delta.detach() + 0.005 * unit * g / l2(g), 0.01 * unit)
 
 
 def fgm(net: Naive) -> None:
@@ -143,19 +140,19 @@ def fgm_matrix(net: Naive) -> None:
 
 
 def pgd(net: Naive) -> None:
-    delta = 0.002 * net.noise * net.words
+    delta, unit = 0.002 * net.noise * net.words, net.unit()
     for _ in range(3):
         delta = delta.detach().requires_grad_()
         g = gradient(net(delta).loss, delta) * net.words
-        delta = shrink(delta.detach() + 0.002 * net.unit() * g / l2(g), 0.003 * net.unit())
+        delta = shrink(delta.detach() + 0.002 * unit * g / l2(g), 0.003 * unit)
     net(delta.detach()).loss.backward()
 
 
 def vat(net: Naive) -> None:
-    clean = net()
-    probe = (net.noise * net.words / l2(net.noise * net.words) * 0.001 * net.unit()).requires_grad_()
+    clean, unit, start = net(), net.unit(), net.noise * net.words
+    probe = (start / l2(start) * 0.001 * unit).requires_grad_()
     g = gradient(kl(clean.logits.detach(), net(probe).logits), probe) * net.words
-    delta = 0.01 * net.unit() * g / l2(g)
+    delta = 0.01 * unit * g / l2(g)
     (clean.loss + kl(clean.logits.detach(), net(delta).logits)).backward()
 
 
@@ -182,12 +179,12 @@ def creat(net: Naive) -> None:
         out = net.model(inputs_embeds=net.embed() + delta, output_hidden_states=True, **rest)
         return out.loss, out.hidden_states[-1][:, 0]
 
-    clean, features = run(0.0)
-    delta = (0.001 * net.noise * net.words * net.rms()).requires_grad_()
+    (clean, features), unit = run(0.0), net.unit()
+    delta = (0.001 * net.noise * net.words * unit / net.size().sqrt()).requires_grad_()
     loss, moved = run(delta)
     height = loss - F.cosine_similarity(moved, features.detach(), dim=-1).mean()
     g = gradient(height, delta) * net.words
-    delta = shrink((delta + 0.01 * net.unit() * g / l2(g)).detach(), 0.01 * net.unit())
+    delta = shrink((delta + 0.01 * unit * g / l2(g)).detach(), 0.01 * unit)
     (0.5 * clean + 0.5 * run(delta)[0]).backward()
 
 
@@ -198,49 +195,49 @@ def neftune(net: Naive) -> None:
 
 def weights_uphill(net: Naive, move: Any) -> None:
     net().loss.backward()
-    model = net.model
-    moves = move([(p, p.grad) for p in model.parameters() if p.grad is not None])
-    before = copy.deepcopy(model.state_dict())
     with torch.no_grad():
+        moves = move([(name, p) for name, p in net.model.named_parameters() if p.grad is not None])
+        before = [p.clone() for p, _ in moves]
         for p, m in moves:
             p += m
-    model.zero_grad()
+    net.model.zero_grad()
     net().loss.backward()
-    model.load_state_dict(before)
+    for (p, _), old in zip(moves, before, strict=True):
+        p.data = old
 
 
 def sam(net: Naive) -> None:
-    def move(pairs):
-        total = torch.stack([g.square().sum() for _, g in pairs]).sum().sqrt()
-        return [(p, 0.05 * g / total) for p, g in pairs]
+    def move(named):
+        scale = 0.05 / torch.stack([p.grad.norm() for _, p in named]).norm()
+        return [(p, p.grad * scale) for _, p in named]
 
     weights_uphill(net, move)
 
 
 def asam(net: Naive) -> None:
-    def move(pairs):
-        total = torch.stack([(g * (p.abs() + 0.01)).square().sum() for p, g in pairs]).sum().sqrt()
-        return [(p, 0.5 * g * (p.abs() + 0.01) ** 2 / total) for p, g in pairs]
+    def move(named):
+        sizes = [p.abs() + 0.01 for _, p in named]
+        scaled = [p.grad * size for (_, p), size in zip(named, sizes, strict=True)]
+        scale = 0.5 / torch.stack([s.norm() for s in scaled]).norm()
+        return [(p, s * size * scale) for (_, p), s, size in zip(named, scaled, sizes, strict=True)]
 
     weights_uphill(net, move)
 
 
 def awp(net: Naive) -> None:
-    names = {id(p): n for n, p in net.model.named_parameters()}
+    def one(p):
+        limit = 0.01 * p.abs()
+        return (p.grad * (p.norm() / p.grad.norm())).minimum(limit).maximum(-limit)
 
-    def move(pairs):
-        chosen = [(p.detach(), g) for p, g in pairs if "weight" in names[id(p)]]
-        moves = [(g * p.norm() / g.norm()).clamp(-0.01 * p.abs(), 0.01 * p.abs()) for p, g in chosen]
-        owners = [p for p, _ in pairs if "weight" in names[id(p)]]
-        return list(zip(owners, moves, strict=True))
-
-    weights_uphill(net, move)
+    weights_uphill(net, lambda named: [(p, one(p)) for name, p in named if "weight" in name])
 
 
-def bregman(net: Naive) -> None:
-    # In its first update the teacher is the model itself, so its pass is one more of the same model.
+def bregman(net: Naive, teacher: nn.Module) -> None:
+    """`teacher` is a copy of the model in evaluation mode; in its first update it has the model's own weights."""
     with torch.no_grad():
-        fixed = net().logits
+        for mean, p in zip(teacher.parameters(), net.model.parameters(), strict=True):
+            mean.lerp_(p, 0.01)
+        fixed = teacher(**net.batch).logits
     clean = net()
     (clean.loss + symmetric(clean.logits, fixed)).backward()
 

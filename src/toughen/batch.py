@@ -19,8 +19,8 @@ from .rng import DropoutSwitch, Replay
 from .schedule import Clock
 from .search.constraint import Constraint
 from .sites import DropoutMask, Nowhere, Weights
-from .sync import settle
-from .tensors import add, fill, length, zero
+from .sync import put_in, settle
+from .tensors import length, total, zero
 
 Forward: TypeAlias = Callable[[], Any]
 Quiet: TypeAlias = Callable[[], AbstractContextManager[Any]]
@@ -215,19 +215,22 @@ class Batch:
                 "not back-propagated."
             )
         grads = [weight.grad for weight in weights if weight.grad is not None]
+        grads = [grad.clone() for grad in grads] if keep_gradient else grads  # the search writes over them
         views = [View(weight.detach(), place=i) for i, weight in enumerate(weights)]
-        before = [weight.detach().clone() for weight in weights]
         moves = self.method.search.climb([], grads, views)
         self.seen["weight_move"] = length(moves)
-        add(weights, moves)
-        torch.clear_autocast_cache()  # it would go on serving half-precision copies of the weights before the move
+        go_back = put_in(self.step.model, weights, total(weights, moves))
         if not keep_gradient:
-            zero([parameter.grad for parameter in self.step.model.parameters() if parameter.grad is not None])
-        return lambda: _fill(self.step.model, weights, before)
+            self._drop_gradients()
+        return go_back
 
-
-@torch.no_grad()
-def _fill(model: nn.Module, weights: Sequence[nn.Parameter], values: Sequence[Tensor]) -> None:
-    settle(model)
-    fill(weights, values)
-    torch.clear_autocast_cache()
+    def _drop_gradients(self) -> None:
+        """Let go of them: the next backward pass then leaves its own, with no zeros to add to. A CUDA graph that is
+        being captured goes on writing to the same memory.
+        """
+        parameters = list(self.step.model.parameters())
+        if self.step.device.type == "cuda" and torch.cuda.is_current_stream_capturing():
+            zero([parameter.grad for parameter in parameters if parameter.grad is not None])
+            return
+        for parameter in parameters:
+            parameter.grad = None

@@ -23,6 +23,18 @@ def fill(targets: Sequence[Tensor], values: Sequence[Tensor]) -> None:
         _torch._foreach_copy_(_own(targets), _own(values))
 
 
+def exchange(some: Sequence[Tensor], others: Sequence[Tensor]) -> None:
+    """Each takes the memory of its counterpart; nothing is copied. Not for shards, whose owner has their addresses."""
+    for one, other in zip(some, others, strict=True):
+        one.data, other.data = other.data, one.data
+
+
+def total(some: Sequence[Tensor], others: Sequence[Tensor]) -> list[Tensor]:
+    """The sums in memory of their own and the first ones' dtype, of sharded tensors those of the own shards."""
+    own = _own(some)
+    return [x.to(one.dtype) for x, one in zip(_torch._foreach_add(own, _own(others)), own, strict=True)]
+
+
 def add(targets: Sequence[Tensor], moves: Sequence[Tensor]) -> None:
     if targets:
         _torch._foreach_add_(_own(targets), _own(moves))
@@ -31,6 +43,29 @@ def add(targets: Sequence[Tensor], moves: Sequence[Tensor]) -> None:
 def approach(targets: Sequence[Tensor], values: Sequence[Tensor], share: float) -> None:
     """Target <- target + share * (value - target)"""
     _torch._foreach_lerp_(_own(targets), _own(values), share)
+
+
+def scale(targets: Sequence[Tensor], factors: Tensor | Sequence[Tensor]) -> None:
+    """Target <- target * factor: one number for all, or each its own number or tensor of its shape."""
+    _torch._foreach_mul_(_own(targets), factors if isinstance(factors, Tensor) else list(factors))
+
+
+def magnitudes(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """The absolute values, of sharded tensors those of the own shards."""
+    return _torch._foreach_abs(_own(tensors))
+
+
+def confine(targets: Sequence[Tensor], limits: Sequence[Tensor]) -> None:
+    """No element beyond plus or minus its limit, which is given in own shards and written over."""
+    _torch._foreach_clamp_max_(_own(targets), limits)
+    _torch._foreach_neg_(limits)
+    _torch._foreach_clamp_min_(_own(targets), limits)
+
+
+def without_infinities(targets: Sequence[Tensor]) -> None:
+    """NaN and infinity to zero."""
+    for target in _own(targets):
+        target.nan_to_num_(0.0, 0.0, 0.0)
 
 
 def zero(targets: Sequence[Tensor]) -> None:

@@ -151,3 +151,26 @@ def test_an_error_in_a_step_puts_moved_weights_back() -> None:
     except MemoryError:  # the traceback is alive here, and with it the step's frames
         assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
     assert len(calls) == 2
+
+
+@pytest.mark.parametrize("name", ["sam", "asam", "awp", "fgm-matrix", "bregman"])
+def test_other_weights_are_in_for_a_pass_only(name: str) -> None:
+    """The model's own come back to the last bit, in the memory they were in: optimizers and CUDA graphs know it."""
+    model, seen = tiny(), []
+    handle = model.register_forward_pre_hook(
+        lambda _module, _args: seen.append([p.detach().clone() for p in model.parameters()])
+    )
+    with METHODS[name]().attach(model, total_steps=10) as attached:
+        for update in range(2):
+            with torch.no_grad():
+                for p in model.parameters():
+                    p += 0.01 * update  # the teacher is then another
+            before = [(p.data_ptr(), p.detach().clone()) for p in model.parameters()]
+            attached.backward(model, batch(update))
+            for (address, value), p in zip(before, model.parameters(), strict=True):
+                assert p.data_ptr() == address
+                assert torch.equal(p, value)
+            model.zero_grad()
+    handle.remove()
+    assert len(seen) == 4
+    assert not all(torch.equal(a, b) for a, b in zip(seen[-2], seen[-1], strict=True))

@@ -47,7 +47,7 @@ OURS = {
     "sam": (lambda: toughen.sam(), naive.sam),
     "asam": (lambda: toughen.asam(), naive.asam),
     "awp": (lambda: toughen.awp(), naive.awp),
-    "bregman": (lambda: toughen.bregman(switch=100), naive.bregman),
+    "bregman": (lambda: toughen.bregman(switch=100), lambda net: naive.bregman(net, copy.deepcopy(net.model).eval())),
 }
 
 

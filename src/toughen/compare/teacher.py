@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from ..errors import MethodError
 from ..rng import without_dropout
-from ..sync import settle
-from ..tensors import approach, fill, local
+from ..sync import put_in
+from ..tensors import approach, local
 
 
 @dataclass(frozen=True)
@@ -42,14 +42,13 @@ class Teacher:
 
 
 class MeanWeights:
-    """The teacher's weights at work. They are copied into the model for its pass, so that whatever wraps the model
-    (DDP, FSDP2, torch.compile) serves the teacher as well.
+    """The teacher's weights at work. They take the place of the model's own for its pass, so that whatever wraps the
+    model (DDP, FSDP2, torch.compile) serves the teacher as well.
     """
 
     def __init__(self, model: nn.Module) -> None:
         self.model = model
         self.mean: list[Tensor] = [p.detach().clone() for p in self._weights()]
-        self._own: list[Tensor] = []  # the model's own weights while the teacher's are in
 
     def _weights(self) -> list[nn.Parameter]:
         return [p for p in self.model.parameters() if p.requires_grad]
@@ -68,19 +67,9 @@ class MeanWeights:
     @contextmanager
     def in_place(self) -> Generator[None]:
         """The model with the teacher's weights, without dropout and gradients. Only while no graph is alive."""
-        weights = self._weights()
         with torch.no_grad(), without_dropout(self.model):
-            if not self._own:
-                self._own = [weight.detach().clone() for weight in weights]
-            fill(self._own, weights)
-            self._fill(weights, self.mean)
+            go_back = put_in(self.model, self._weights(), self.mean)
             try:
                 yield
             finally:
-                settle(self.model)
-                self._fill(weights, self._own)
-
-    @staticmethod
-    def _fill(weights: list[nn.Parameter], values: list[Tensor]) -> None:
-        torch.clear_autocast_cache()  # it would go on serving the other weights' half-precision copies
-        fill(weights, values)
+                go_back()

@@ -1,4 +1,7 @@
-"""HOW to move weights uphill: one step from the gradient of a whole update (SAM, ASAM, AWP)."""
+"""HOW to move weights uphill: one step from the gradient of a whole update (SAM, ASAM, AWP).
+
+Moves are made in the memory of the gradients they are given: for all weights of a model every copy is felt.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,12 +11,20 @@ from torch import Tensor
 
 from ..errors import MethodError
 from ..parts import View
-from ..tensors import length, lengths
+from ..tensors import confine, length, lengths, magnitudes, scale, without_infinities
 
 
-def _finite_or_zero(scale: Tensor) -> Tensor:
-    """No step where the gradient overflowed (the first steps under GradScaler do): nothing to climb on."""
-    return torch.where(torch.isfinite(scale), scale, torch.zeros_like(scale))
+def _scale(grads: Sequence[Tensor], sizes: Tensor, radius: Tensor | float) -> None:
+    """Bring gradients of these lengths, each its own or all together one, to length `radius`.
+
+    No step where the gradient overflowed (the first steps under GradScaler do): nothing to climb on.
+    """
+    factors = radius / sizes.clamp(min=1e-30)
+    factors = torch.where(torch.isfinite(factors), factors, torch.zeros_like(factors))
+    scale(grads, factors if factors.dim() == 0 else factors.unbind())
+    # Zero times infinity is none. To read a number is free on the CPU, where one more walk over the weights is not.
+    if sizes.device.type != "cpu" or not bool(torch.isfinite(sizes).all()):
+        without_infinities(grads)
 
 
 @dataclass(frozen=True)
@@ -36,12 +47,17 @@ class SharpnessAscent:
         return torch.zeros_like(view.value)
 
     def climb(self, deltas: Sequence[Tensor], grads: Sequence[Tensor], views: Sequence[View]) -> list[Tensor]:
-        sizes = [view.value.abs() + self.eta if self.adaptive else None for view in views]
-        scaled = [g if size is None else g * size for g, size in zip(grads, sizes, strict=True)]
-        total = length(scaled)
-        scale = _finite_or_zero(self.radius / total.clamp(min=1e-30))
-        moves = [s if size is None else s * size for s, size in zip(scaled, sizes, strict=True)]
-        return [torch.nan_to_num(m, 0.0, 0.0, 0.0) * scale.to(m.dtype) for m in moves]
+        sizes = magnitudes([view.value for view in views]) if self.adaptive else None
+        if sizes is None:
+            _scale(grads, length(grads), self.radius)
+            return list(grads)
+        for size in sizes:
+            size += self.eta
+        scale(grads, sizes)
+        total = length(grads)
+        scale(grads, sizes)
+        _scale(grads, total, self.radius)
+        return list(grads)
 
     def finish(self, delta: Tensor, view: View) -> Tensor:
         return delta
@@ -65,13 +81,13 @@ class RelativeWeightAscent:
         return torch.zeros_like(view.value)
 
     def climb(self, deltas: Sequence[Tensor], grads: Sequence[Tensor], views: Sequence[View]) -> list[Tensor]:
-        ratios = lengths([view.value for view in views]) / lengths(grads).clamp(min=1e-30)
-        scales = _finite_or_zero(self.step_size * ratios).to(grads[0].dtype).unbind()
-        return [self._move(*one) for one in zip(grads, scales, views, strict=True)]
-
-    def _move(self, grad: Tensor, scale: Tensor, view: View) -> Tensor:
-        limit = self.radius * view.value.abs()
-        return (torch.nan_to_num(grad, 0.0, 0.0, 0.0) * scale).minimum(limit).maximum(-limit)
+        weights = [view.value for view in views]
+        _scale(grads, lengths(grads), self.step_size * lengths(weights))
+        limits = magnitudes(weights)
+        for limit in limits:
+            limit *= self.radius
+        confine(grads, limits)
+        return list(grads)
 
     def finish(self, delta: Tensor, view: View) -> Tensor:
         return delta
