@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from . import original
 from .pooling import POOLINGS
+from .precision import no_autocast
 from .settings import HeadSettings, head_settings
 
 
@@ -65,14 +66,14 @@ class SecondOrderHead(nn.Module):
             vector = cast(Tensor, self.class_dropout(vector))
         if self.pool is None or self.word_fc is None:
             assert self.class_fc is not None
-            return self.class_fc(vector)
-        pooled = self.dropout(self.pool(tokens, mask)).to(tokens.dtype)
+            return _linear(self.class_fc, vector)
+        pooled = cast(Tensor, self.dropout(self.pool(tokens, mask)))
         if self.settings.fusion == "concat":
-            return self.word_fc(torch.cat([vector, pooled], dim=1))
-        word_logits = self.word_fc(pooled)
+            return _linear(self.word_fc, torch.cat([vector, pooled.to(vector.dtype)], dim=1))
+        word_logits = _linear(self.word_fc, pooled)
         if self.class_fc is None:
             return word_logits
-        class_logits = self.class_fc(vector)
+        class_logits = _linear(self.class_fc, vector)
         return (class_logits, word_logits) if self.settings.fusion == "sum_loss" else word_logits + class_logits
 
     def _without_class(
@@ -102,6 +103,15 @@ class SecondOrderHead(nn.Module):
         kept = head.state_dict().keys()
         head.load_state_dict({name: value for name, value in weights.items() if name in kept})
         return head
+
+
+def _linear(layer: nn.Linear, x: Tensor) -> Tensor:
+    """A layer in the precision of its weights: autocast would round both, and launch six casts to save no time."""
+    weight: Any = layer.weight
+    if not isinstance(weight, Tensor) or not weight.is_floating_point():  # quantised: the layer knows best
+        return layer(x)
+    with no_autocast(x):
+        return layer(x.to(weight.dtype))
 
 
 def _at(tokens: Tensor, index: Tensor) -> Tensor:

@@ -44,11 +44,10 @@ class MultiHeadPooling(nn.Module):
     def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
         # A compiler fuses the plain path by itself.
         if self.usual and not torch.compiler.is_compiling():
-            x, weights = self.covariance.project(tokens, mask)
+            x = self.covariance.project(tokens, mask)
             start, chosen = cast(Tensor, self.normalize.start), self.settings
-            with no_autocast(x):
-                relu = chosen.activation == "relu"
-                return pooled_at_once(x, weights, start, chosen.q, relu, chosen.alpha, chosen.eps).flatten(1)
+            relu = chosen.activation == "relu"
+            return pooled_at_once(x, mask, start, chosen.q, relu, chosen.alpha, chosen.eps).flatten(1)
         return self.normalize(self.covariance(tokens, mask)).flatten(1)
 
 
