@@ -64,16 +64,21 @@ class SecondOrderHead(nn.Module):
             vector, tokens, mask = self._without_class(tokens, mask, class_index)
         if self.settings.class_dropout:
             vector = cast(Tensor, self.class_dropout(vector))
-        if self.pool is None or self.word_fc is None:
-            assert self.class_fc is not None
-            return _linear(self.class_fc, vector)
-        pooled = cast(Tensor, self.dropout(self.pool(tokens, mask)))
+        pooled = None if self.pool is None else cast(Tensor, self.dropout(self.pool(tokens, mask)))
+        # In the precision of the weights: autocast would round all that goes in, by a dozen casts that save no time.
+        with no_autocast(tokens):
+            return self._logits(vector, pooled)
+
+    def _logits(self, vector: Tensor, pooled: Tensor | None) -> Tensor | tuple[Tensor, Tensor]:
+        word_fc, class_fc = self.word_fc, self.class_fc
+        if pooled is None or word_fc is None:
+            return _linear(cast(nn.Linear, class_fc), vector)
         if self.settings.fusion == "concat":
-            return _linear(self.word_fc, torch.cat([vector, pooled.to(vector.dtype)], dim=1))
-        word_logits = _linear(self.word_fc, pooled)
-        if self.class_fc is None:
+            return _linear(word_fc, torch.cat([vector, pooled.to(vector.dtype)], dim=1))
+        word_logits = _linear(word_fc, pooled)
+        if class_fc is None:
             return word_logits
-        class_logits = _linear(self.class_fc, vector)
+        class_logits = _linear(class_fc, vector)
         return (class_logits, word_logits) if self.settings.fusion == "sum_loss" else word_logits + class_logits
 
     def _without_class(
@@ -86,11 +91,10 @@ class SecondOrderHead(nn.Module):
         if mask is None and index is None:
             return vector, tokens[:, 1:], None
         # With a mask the class token is masked, not cut out: a slice would copy every hidden state.
-        words = tokens.new_ones(tokens.shape[:2]) if mask is None else mask.to(tokens.dtype, copy=True)
         if index is None:
-            words[:, :1].zero_()
+            words = torch.triu(cast(Tensor, mask)[:, None], 1)[:, 0]  # drops the first column, in one launch
         else:
-            words.scatter_(1, index[:, None], 0.0)
+            words = (tokens.new_ones(tokens.shape[:2]) if mask is None else mask).scatter(1, index[:, None], 0)
         return vector, tokens, words
 
     @classmethod
@@ -106,12 +110,9 @@ class SecondOrderHead(nn.Module):
 
 
 def _linear(layer: nn.Linear, x: Tensor) -> Tensor:
-    """A layer in the precision of its weights: autocast would round both, and launch six casts to save no time."""
-    weight: Any = layer.weight
-    if not isinstance(weight, Tensor) or not weight.is_floating_point():  # quantised: the layer knows best
-        return layer(x)
-    with no_autocast(x):
-        return layer(x.to(weight.dtype))
+    weight: Any = layer.weight  # of a quantised layer anything; such a layer knows by itself what it takes
+    known = isinstance(weight, Tensor) and weight.is_floating_point()
+    return layer(x.to(weight.dtype) if known else x)
 
 
 def _at(tokens: Tensor, index: Tensor) -> Tensor:

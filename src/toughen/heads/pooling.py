@@ -36,7 +36,7 @@ class MultiHeadPooling(nn.Module):
         )
         self.normalize = _svpn(chosen, chosen.k)
         self.width = chosen.heads * chosen.q * chosen.k
-        self.settings = chosen
+        self.at_once = (chosen.q, chosen.activation == "relu", chosen.alpha, chosen.eps)
         usual = {"heads": 1, "center": "channel", "normalization": "svpn", "exact": False, "side": "rows"}
         usual |= {"singular_values": 1, "iterations": 1, "start": "learned"}
         self.usual = chosen.norm != "layer" and all(getattr(chosen, name) == value for name, value in usual.items())
@@ -45,9 +45,7 @@ class MultiHeadPooling(nn.Module):
         # A compiler fuses the plain path by itself.
         if self.usual and not torch.compiler.is_compiling():
             x = self.covariance.project(tokens, mask)
-            start, chosen = cast(Tensor, self.normalize.start), self.settings
-            relu = chosen.activation == "relu"
-            return pooled_at_once(x, mask, start, chosen.q, relu, chosen.alpha, chosen.eps).flatten(1)
+            return pooled_at_once(x, mask, cast(Tensor, self.normalize.start), *self.at_once).flatten(1)
         return self.normalize(self.covariance(tokens, mask)).flatten(1)
 
 
