@@ -52,6 +52,11 @@ def check_zeros_and_what_is_no_number(device):
     fused.pooled_at_once(zeros, None, start, 3, True, 0.5, 0.0).sum().backward()
     assert zeros.grad.isfinite().all()
     assert not start.grad.any()
+    start.grad = None
+    torch.use_deterministic_algorithms(True, warn_only=True)  # fills new memory, so that a gradient nobody wrote shows
+    fused.pooled_at_once(zeros[:, :0], None, start, 3, True, 0.5, 0.0).sum().backward()
+    torch.use_deterministic_algorithms(False)
+    assert start.grad.eq(0).all()
     spoilt = torch.full((1, 4, 5), float("nan"), device=device)
     assert fused.pooled_at_once(spoilt, None, start, 3, True, 0.5, 0.0).isnan().all()
 

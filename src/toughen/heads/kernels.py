@@ -49,7 +49,7 @@ def backward(
     d_x, d_start = torch.empty_like(x), x.new_empty(rows, q, dtype=torch.float32)
     tensors = (grad, x, x if mask is None else mask, start, matrix, mean, d_x, d_start)
     numbers = (count, alpha, eps, floor_of(matrix), TINY)
-    grid = (rows, -(-count // TOKENS), 1)
+    grid = (rows, max(1, -(-count // TOKENS)), 1)  # also without tokens d_start is to be written
     _launch(_backward, grid, tensors, numbers, (q, width - q, relu, mask is not None))
     return d_x, d_start.sum(0)
 
