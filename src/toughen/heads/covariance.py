@@ -18,11 +18,16 @@ def token_weights(tokens: Tensor, mask: Tensor | None) -> Tensor:
     """What each token counts in a mean, (B, N): 1/n for the n tokens `mask` keeps, 0 for the others."""
     if mask is None:
         return tokens.new_full(tokens.shape[:2], 1 / max(1, tokens.shape[1]))
-    if mask.shape != tokens.shape[:2]:
-        raise ValueError(f"mask has shape {tuple(mask.shape)}, but the tokens are {tuple(tokens.shape[:2])} (B, N).")
+    check_mask(tokens, mask)
     kept = mask.to(tokens.dtype)
     # A row without tokens keeps weight 0 everywhere, so that its covariance is 0 and not 0/0.
     return kept / kept.sum(1, keepdim=True).clamp_min(1)
+
+
+def check_mask(tokens: Tensor, mask: Tensor | None) -> None:
+    """Refuse a mask that is not one number per token."""
+    if mask is not None and mask.shape != tokens.shape[:2]:
+        raise ValueError(f"mask has shape {tuple(mask.shape)}, but the tokens are {tuple(tokens.shape[:2])} (B, N).")
 
 
 def weighted_mean(tokens: Tensor, weights: Tensor) -> Tensor:
@@ -104,17 +109,17 @@ class CrossCovariance(nn.Module):
         self.q_norm = nn.LayerNorm(q) if norm == "layer" else None
         self.k_norm = nn.LayerNorm(k) if norm == "layer" and k else None
 
-    def project(self, tokens: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """(both projections of all heads before activation and LayerNorm, the weights of the tokens)."""
+    def project(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Both projections of all heads before activation and LayerNorm."""
         x = self.projection(tokens)
+        if self.batch_norm is None:
+            return x
         with no_autocast(x):
-            x = at_least_float32(x)
-            if self.batch_norm is not None:
-                x = self.batch_norm(x, mask)
-            return x, token_weights(x, mask)
+            return self.batch_norm(at_least_float32(x), mask)
 
     def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
-        x, weights = self.project(tokens, mask)
+        x = at_least_float32(self.project(tokens, mask))
+        weights = token_weights(x, mask)
         with no_autocast(x):
             if self.q_norm is None and self.relu:
                 x = x.relu()

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from . import original
 from .pooling import POOLINGS
+from .precision import no_autocast
 from .settings import HeadSettings, head_settings
 
 
@@ -63,16 +64,21 @@ class SecondOrderHead(nn.Module):
             vector, tokens, mask = self._without_class(tokens, mask, class_index)
         if self.settings.class_dropout:
             vector = cast(Tensor, self.class_dropout(vector))
-        if self.pool is None or self.word_fc is None:
-            assert self.class_fc is not None
-            return self.class_fc(vector)
-        pooled = self.dropout(self.pool(tokens, mask)).to(tokens.dtype)
+        pooled = None if self.pool is None else cast(Tensor, self.dropout(self.pool(tokens, mask)))
+        # In the precision of the weights: autocast would round all that goes in, by a dozen casts that save no time.
+        with no_autocast(tokens):
+            return self._logits(vector, pooled)
+
+    def _logits(self, vector: Tensor, pooled: Tensor | None) -> Tensor | tuple[Tensor, Tensor]:
+        word_fc, class_fc = self.word_fc, self.class_fc
+        if pooled is None or word_fc is None:
+            return _linear(cast(nn.Linear, class_fc), vector)
         if self.settings.fusion == "concat":
-            return self.word_fc(torch.cat([vector, pooled], dim=1))
-        word_logits = self.word_fc(pooled)
-        if self.class_fc is None:
+            return _linear(word_fc, torch.cat([vector, pooled.to(vector.dtype)], dim=1))
+        word_logits = _linear(word_fc, pooled)
+        if class_fc is None:
             return word_logits
-        class_logits = self.class_fc(vector)
+        class_logits = _linear(class_fc, vector)
         return (class_logits, word_logits) if self.settings.fusion == "sum_loss" else word_logits + class_logits
 
     def _without_class(
@@ -85,11 +91,10 @@ class SecondOrderHead(nn.Module):
         if mask is None and index is None:
             return vector, tokens[:, 1:], None
         # With a mask the class token is masked, not cut out: a slice would copy every hidden state.
-        words = tokens.new_ones(tokens.shape[:2]) if mask is None else mask.to(tokens.dtype, copy=True)
         if index is None:
-            words[:, :1].zero_()
+            words = torch.triu(cast(Tensor, mask)[:, None], 1)[:, 0]  # drops the first column, in one launch
         else:
-            words.scatter_(1, index[:, None], 0.0)
+            words = (tokens.new_ones(tokens.shape[:2]) if mask is None else mask).scatter(1, index[:, None], 0)
         return vector, tokens, words
 
     @classmethod
@@ -102,6 +107,12 @@ class SecondOrderHead(nn.Module):
         kept = head.state_dict().keys()
         head.load_state_dict({name: value for name, value in weights.items() if name in kept})
         return head
+
+
+def _linear(layer: nn.Linear, x: Tensor) -> Tensor:
+    weight: Any = layer.weight  # of a quantised layer anything; such a layer knows by itself what it takes
+    known = isinstance(weight, Tensor) and weight.is_floating_point()
+    return layer(x.to(weight.dtype) if known else x)
 
 
 def _at(tokens: Tensor, index: Tensor) -> Tensor:

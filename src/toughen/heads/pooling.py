@@ -36,7 +36,7 @@ class MultiHeadPooling(nn.Module):
         )
         self.normalize = _svpn(chosen, chosen.k)
         self.width = chosen.heads * chosen.q * chosen.k
-        self.settings = chosen
+        self.at_once = (chosen.q, chosen.activation == "relu", chosen.alpha, chosen.eps)
         usual = {"heads": 1, "center": "channel", "normalization": "svpn", "exact": False, "side": "rows"}
         usual |= {"singular_values": 1, "iterations": 1, "start": "learned"}
         self.usual = chosen.norm != "layer" and all(getattr(chosen, name) == value for name, value in usual.items())
@@ -44,11 +44,8 @@ class MultiHeadPooling(nn.Module):
     def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
         # A compiler fuses the plain path by itself.
         if self.usual and not torch.compiler.is_compiling():
-            x, weights = self.covariance.project(tokens, mask)
-            start, chosen = cast(Tensor, self.normalize.start), self.settings
-            with no_autocast(x):
-                relu = chosen.activation == "relu"
-                return pooled_at_once(x, weights, start, chosen.q, relu, chosen.alpha, chosen.eps).flatten(1)
+            x = self.covariance.project(tokens, mask)
+            return pooled_at_once(x, mask, cast(Tensor, self.normalize.start), *self.at_once).flatten(1)
         return self.normalize(self.covariance(tokens, mask)).flatten(1)
 
 

@@ -7,6 +7,8 @@ from contextlib import AbstractContextManager, nullcontext
 import torch
 from torch import Tensor
 
+TINY = 1e-12  # where F.normalize stops dividing
+
 
 def at_least_float32(x: Tensor) -> Tensor:
     """float16 and bfloat16 as float32, all else untouched: a covariance of 8-bit mantissas is mostly rounding."""
