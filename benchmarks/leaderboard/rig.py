@@ -2,7 +2,7 @@
 
 import copy
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 import toughen
 from toughen import tasks
-from toughen.fast import CapturedUpdate
+from toughen.fast import compile_layers, uncompile_layers
 from toughen.parts import LearnedSearch
 
 from .packed import Material
@@ -32,12 +32,14 @@ class Rig:
         self._pristine = {name: value.clone() for name, value in self.model.state_dict().items()}
         self.method = toughen.make(method, **json.loads(settings))
         parts: tuple[Any, ...] = getattr(self.method, "methods", (self.method,))
+        self._layers = self._compiled() if self.cuda else {}
         self.learns = any(isinstance(part.search, LearnedSearch) for part in parts)
         self.attached: Any = None
         self.step: Any = None
+        self.optimizer: Any = None
         self._memory: float | None = None
 
-    def begin(self, seed: int, total_steps: int) -> None:
+    def begin(self, seed: int, total_steps: int, weight_decay: float, clip: float) -> None:
         """The pretrained weights, the seed's head, and nothing left of the run before."""
         with torch.no_grad():
             fresh = {**self._pristine, **self.stock.state(self.task, self.head, seed)}
@@ -48,7 +50,8 @@ class Rig:
         if self.attached is None or self.learns:  # a learnt adversary begins from the seed, too
             self.drop()
             self.attached = self.method.attach(self.model, self.material.tokenizer, seed=seed, total_steps=total_steps)
-            self.step = self.attached.captured(self.model, pack=False)
+            self.optimizer = optimizer_of(self.model, weight_decay, self.cuda)
+            self.step = self.attached.captured(self.model, pack=False, optimizer=self.optimizer, max_norm=clip)
         else:
             attached = self.attached
             attached.attach()
@@ -59,30 +62,33 @@ class Rig:
             for bound in attached.bound:
                 if bound.mean is not None:
                     bound.mean.update(0.0)  # the teacher is the pretrained model again, in the same memory
+            for state in self.optimizer.state.values():
+                for value in state.values():
+                    value.zero_()
         self.model.train()
+        for layer, compiled in self._layers.items():
+            layer._compiled_call_impl = compiled
 
-    def stepper(self, optimizer: torch.optim.Optimizer, clip: float) -> Callable[[Mapping[str, Tensor]], Any]:
-        """One update on a batch. Graphs of the step stay for the next run, those of the update are its optimizer's."""
-        weights = [weight for group in optimizer.param_groups for weight in group["params"]]
-        captured = CapturedUpdate(self.step.captured, optimizer)
+    def _compiled(self) -> dict[Any, Any]:
+        """Layers with their compiled calls, which are for training alone: tests have shapes of many kinds."""
+        compile_layers(self.model)
+        return {layer: layer._compiled_call_impl for layer in self.model.modules() if layer._compiled_call_impl}
 
-        def update() -> None:
-            captured.clip(weights, clip)
-            captured.step()
-            optimizer.zero_grad(set_to_none=True)
-
-        def step(batch: Mapping[str, Tensor]) -> None:
-            if any(turn.step for turn in self.attached.turns()):  # it updates between its passes, too
-                self.attached.backward(self.model, batch, step=update)
-            else:
-                self.step(batch)
-            update()
-
-        return step
+    def update(self, batch: Mapping[str, Tensor], rate: float) -> None:
+        """One update on a batch, at a learning rate."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        if not any(turn.step for turn in self.attached.turns()):
+            self.step(batch)
+            return
+        own = self.step.update  # a method that moves the weights between its passes, too
+        self.attached.backward(self.model, batch, step=lambda: own.outside(self.step.max_norm))
+        own.outside(self.step.max_norm)
 
     def end(self) -> nn.Module:
         """The trained model, without hooks, for its tests."""
         self.attached.detach()
+        uncompile_layers(self.model)
         return self.model.eval()
 
     @property
@@ -98,6 +104,15 @@ class Rig:
             self.step.close()
             self.attached.detach()
             self.attached = self.step = None
+
+
+def optimizer_of(model: nn.Module, weight_decay: float, cuda: bool) -> torch.optim.AdamW:
+    weights = [weight for weight in model.parameters() if weight.requires_grad]
+    groups = [
+        {"params": [weight for weight in weights if weight.dim() > 1], "weight_decay": weight_decay},
+        {"params": [weight for weight in weights if weight.dim() <= 1], "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(groups, fused=cuda)
 
 
 def built(material: Material, task: str, head: str, seed: int, *, skeleton: bool = False) -> nn.Module:

@@ -63,7 +63,7 @@ class Bench:
         order = Order(train, plan, self.protocol.batch_size, run.seed)
         epochs = plan.epochs * run.times
         total = epochs * order.steps
-        rig.begin(run.seed, total)
+        rig.begin(run.seed, total, self.protocol.weight_decay, self.protocol.clip)
         before = dict(rig.step.steps)
         clock.lap("begin")
         self._train(rig, run, order, epochs, give_up)
@@ -92,28 +92,15 @@ class Bench:
         }
 
     def _train(self, rig: Rig, run: Run, order: "Order", epochs: int, give_up: float) -> None:
-        protocol, total = self.protocol, epochs * order.steps
-        weights = [weight for weight in rig.model.parameters() if weight.requires_grad]
-        optimizer = torch.optim.AdamW(
-            [
-                {"params": [w for w in weights if w.dim() > 1], "weight_decay": protocol.weight_decay},
-                {"params": [w for w in weights if w.dim() <= 1], "weight_decay": 0.0},
-            ],
-            lr=run.rate,
-            fused=rig.cuda,
-        )
-
-        step = rig.stepper(optimizer, protocol.clip)
+        total = epochs * order.steps
         half = torch.autocast("cuda", torch.bfloat16) if rig.cuda else nullcontext()
-        warm = max(1, round(protocol.warm_up * total))
+        warm = max(1, round(self.protocol.warm_up * total))
         number = 0
         for epoch in range(epochs):
             for batch in order.epoch(epoch):
                 rate = run.rate * min((number + 1) / warm, (total - number) / max(1, total - warm))
-                for group in optimizer.param_groups:
-                    group["lr"] = rate
                 with half:
-                    step(batch)
+                    rig.update(batch, rate)
                 number += 1
                 if number % 64 == 0 and time.time() > give_up:
                     raise OutOfTime(run.key)

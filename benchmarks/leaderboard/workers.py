@@ -1,6 +1,7 @@
 """Several processes on one device: each loads the data once and is given chunks of runs; a dead one harms no other."""
 
 import multiprocessing
+import os
 import time
 import traceback
 import warnings
@@ -71,6 +72,7 @@ def open_bench(file: Path, device: str, protocol: Protocol) -> Any:
 
     warnings.simplefilter("ignore", RobustnessWarning)  # rows say how many steps were captured
     torch.set_num_threads(1)
+    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # each worker would start one a core
     torch.set_float32_matmul_precision("high")  # of the tests; training is in bfloat16
     return Bench(Stock(load(file, device)), protocol)
 

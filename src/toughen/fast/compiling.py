@@ -4,9 +4,15 @@ from typing import Any, cast
 
 from torch import nn
 
+MOST_SHAPES = 64  # as many as are captured; torch gives compiling up after eight, and goes on eagerly
+
 
 def compile_layers(model: nn.Module, **options: Any) -> int:
     """Compile each layer of a model's stacks in place; returns how many. Shapes are fixed unless `dynamic` is given."""
+    from torch._dynamo import config
+
+    limits = cast(Any, config)
+    limits.recompile_limit = max(int(limits.recompile_limit), MOST_SHAPES)
     layers = [layer for stack in model.modules() if isinstance(stack, nn.ModuleList) for layer in _alike(stack)]
     for layer in layers:
         layer.compile(**{"dynamic": False, **options})
