@@ -71,7 +71,8 @@ def test_nothing_large_is_kept():
     draw = attached.noise.key(torch.device("cpu"))
     with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t.shape) or t, lambda t: t):
         Hide.apply(query, key, draw, None, None, rule, torch.float32)
-    assert sorted(kept) == sorted([query.shape, key.shape, draw.shape])
+    pairs_of_each_text = torch.Size((2,))
+    assert sorted(kept) == sorted([query.shape, key.shape, draw.shape, pairs_of_each_text])
 
 
 def _view():
