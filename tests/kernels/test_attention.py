@@ -10,17 +10,12 @@ from .interpreted import interpreter, needed
 pytestmark = [needed, pytest.mark.usefixtures("interpreter")]
 __all__ = ["interpreter"]
 LOW = -16384.0  # the kernels' least logit
-WORD = 2**32 - 1
 
 
-def keeps(words, length, dropout):
-    """Which pairs dropout keeps, from the random words of the queries, in 64-bit integers."""
-    rows, columns = words.long()[..., None] & WORD, torch.arange(length)
-    columns = (columns * 0x9E3779B1) & WORD
-    columns = ((columns ^ (columns >> 15)) * 0x85EBCA6B) & WORD | 1
-    x = (rows * columns + (rows ^ (rows >> 15)) * 0x2C1B3C6D) & WORD
-    x = (x * (2 * x + 1)) & WORD
-    return torch.where(x >= 2**31, x - 2**32, x) >= round(dropout * 2**32) - 2**31
+def keeps(words, drawn, dropout):
+    """Which pairs dropout keeps, from the random words of queries and keys, in 64-bit integers."""
+    product = (words.long()[..., None] * drawn[2:].long()) & (2**32 - 1)
+    return torch.where(product >= 2**31, product - 2**32, product) >= round(dropout * 2**32) - 2**31
 
 
 def written_out(query, key, value, mask, scale, keep=None, dropout=0.0):
@@ -64,8 +59,8 @@ SHAPES = [(2, 3, 16, 16), (2, 2, 40, 16), (1, 2, 128, 64), (1, 2, 150, 32), (1, 
 def test_a_mask_and_its_gradient(shape, dropout):
     query, key, value = inputs(*shape)
     mask = hidden(shape[0], shape[2])
-    out, _, words = attention._attend(query, key, value, mask, 0.3, dropout)
-    keep = keeps(words, shape[2], dropout) if dropout else None
+    out, _, *words = attention._attend(query, key, value, mask, 0.3, dropout)
+    keep = keeps(*words, dropout) if dropout else None
     expected = written_out(query, key, value, mask, 0.3, keep, dropout)
     close(out, expected, 1e-6)
     grad = torch.randn_like(out)
@@ -114,7 +109,7 @@ def test_dropout_is_drawn_from_the_default_generator():
 def test_dropout_is_fair(dropout):
     """Shares of rows, columns and neighbours are those of independent draws."""
     torch.manual_seed(0)
-    kept = keeps(torch.randint(-(2**31), 2**31, (2000,)), 400, dropout).double()
+    kept = keeps(*(torch.randint(-(2**31), 2**31, (n,)) for n in (2000, 402)), dropout).double()
     deviation = (dropout * (1 - dropout)) ** 0.5
     assert abs(kept.mean() - (1 - dropout)) < 4 * deviation / kept.numel() ** 0.5
     for dim in (0, 1):

@@ -11,7 +11,7 @@ WIDTHS = (16, 32, 64, 128)  # of a head
 # Of each kernel: queries and keys in a tile, warps, stages of its pipeline. Fixed, as nothing may be tried out while a
 # step is captured.
 NARROW = {
-    "forward": (128, 64, 4, 3),
+    "forward": (128, 64, 8, 3),
     "query_gradient": (128, 64, 8, 2),
     "key_value_gradient": (64, 128, 8, 2),
     "mask_gradient": (128, 64, 8, 2),
@@ -51,37 +51,41 @@ def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale
 @torch.library.custom_op("toughen::attend", mutates_args=(), tags=(torch.Tag.nondeterministic_seeded,))
 def _attend(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float, dropout: float
-) -> tuple[Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     from . import attention_triton as triton
 
     call = _Call(query, key, value, mask, scale, dropout)
-    out, lse, words = _empty(call.query, dropout)
-    # Drawn in here, so that a compiled layer draws as an eager one does.
-    seed = torch.randint(-(2**31), 2**31, (2,), device=query.device).to(torch.int32) if dropout else words
-    call.run(triton.forward, call.count("forward", 0), out, lse, words, seed)
-    return out, lse, words
+    out, lse, words, drawn = _empty(call.query, dropout)
+    if dropout:  # drawn in here, so that a compiled layer draws as an eager one does
+        drawn.random_(-(2**31), 2**31)
+    call.run(triton.forward, call.count("forward", 0), out, lse, words, drawn)
+    return out, lse, words, drawn
 
 
 @_attend.register_fake
 def _(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float, dropout: float
-) -> tuple[Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return _empty(query, dropout)
 
 
-def _empty(query: Tensor, dropout: float) -> tuple[Tensor, Tensor, Tensor]:
-    """What comes out, and what is kept for the backward pass: a number for each query, and a random word."""
+def _empty(query: Tensor, dropout: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """What comes out, and what is kept for the backward pass.
+
+    That is a number for each query, and for dropout a random word for each query of each head, and one for each key
+    behind two that the queries' are made from.
+    """
     batch, heads, length, width = query.shape
     out = query.new_empty(batch, length, heads, width)
     lse = query.new_empty(batch, heads, length, dtype=torch.float32)
     words = query.new_empty((batch, heads, length) if dropout else (0,), dtype=torch.int32)
-    return out, lse, words
+    return out, lse, words, query.new_empty(length + 2 if dropout else 0, dtype=torch.int32)
 
 
 @torch.library.custom_op("toughen::attend_backward", mutates_args=())
 def _attend_backward(
     grad: Tensor, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, out: Tensor, lse: Tensor,
-    words: Tensor, scale: float, dropout: float, learnt: bool,
+    words: Tensor, drawn: Tensor, scale: float, dropout: float, learnt: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     from . import attention_triton as triton
 
@@ -91,18 +95,19 @@ def _attend_backward(
     delta = torch.empty_like(lse)
     rows, (_, heads, length, width) = lse.numel(), query.shape
     block = 4096 // width
-    triton.products[(-(-rows // block),)](out, grad, delta, rows, heads, length, D=width, ROWS=block)
-    call.run(triton.query_gradient, call.count("query_gradient", 0), grad, lse, delta, words, dq)
-    call.run(triton.key_value_gradient, call.count("key_value_gradient", 1), grad, lse, delta, words, dk, dv)
+    products: Any = triton.products
+    products[(-(-rows // block),)](out, grad, delta, rows, heads, length, D=width, ROWS=block)
+    call.run(triton.query_gradient, call.count("query_gradient", 0), grad, lse, delta, words, drawn, dq)
+    call.run(triton.key_value_gradient, call.count("key_value_gradient", 1), grad, lse, delta, words, drawn, dk, dv)
     if learnt:
-        call.run(triton.mask_gradient, call.tiles("mask_gradient"), grad, lse, delta, words, dm)
+        call.run(triton.mask_gradient, call.tiles("mask_gradient"), grad, lse, delta, words, drawn, dm)
     return dq, dk, dv, dm
 
 
 @_attend_backward.register_fake
 def _(
     grad: Tensor, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, out: Tensor, lse: Tensor,
-    words: Tensor, scale: float, dropout: float, learnt: bool,
+    words: Tensor, drawn: Tensor, scale: float, dropout: float, learnt: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     return _empty_gradients(query, mask, learnt)
 
@@ -113,7 +118,7 @@ def _empty_gradients(query: Tensor, mask: Tensor | None, learnt: bool) -> tuple[
     return dq, dk, dv, query.new_empty((batch, 1, length, length) if learnt else (0,))
 
 
-def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
+def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     query, key, value, mask, ctx.scale, ctx.dropout = inputs
     ctx.mark_non_differentiable(*output[1:])
     ctx.save_for_backward(query, key, value, mask, *output)

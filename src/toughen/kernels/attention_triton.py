@@ -3,11 +3,10 @@
 Tiles of the logits are made again in the backward pass: by the kernel for the queries' gradient, by that for keys and
 values, and by that for the mask, which goes over the heads in a loop, so that nothing of size heads x L x L exists.
 Queries, keys and values are (batch, heads, L, D) of any strides but 1 in the last place; what is written is contiguous,
-(batch, L, heads, D). Heads are the fastest to change between programs: those that run together share a tile of the mask.
+(batch, L, heads, D). Heads are the fastest to change between programs, as those that run together share a mask's tile.
 """
 
 # pyright: basic, reportMissingImports=false
-# ruff: noqa: ANN001, ANN201, N803, PLR0913
 
 import triton
 import triton.language as tl
@@ -47,11 +46,7 @@ def _logits(products, mask, keys, length, scale, KIND: tl.constexpr, EVEN: tl.co
 
 @triton.jit
 def _mask_tile(M, rows, columns, mq, mk, inside, KIND: tl.constexpr, EVEN: tl.constexpr):
-    if KIND == NO_MASK:
-        tile = 0
-    else:
-        tile = _read(M + rows * mq + columns * mk, inside, EVEN)
-    return tile
+    return 0 if KIND == NO_MASK else _read(M + rows * mq + columns * mk, inside, EVEN)
 
 
 @triton.jit
@@ -60,7 +55,7 @@ def forward(
     heads, length, scale, threshold, grow,
     KIND: tl.constexpr, DROP: tl.constexpr, EVEN: tl.constexpr, D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
-    """Attention of a block of queries, and of each query the logarithm of what its weights were divided by."""
+    """Attention of a block of queries, and of each query the binary logarithm of what its weights were divided by."""
     text, head, start = _here(heads, length, BM)
     m, n, d = start + tl.arange(0, BM), tl.arange(0, BN), tl.arange(0, D)
     q = _read(Q + text * qb + head * qh + m[:, None] * ql + d, (m < length)[:, None], EVEN)
@@ -68,10 +63,10 @@ def forward(
     V += text * vb + head * vh
     M += text * mb
     row = (text * heads + head) * length + m
-    words = tl.zeros([BM], tl.uint32)
+    words = tl.zeros([BM], tl.int32)
     if DROP:
-        words = row_words(SEED, (text * heads + head).to(tl.int32), m)
-        tl.store(WORDS + row, words.to(tl.int32, bitcast=True), mask=m < length)
+        words = row_words(SEED, (text * heads + head).to(tl.int32), m).to(tl.int32, bitcast=True)
+        tl.store(WORDS + row, words, mask=m < length)
     highest = tl.full([BM], float("-inf"), tl.float32)
     total = tl.zeros([BM], tl.float32)
     out = tl.zeros([BM, D], tl.float32)
@@ -86,12 +81,13 @@ def forward(
         shrink = tl.exp2((highest - higher) * LOG2E)
         total = total * shrink + tl.sum(weights, 1)
         if DROP:
-            weights = tl.where(kept(words[:, None], keys[None, :], threshold), weights, 0.0)
+            key_words = _row_of(SEED + 2, keys, length, 0, EVEN)
+            weights *= tl.where(kept(words[:, None], key_words[None, :], threshold), grow, 0.0)
         v = _read(V + keys[:, None] * vl + d, (keys < length)[:, None], EVEN)
         out = tl.dot(weights.to(v.dtype), v, out * shrink[:, None])
         highest = higher
-    tl.store(LSE + row, highest + tl.log(total), mask=m < length)
-    out *= (grow / total)[:, None]
+    tl.store(LSE + row, highest * LOG2E + tl.log2(total), mask=m < length)
+    out *= (1.0 / total)[:, None]
     place = ((text * length + m) * heads + head)[:, None] * D + d
     tl.store(OUT + place, out.to(OUT.dtype.element_ty), mask=(m < length)[:, None])
 
@@ -108,13 +104,11 @@ def products(OUT, GRAD, DELTA, rows, heads, length, D: tl.constexpr, ROWS: tl.co
 
 
 @triton.jit
-def _score_gradient(
-    logits, grad_weights, lse, delta, words, keys, threshold, grow, DROP: tl.constexpr
-):  # fmt: skip
+def _score_gradient(logits, grad_weights, lse, delta, words, key_words, threshold, grow, DROP: tl.constexpr):
     """The weights, and the gradient of the logits, from that of the weights after dropout."""
-    weights = tl.exp2(logits * LOG2E - lse * LOG2E)
+    weights = tl.exp2(logits * LOG2E - lse)
     if DROP:
-        grad_weights = tl.where(kept(words, keys, threshold), grad_weights, 0.0) * grow
+        grad_weights *= tl.where(kept(words, key_words, threshold), grow, 0.0)
     return weights, weights * (grad_weights - delta)
 
 
@@ -124,8 +118,14 @@ def _row_of(pointers, positions, length, beyond, EVEN: tl.constexpr):
 
 
 @triton.jit
+def _waited(sums):
+    """The same numbers, waited for. On Hopper a product still under way would make the next ones wait one by one."""
+    return sums.to(tl.int32, bitcast=True).to(tl.float32, bitcast=True)
+
+
+@triton.jit
 def query_gradient(
-    Q, K, V, M, GRAD, LSE, DELTA, WORDS, DQ, qb, qh, ql, kb, kh, kl, vb, vh, vl, mb, mq, mk,
+    Q, K, V, M, GRAD, LSE, DELTA, WORDS, SEED, DQ, qb, qh, ql, kb, kh, kl, vb, vh, vl, mb, mq, mk,
     heads, length, scale, threshold, grow,
     KIND: tl.constexpr, DROP: tl.constexpr, EVEN: tl.constexpr, D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
@@ -149,17 +149,20 @@ def query_gradient(
         k = _read(K + keys[None, :] * kl + d[:, None], real, EVEN)
         v = _read(V + keys[None, :] * vl + d[:, None], real, EVEN)
         mask = _mask_tile(M, m[:, None], keys[None, :], mq, mk, inside, KIND, EVEN)
-        logits = _logits(tl.dot(q, k), mask, keys[None, :], length, scale, KIND, EVEN)
+        key_words = _row_of(SEED + 2, keys, length, 0, EVEN) if DROP else keys
+        products, grad_weights = tl.dot(q, k), tl.dot(grad, v)
+        logits = _logits(products, mask, keys[None, :], length, scale, KIND, EVEN)
         _, ds = _score_gradient(
-            logits, tl.dot(grad, v), lse[:, None], delta[:, None], words[:, None], keys[None, :], threshold, grow, DROP
-        )
-        dq = tl.dot(ds.to(k.dtype), tl.trans(k), dq)
+            logits, grad_weights, lse[:, None], delta[:, None], words[:, None], key_words[None, :], threshold, grow,
+            DROP,
+        )  # fmt: skip
+        dq = _waited(tl.dot(ds.to(k.dtype), tl.trans(k), dq))
     tl.store(DQ + place, (dq * scale).to(DQ.dtype.element_ty), mask=(m < length)[:, None])
 
 
 @triton.jit
 def key_value_gradient(
-    Q, K, V, M, GRAD, LSE, DELTA, WORDS, DK, DV, qb, qh, ql, kb, kh, kl, vb, vh, vl, mb, mq, mk,
+    Q, K, V, M, GRAD, LSE, DELTA, WORDS, SEED, DK, DV, qb, qh, ql, kb, kh, kl, vb, vh, vl, mb, mq, mk,
     heads, length, scale, threshold, grow,
     KIND: tl.constexpr, DROP: tl.constexpr, EVEN: tl.constexpr, D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
@@ -169,6 +172,7 @@ def key_value_gradient(
     real = (n < length)[:, None]
     k = _read(K + text * kb + head * kh + n[:, None] * kl + d, real, EVEN)
     v = _read(V + text * vb + head * vh + n[:, None] * vl + d, real, EVEN)
+    key_words = (_row_of(SEED + 2, n, length, 0, EVEN) if DROP else n)[:, None]
     row = (text * heads + head) * length
     Q += text * qb + head * qh
     GRAD += (text * length * heads + head) * D
@@ -183,23 +187,24 @@ def key_value_gradient(
         delta = _row_of(DELTA + row, queries, length, 0.0, EVEN)
         words = _row_of(WORDS + row, queries, length, 0, EVEN) if DROP else tl.zeros([BM], tl.int32)
         mask = _mask_tile(M, queries[None, :], n[:, None], mq, mk, inside, KIND, EVEN)
-        logits = _logits(tl.dot(k, q), mask, n[:, None], length, scale, KIND, EVEN)
+        products, grad_weights = tl.dot(k, q), tl.dot(v, tl.trans(grad))
+        logits = _logits(products, mask, n[:, None], length, scale, KIND, EVEN)
         weights, ds = _score_gradient(
-            logits, tl.dot(v, tl.trans(grad)), lse[None, :], delta[None, :], words[None, :], n[:, None], threshold,
+            logits, grad_weights, lse[None, :], delta[None, :], words[None, :], key_words, threshold,
             grow, DROP,
         )  # fmt: skip
         if DROP:
-            weights = tl.where(kept(words[None, :], n[:, None], threshold), weights, 0.0)
+            weights *= tl.where(kept(words[None, :], key_words, threshold), grow, 0.0)
         dv = tl.dot(weights.to(grad.dtype), grad, dv)
-        dk = tl.dot(ds.to(q.dtype), tl.trans(q), dk)
+        dk = _waited(tl.dot(ds.to(q.dtype), tl.trans(q), dk))
     place = ((text * length + n) * heads + head)[:, None] * D + d
     tl.store(DK + place, (dk * scale).to(DK.dtype.element_ty), mask=real)
-    tl.store(DV + place, (dv * grow).to(DV.dtype.element_ty), mask=real)
+    tl.store(DV + place, dv.to(DV.dtype.element_ty), mask=real)
 
 
 @triton.jit
 def mask_gradient(
-    Q, K, V, M, GRAD, LSE, DELTA, WORDS, DM, qb, qh, ql, kb, kh, kl, vb, vh, vl, mb, mq, mk,
+    Q, K, V, M, GRAD, LSE, DELTA, WORDS, SEED, DM, qb, qh, ql, kb, kh, kl, vb, vh, vl, mb, mq, mk,
     heads, length, scale, threshold, grow,
     KIND: tl.constexpr, DROP: tl.constexpr, EVEN: tl.constexpr, D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
@@ -211,6 +216,7 @@ def mask_gradient(
     n, d = (pid % across) * BN + tl.arange(0, BN), tl.arange(0, D)
     inside = (m < length)[:, None] & (n < length)[None, :]
     mask = _mask_tile(M + text * mb, m[:, None], n[None, :], mq, mk, inside, KIND, EVEN)
+    key_words = (_row_of(SEED + 2, n, length, 0, EVEN) if DROP else n)[None, :]
     Q += text * qb + m[:, None] * ql + d
     K += text * kb + n[None, :] * kl + d[:, None]
     V += text * vb + n[None, :] * vl + d[:, None]
@@ -225,9 +231,10 @@ def mask_gradient(
         lse = _row_of(LSE + row, m, length, float("inf"), EVEN)
         delta = _row_of(DELTA + row, m, length, 0.0, EVEN)
         words = _row_of(WORDS + row, m, length, 0, EVEN) if DROP else tl.zeros([BM], tl.int32)
-        logits = _logits(tl.dot(q, k), mask, n[None, :], length, scale, KIND, EVEN)
+        products, grad_weights = tl.dot(q, k), tl.dot(grad, v)
+        logits = _logits(products, mask, n[None, :], length, scale, KIND, EVEN)
         _, ds = _score_gradient(
-            logits, tl.dot(grad, v), lse[:, None], delta[:, None], words[:, None], n[None, :], threshold, grow, DROP
+            logits, grad_weights, lse[:, None], delta[:, None], words[:, None], key_words, threshold, grow, DROP
         )
         dm += ds
     tl.store(DM + (text * length + m)[:, None] * length + n, dm.to(DM.dtype.element_ty), mask=inside)

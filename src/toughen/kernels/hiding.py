@@ -25,7 +25,9 @@ class Rows:
         self.texts, self.masks, self.length, _ = scores.shape
         place = real = scores  # never read, as are the others where they are missing
         if draw is not None:
-            counted = torch.ones(1, self.length, dtype=torch.int32, device=scores.device) if queries is None else queries
+            counted = (
+                torch.ones(1, self.length, dtype=torch.int32, device=scores.device) if queries is None else queries
+            )
             place = (counted.cumsum(1, dtype=torch.int32) - 1).expand(self.texts, -1).contiguous()
         if queries is not None:
             real = queries.contiguous().view(torch.uint8)

@@ -5,7 +5,6 @@ masks and gradients are (texts * masks, L, L), contiguous; which pairs the model
 """
 
 # pyright: basic, reportMissingImports=false
-# ruff: noqa: ANN001, ANN201, N803, PLR0913
 
 import triton
 import triton.language as tl
@@ -54,11 +53,7 @@ def _allowed(PAIRS, text, rows, columns, pb, pq, pk, inside, PAIRED: tl.constexp
 @triton.jit
 def _real(REAL, text, rows, length, PADDED: tl.constexpr):
     """Rows that are no padding's."""
-    if PADDED:
-        real = tl.load(REAL + text * length + rows, mask=rows < length, other=0) != 0
-    else:
-        real = rows < length
-    return real
+    return tl.load(REAL + text * length + rows, mask=rows < length, other=0) != 0 if PADDED else rows < length
 
 
 @triton.jit

@@ -1,7 +1,6 @@
 """Random words for pairs of positions, inside a kernel. Unsigned, modulo 2^32. `search.noise` has the torch twin."""
 
 # pyright: basic, reportMissingImports=false
-# ruff: noqa: ANN001, ANN201
 
 import triton
 import triton.language as tl
@@ -24,19 +23,16 @@ def bent(x):
 
 @triton.jit
 def row_words(seed, text, rows):
-    """A word for every query of one text's head: the only thing a forward pass keeps of its dropout."""
+    """A word for every query of one text's head, from two drawn ones."""
     return mixed(mixed(rows ^ tl.load(seed + 1)) + mixed(text + tl.load(seed)))
 
 
 @triton.jit
 def kept(rows, columns, threshold):
-    """Which pairs dropout keeps, from the words of their queries and the numbers of their keys, ready to broadcast.
+    """Which pairs dropout keeps, from random words (signed) for their queries and for their keys.
 
-    A row is a * column + b, as in the noise of `search.noise`. A column's word is cheaper here, as every thread works
-    out half as many of them as it has pairs.
+    The product modulo 2^32 is compared, one instruction where a hash of the pair takes ten: kernels for half precision
+    are bound by what they do to single elements. Among a few pairs of a row nothing can be told from the others, as the
+    keys' words are drawn and not computed: sums of a few of them with small factors are 0 by chance alone.
     """
-    columns = columns.to(tl.uint32) * 0x9E3779B1
-    columns = ((columns ^ (columns >> 15)) * 0x85EBCA6B) | 1
-    rows = rows.to(tl.uint32, bitcast=True)
-    word = bent(rows * columns + (rows ^ (rows >> 15)) * 0x2C1B3C6D)
-    return word.to(tl.int32, bitcast=True) >= threshold
+    return rows * columns >= threshold

@@ -28,8 +28,8 @@ class Hide(torch.autograd.Function):
     """Straight-through hiding with a reversed gradient.
 
     Forward: (queries, keys) of the adversary to the attention's whole additive mask, in its own dtype, and to how much
-    of each example is visible. Backward: the scores and the noise are computed again. On GPUs that know our kernels each
-    is one pass over memory.
+    of each example is visible. Backward: the scores and the noise are computed again. Our kernels make each of the two
+    one pass over memory.
 
     The slope 1 of the recommended rule is the exact gradient of p_j = m_j exp(s_j) / sum_k m_k exp(s_k) in m_j where
     m_j = 1: hiding is taken as multiplication in probability space. A hidden pair has p_j = 0 and gets its gradient
@@ -68,9 +68,7 @@ class Hide(torch.autograd.Function):
         if hiding.fits(query, pairs):
             rows = hiding.Rows(query @ key.mT, draw, pairs, queries)
             sharpness = 1 / rule.temperature
-            grad = hiding.score_gradient(
-                rows, grad_bias, price, rule.scale, rule.offset, rule.slope, sharpness, factor
-            )
+            grad = hiding.score_gradient(rows, grad_bias, price, rule.scale, rule.offset, rule.slope, sharpness, factor)
             return grad @ key, grad.mT @ query, None, None, None, None, None
         soft = _scores(query, key, draw, queries, rule).div_(rule.temperature).sigmoid_()
         grad = torch.add(price.view(-1, 1, 1, 1), grad_bias, alpha=rule.slope)
