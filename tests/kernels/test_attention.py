@@ -38,9 +38,9 @@ def inputs(batch, heads, length, width, dtype=torch.float32):
     return [laid[:, :, :, i].transpose(1, 2).requires_grad_() for i in range(3)]
 
 
-def hidden(batch, length, dtype=torch.float32):
+def hidden(batch, length, dtype=torch.float32, masks=1):
     """A third of the pairs is hidden, and so is a whole row."""
-    mask = torch.zeros(batch, 1, length, length, dtype=dtype)
+    mask = torch.zeros(batch, masks, length, length, dtype=dtype)
     mask.masked_fill_(torch.rand(mask.shape) < 0.3, torch.finfo(dtype).min)
     mask[0, 0, 3] = torch.finfo(dtype).min
     return mask.requires_grad_()
@@ -55,10 +55,10 @@ SHAPES = [(2, 3, 16, 16), (2, 2, 40, 16), (1, 2, 128, 64), (1, 2, 150, 32), (1, 
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-@pytest.mark.parametrize("dropout", [0.0, 0.3])
-def test_a_mask_and_its_gradient(shape, dropout):
+@pytest.mark.parametrize(("dropout", "per_head"), [(0.0, False), (0.3, False), (0.3, True)])
+def test_a_mask_and_its_gradient(shape, dropout, per_head):
     query, key, value = inputs(*shape)
-    mask = hidden(shape[0], shape[2])
+    mask = hidden(shape[0], shape[2], masks=shape[1] if per_head else 1)
     out, _, *words = attention._attend(query, key, value, mask, 0.3, dropout)
     keep = keeps(*words, dropout) if dropout else None
     expected = written_out(query, key, value, mask, 0.3, keep, dropout)
@@ -138,9 +138,9 @@ def test_where_it_fits(monkeypatch):
     monkeypatch.setattr(attention, "at_hand", lambda _: True)
     mask = hidden(2, 16, torch.float16)
     seen = torch.ones(2, 1, 1, 16, dtype=torch.bool)
-    for fine in (None, mask, seen, seen.expand(2, 1, 16, 16)):
+    for fine in (None, mask, mask.expand(2, 2, 16, 16), seen, seen.expand(2, 2, 16, 16)):
         assert attention.fits(query, key, value, fine)
-    for odd in (mask.float(), mask.expand(2, 2, 16, 16), seen.expand(2, 2, 16, 16), seen[..., :8]):
+    for odd in (mask.float(), mask[:1], seen[..., :8], seen[0]):
         assert not attention.fits(query, key, value, odd)
     assert not attention.fits(query, key[:, :1], value[:, :1], None), "grouped keys"
     assert not attention.fits(query[..., :8], key[..., :8], value[..., :8], None), "a head of 8"

@@ -129,6 +129,15 @@ def test_compiled_and_captured():
     assert max(differ(both[1], eager[1])) < 0.1
 
 
+def test_compiled_passes_have_one_dropout_mask():
+    """Compiled code draws by pieces: clean and perturbed layers must be cut alike."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        *_, report = steps(count=2, config=DROPOUT, compiled=True, visible=1 - 1e-9)
+    torch.compiler.reset()
+    assert report["divergence"] < 1e-4
+
+
 def test_nothing_waits_for_the_device():
     query, key, value = on_the_gpu(inputs, 2, 2, 64, 64, torch.bfloat16)
     (mask,) = on_the_gpu(lambda: [hidden(2, 64, torch.bfloat16)])

@@ -1,4 +1,4 @@
-"""Attention under one mask for all heads, as an operator that autograd and torch.compile know."""
+"""Attention under a mask that learns, as an operator that autograd and torch.compile know."""
 
 from typing import Any
 
@@ -31,17 +31,17 @@ def fits(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> bool
         return False
     if mask is None:
         return True
-    shape = (query.shape[0], 1, query.shape[2], query.shape[2])
+    whole = (*query.shape[:3], query.shape[2])
     if mask.dtype == torch.bool:
-        return mask.dim() == 4 and all(one in (1, whole) for one, whole in zip(mask.shape, shape, strict=True))
-    return mask.dtype == query.dtype and mask.shape == shape
+        return mask.dim() == 4 and all(n in (1, most) for n, most in zip(mask.shape, whole, strict=True))
+    return mask.dtype == query.dtype and mask.shape in (whole, (whole[0], 1, *whole[2:]))
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float, dropout: float) -> Tensor:
     """softmax(query key^T * scale + mask) value, as (batch, L, heads, width).
 
-    `mask` is additive, (batch, 1, L, L), or True where a pair is visible, of any shape that broadcasts to that. A query
-    without any visible key attends to all alike. The dropout is drawn from torch's generator for the device, and is a
+    `mask` is additive, (batch, 1 or heads, L, L), or True where a pair is visible, of any shape that broadcasts to that.
+    A query without any visible key attends to all alike. The dropout is drawn from torch's generator for the device, and is a
     function of one draw and the pair's place: two passes from the same random state drop the same pairs, whatever their
     masks.
     """
@@ -100,7 +100,9 @@ def _attend_backward(
     call.run(triton.query_gradient, call.count("query_gradient", 0), grad, lse, delta, words, drawn, dq)
     call.run(triton.key_value_gradient, call.count("key_value_gradient", 1), grad, lse, delta, words, drawn, dk, dv)
     if learnt:
-        call.run(triton.mask_gradient, call.tiles("mask_gradient"), grad, lse, delta, words, drawn, dm)
+        masks = dm.shape[1]
+        tiles = call.tiles("mask_gradient", masks)
+        call.run(triton.mask_gradient, tiles, grad, lse, delta, words, drawn, dm, share=heads // masks)
     return dq, dk, dv, dm
 
 
@@ -115,7 +117,7 @@ def _(
 def _empty_gradients(query: Tensor, mask: Tensor | None, learnt: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     batch, heads, length, width = query.shape
     dq, dk, dv = (query.new_empty(batch, length, heads, width) for _ in range(3))
-    return dq, dk, dv, query.new_empty((batch, 1, length, length) if learnt else (0,))
+    return dq, dk, dv, query.new_empty(mask.shape if learnt and mask is not None else (0,))
 
 
 def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -145,11 +147,10 @@ class _Call:
         self.blocks = NARROW if self.width <= 64 else WIDE
         self.kind = 0 if mask is None else 1 if mask.dtype == torch.bool else 2
         if mask is None:
-            pairs, over = query, (0, 0, 0)  # never read
+            pairs, over = query, (0, 0, 0, 0)  # never read
         else:
             pairs = mask.view(torch.uint8) if self.kind == 1 else mask
-            wide = pairs.expand(self.batch, 1, self.length, self.length)
-            over = (wide.stride(0), wide.stride(2), wide.stride(3))
+            over = pairs.expand(self.batch, self.heads, self.length, self.length).stride()
         self.first = (*laid, pairs)
         strides = [x.stride(i) for x in laid for i in range(3)]
         threshold = round(dropout * 2**32) - 2**31  # of a signed word
@@ -166,14 +167,14 @@ class _Call:
         """Programs over blocks of queries (side 0) or of keys, for each text and head."""
         return self.batch * self.heads * -(-self.length // self.block(name)[side])
 
-    def tiles(self, name: str) -> int:
+    def tiles(self, name: str, masks: int) -> int:
         queries, keys, *_ = self.block(name)
-        return self.batch * -(-self.length // queries) * -(-self.length // keys)
+        return self.batch * masks * -(-self.length // queries) * -(-self.length // keys)
 
-    def run(self, kernel: Any, programs: int, *tensors: Tensor) -> None:
+    def run(self, kernel: Any, programs: int, *tensors: Tensor, **more: int) -> None:
         queries, keys, warps, stages = self.block(kernel.fn.__name__)
         even = self.length % queries == 0 and self.length % keys == 0
         kernel[(programs,)](
             *self.first, *tensors, *self.last, KIND=self.kind, DROP=self.drop, EVEN=even, D=self.width, BM=queries,
-            BN=keys, num_warps=warps, num_stages=stages,
+            BN=keys, num_warps=warps, num_stages=stages, **more,
         )  # fmt: skip

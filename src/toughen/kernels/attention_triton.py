@@ -1,4 +1,4 @@
-"""FlashAttention (Dao 2023) with one mask for all heads, and that mask's gradient summed over them.
+"""FlashAttention (Dao 2023) with a mask for all heads, and that mask's gradient summed over them, or one for each.
 
 Tiles of the logits are made again in the backward pass: by the kernel for the queries' gradient, by that for keys and
 values, and by that for the mask, which goes over the heads in a loop, so that nothing of size heads x L x L exists.
@@ -51,7 +51,7 @@ def _mask_tile(M, rows, columns, mq, mk, inside, KIND: tl.constexpr, EVEN: tl.co
 
 @triton.jit
 def forward(
-    Q, K, V, M, OUT, LSE, WORDS, SEED, qb, qh, ql, kb, kh, kl, vb, vh, vl, mb, mq, mk,
+    Q, K, V, M, OUT, LSE, WORDS, SEED, qb, qh, ql, kb, kh, kl, vb, vh, vl, mb, mh, mq, mk,
     heads, length, scale, threshold, grow,
     KIND: tl.constexpr, DROP: tl.constexpr, EVEN: tl.constexpr, D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
@@ -61,7 +61,7 @@ def forward(
     q = _read(Q + text * qb + head * qh + m[:, None] * ql + d, (m < length)[:, None], EVEN)
     K += text * kb + head * kh
     V += text * vb + head * vh
-    M += text * mb
+    M += text * mb + head * mh
     row = (text * heads + head) * length + m
     words = tl.zeros([BM], tl.int32)
     if DROP:
@@ -125,7 +125,7 @@ def _waited(sums):
 
 @triton.jit
 def query_gradient(
-    Q, K, V, M, GRAD, LSE, DELTA, WORDS, SEED, DQ, qb, qh, ql, kb, kh, kl, vb, vh, vl, mb, mq, mk,
+    Q, K, V, M, GRAD, LSE, DELTA, WORDS, SEED, DQ, qb, qh, ql, kb, kh, kl, vb, vh, vl, mb, mh, mq, mk,
     heads, length, scale, threshold, grow,
     KIND: tl.constexpr, DROP: tl.constexpr, EVEN: tl.constexpr, D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
@@ -140,7 +140,7 @@ def query_gradient(
     words = _row_of(WORDS + row, m, length, 0, EVEN) if DROP else tl.zeros([BM], tl.int32)
     K += text * kb + head * kh
     V += text * vb + head * vh
-    M += text * mb
+    M += text * mb + head * mh
     dq = tl.zeros([BM, D], tl.float32)
     for first in range(0, length, BN):
         keys = first + n
@@ -162,7 +162,7 @@ def query_gradient(
 
 @triton.jit
 def key_value_gradient(
-    Q, K, V, M, GRAD, LSE, DELTA, WORDS, SEED, DK, DV, qb, qh, ql, kb, kh, kl, vb, vh, vl, mb, mq, mk,
+    Q, K, V, M, GRAD, LSE, DELTA, WORDS, SEED, DK, DV, qb, qh, ql, kb, kh, kl, vb, vh, vl, mb, mh, mq, mk,
     heads, length, scale, threshold, grow,
     KIND: tl.constexpr, DROP: tl.constexpr, EVEN: tl.constexpr, D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
@@ -176,7 +176,7 @@ def key_value_gradient(
     row = (text * heads + head) * length
     Q += text * qb + head * qh
     GRAD += (text * length * heads + head) * D
-    M += text * mb
+    M += text * mb + head * mh
     dk, dv = tl.zeros([BN, D], tl.float32), tl.zeros([BN, D], tl.float32)
     for first in range(0, length, BM):
         queries = first + m
@@ -204,25 +204,26 @@ def key_value_gradient(
 
 @triton.jit
 def mask_gradient(
-    Q, K, V, M, GRAD, LSE, DELTA, WORDS, SEED, DM, qb, qh, ql, kb, kh, kl, vb, vh, vl, mb, mq, mk,
-    heads, length, scale, threshold, grow,
+    Q, K, V, M, GRAD, LSE, DELTA, WORDS, SEED, DM, qb, qh, ql, kb, kh, kl, vb, vh, vl, mb, mh, mq, mk,
+    heads, length, scale, threshold, grow, share,
     KIND: tl.constexpr, DROP: tl.constexpr, EVEN: tl.constexpr, D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
-    """The gradient of one tile of the mask: the logits', summed over heads."""
+    """The gradient of one tile of a mask: the logits', summed over the heads that have this mask."""
     pid = tl.program_id(0)
     across, down = tl.cdiv(length, BN), tl.cdiv(length, BM)
-    text = (pid // (across * down)).to(tl.int64)
     m = (pid // across % down) * BM + tl.arange(0, BM)
     n, d = (pid % across) * BN + tl.arange(0, BN), tl.arange(0, D)
+    number = (pid // (across * down)).to(tl.int64)
+    text, each = number * share // heads, (number * share % heads).to(tl.int32)
     inside = (m < length)[:, None] & (n < length)[None, :]
-    mask = _mask_tile(M + text * mb, m[:, None], n[None, :], mq, mk, inside, KIND, EVEN)
+    mask = _mask_tile(M + text * mb + each * mh, m[:, None], n[None, :], mq, mk, inside, KIND, EVEN)
     key_words = (_row_of(SEED + 2, n, length, 0, EVEN) if DROP else n)[None, :]
     Q += text * qb + m[:, None] * ql + d
     K += text * kb + n[None, :] * kl + d[:, None]
     V += text * vb + n[None, :] * vl + d[:, None]
     GRAD += (text * length + m)[:, None] * (heads * D) + d
     dm = tl.zeros([BM, BN], tl.float32)
-    for head in range(0, heads):
+    for head in range(each, each + share):
         q = _read(Q + head * qh, (m < length)[:, None], EVEN)
         k = _read(K + head * kh, (n < length)[None, :], EVEN)
         v = _read(V + head * vh, (n < length)[None, :], EVEN)
@@ -237,4 +238,4 @@ def mask_gradient(
             logits, grad_weights, lse[:, None], delta[:, None], words[:, None], key_words, threshold, grow, DROP
         )
         dm += ds
-    tl.store(DM + (text * length + m)[:, None] * length + n, dm.to(DM.dtype.element_ty), mask=inside)
+    tl.store(DM + (number * length + m)[:, None] * length + n, dm.to(DM.dtype.element_ty), mask=inside)

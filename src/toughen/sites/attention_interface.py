@@ -5,7 +5,7 @@ function. In a clean pass they hand everything on as it came, so its numbers are
 "sdpa" and "flash" inside such names, so neither word may be part of one.
 
 Over sdpa a kernel of our own takes its place where it can (`kernels.attention`): torch's gives the gradient of a mask
-that heads share for each head. It then runs in clean passes with dropout as well, as no other kernel drops the same
+that heads share once for each head. It then runs in clean passes with dropout as well: no other kernel drops the same
 pairs, and two passes over a batch are to have one dropout mask.
 """
 
@@ -47,6 +47,13 @@ class Door:
         return ((hidden, *args[1:]), kwargs) if args else (args, {**kwargs, "hidden_states": hidden})
 
     @torch.compiler.disable()  # pyright: ignore[reportUntypedFunctionDecorator]
+    def pause(self) -> None:
+        """Break a compiled layer in a clean pass where `bias` does in a perturbed one.
+
+        Compiled code draws the random numbers of each piece at once: other pieces would have another dropout.
+        """
+
+    @torch.compiler.disable()  # pyright: ignore[reportUntypedFunctionDecorator]
     def bias(self, query: Tensor, key: Tensor, pairs: Tensor | None) -> Tensor:
         hidden, self.hidden = self.hidden, None
         if hidden is None or query.shape[2] != key.shape[2]:
@@ -78,7 +85,9 @@ def _attention(over: str) -> Callable[..., tuple[Tensor, Tensor | None]]:
         if door is None:
             return function(module, query, key, value, attention_mask, **kw)
         if not door.inject.active:
-            if kw.get("dropout") and _ours(over, query, key, value, attention_mask, kw):
+            if kw.get("dropout"):
+                door.pause()
+            if kw.get("dropout") and not door.zero and _ours(over, query, key, value, attention_mask, kw):
                 given = attention_mask is not None
                 mask = attention_mask if given else _pairs(module, over, query, None, kw.get("is_causal"))
                 return _attend(query, key, value, mask, kw)
