@@ -9,11 +9,11 @@ from . import at_hand
 
 WIDTHS = (16, 32, 64, 128)  # of a head
 # Of each kernel: queries and keys in a tile, warps, stages of its pipeline. Fixed, as nothing may be tried out while a
-# step is captured.
+# step is captured; chosen for Hopper, where more registers than these take would leave too few warps on a processor.
 NARROW = {
-    "forward": (128, 64, 8, 3),
-    "query_gradient": (128, 64, 8, 2),
-    "key_value_gradient": (64, 128, 8, 2),
+    "forward": (64, 64, 4, 3),
+    "query_gradient": (128, 32, 8, 2),
+    "key_value_gradient": (64, 64, 4, 2),
     "mask_gradient": (128, 64, 8, 2),
 }
 WIDE = {
@@ -40,10 +40,9 @@ def fits(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> bool
 def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float, dropout: float) -> Tensor:
     """softmax(query key^T * scale + mask) value, as (batch, L, heads, width).
 
-    `mask` is additive, (batch, 1 or heads, L, L), or True where a pair is visible, of any shape that broadcasts to that.
-    A query without any visible key attends to all alike. The dropout is drawn from torch's generator for the device, and is a
-    function of one draw and the pair's place: two passes from the same random state drop the same pairs, whatever their
-    masks.
+    `mask` is additive, (batch, 1 or heads, L, L), or True where a pair is visible, of any shape that broadcasts to it.
+    A query without any visible key attends to all alike. Dropout is drawn from torch's generator of the device and does
+    not depend on the mask: two passes from the same random state drop the same pairs.
     """
     return _attend(query, key, value, mask, scale, dropout)[0]
 

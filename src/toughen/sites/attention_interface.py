@@ -41,9 +41,12 @@ class Door:
         delattr(self.module, _DOOR)
 
     def _see(self, _module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if not self.inject.active:
+        """Under autocast the block gets its input as its projections want it, once: they would make a copy each."""
+        if not self.inject.active and not torch.is_grad_enabled():
             return None
-        self.hidden = hidden = compact(args[0] if args else kwargs["hidden_states"])
+        hidden = compact(args[0] if args else kwargs["hidden_states"])
+        if self.inject.active:
+            self.hidden = hidden
         return ((hidden, *args[1:]), kwargs) if args else (args, {**kwargs, "hidden_states": hidden})
 
     @torch.compiler.disable()  # pyright: ignore[reportUntypedFunctionDecorator]
