@@ -157,10 +157,11 @@ class _Call:
         self.drop = dropout > 0
 
     def block(self, name: str) -> tuple[int, int, int, int]:
-        """Tiles are not larger than the text."""
+        """Tiles are not larger than the text, and small ones need fewer warps."""
         queries, keys, warps, stages = self.blocks[name]
         most = max(16, 1 << (self.length - 1).bit_length())
-        return min(queries, most), min(keys, most), warps, stages
+        queries, keys = min(queries, most), min(keys, most)
+        return queries, keys, warps if queries * keys >= 4096 else 4, stages
 
     def count(self, name: str, side: int) -> int:
         """Programs over blocks of queries (side 0) or of keys, for each text and head."""
