@@ -132,6 +132,13 @@ def test_the_mean_over_draws_is_attention_without_dropout():
     assert ((mean - expected).abs() < 5 * spread).all()
 
 
+def test_all_dropped():
+    query, key, value = inputs(1, 2, 16, 16)
+    out = attention.attend(query, key, value, None, 0.3, 1.0)
+    assert not out.any()
+    assert not any(grad.any() for grad in torch.autograd.grad(out.sum(), (query, key, value)))
+
+
 def test_where_it_fits(monkeypatch):
     query, key, value = inputs(2, 2, 16, 16, torch.float16)
     assert not attention.fits(query, key, value, None), "a CPU"

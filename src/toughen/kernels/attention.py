@@ -95,7 +95,8 @@ def _attend_backward(
     rows, (_, heads, length, width) = lse.numel(), query.shape
     block = 4096 // width
     products: Any = triton.products
-    products[(-(-rows // block),)](out, grad, delta, rows, heads, length, D=width, ROWS=block)
+    with torch.cuda.device_of(query):
+        products[(-(-rows // block),)](out, grad, delta, rows, heads, length, D=width, ROWS=block)
     call.run(triton.query_gradient, call.count("query_gradient", 0), grad, lse, delta, words, drawn, dq)
     call.run(triton.key_value_gradient, call.count("key_value_gradient", 1), grad, lse, delta, words, drawn, dk, dv)
     if learnt:
@@ -152,8 +153,9 @@ class _Call:
             over = pairs.expand(self.batch, self.heads, self.length, self.length).stride()
         self.first = (*laid, pairs)
         strides = [x.stride(i) for x in laid for i in range(3)]
-        threshold = round(dropout * 2**32) - 2**31  # of a signed word
-        self.last = (*strides, *over, self.heads, self.length, scale, min(threshold, 2**31 - 1), 1 / (1 - dropout))
+        threshold = min(round(dropout * 2**32), 2**32 - 1) - 2**31  # of a signed word
+        grow = 1 / (1 - dropout) if dropout < 1 else 0.0
+        self.last = (*strides, *over, self.heads, self.length, scale, threshold, grow)
         self.drop = dropout > 0
 
     def block(self, name: str) -> tuple[int, int, int, int]:
@@ -174,7 +176,8 @@ class _Call:
     def run(self, kernel: Any, programs: int, *tensors: Tensor, **more: int) -> None:
         queries, keys, warps, stages = self.block(kernel.fn.__name__)
         even = self.length % queries == 0 and self.length % keys == 0
-        kernel[(programs,)](
-            *self.first, *tensors, *self.last, KIND=self.kind, DROP=self.drop, EVEN=even, D=self.width, BM=queries,
-            BN=keys, num_warps=warps, num_stages=stages, **more,
-        )  # fmt: skip
+        with torch.cuda.device_of(self.query):
+            kernel[(programs,)](
+                *self.first, *tensors, *self.last, KIND=self.kind, DROP=self.drop, EVEN=even, D=self.width, BM=queries,
+                BN=keys, num_warps=warps, num_stages=stages, **more,
+            )  # fmt: skip

@@ -6,7 +6,7 @@ Queries, keys and values are (batch, heads, L, D) of any strides but 1 in the la
 (batch, L, heads, D). Heads are the fastest to change between programs, as those that run together share a mask's tile.
 """
 
-# pyright: basic, reportMissingImports=false
+# pyright: basic, reportMissingImports=false, reportGeneralTypeIssues=false
 
 import triton
 import triton.language as tl

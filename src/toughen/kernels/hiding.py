@@ -43,9 +43,10 @@ class Rows:
         columns = 1 << (self.length - 1).bit_length()
         rows = max(1, PAIRS // columns)
         programs = self.texts * self.masks * -(-self.length // rows)
-        kernel[(programs,)](
-            *self.first, *tensors, *self.sizes, *numbers, **self.flags, **flags, BM=rows, BN=columns, num_warps=8
-        )
+        with torch.cuda.device_of(self.scores):
+            kernel[(programs,)](
+                *self.first, *tensors, *self.sizes, *numbers, **self.flags, **flags, BM=rows, BN=columns, num_warps=8
+            )
 
 
 def hide(

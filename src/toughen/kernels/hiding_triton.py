@@ -4,7 +4,7 @@ The mathematics and its reasons are in `search.hide` and `search.noise`. One pro
 masks and gradients are (texts * masks, L, L), contiguous; which pairs the model itself attends to may be broadcast.
 """
 
-# pyright: basic, reportMissingImports=false
+# pyright: basic, reportMissingImports=false, reportGeneralTypeIssues=false
 
 import triton
 import triton.language as tl

@@ -1,6 +1,6 @@
 """Random words for pairs of positions, inside a kernel. Unsigned, modulo 2^32. `search.noise` has the torch twin."""
 
-# pyright: basic, reportMissingImports=false
+# pyright: basic, reportMissingImports=false, reportGeneralTypeIssues=false
 
 import triton
 import triton.language as tl

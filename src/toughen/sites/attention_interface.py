@@ -88,7 +88,7 @@ def _attention(over: str) -> Callable[..., tuple[Tensor, Tensor | None]]:
         if door is None:
             return function(module, query, key, value, attention_mask, **kw)
         if not door.inject.active:
-            if kw.get("dropout"):
+            if kw.get("dropout") and torch.compiler.is_compiling():
                 door.pause()
             if kw.get("dropout") and not door.zero and _ours(over, query, key, value, attention_mask, kw):
                 given = attention_mask is not None
