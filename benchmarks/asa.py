@@ -1,9 +1,11 @@
 """What a step of adversarial self-attention costs beside a plain one, in one run on one GPU.
 
     python benchmarks/asa.py --out benchmarks/asa.json
+    python benchmarks/asa.py --compile --cases plain asa                        # the layers compiled, of both
+    python benchmarks/asa.py --cases all --attention sdpa eager                 # minutes
 
 BERT-base from its config (random weights cost the same), batch 64 x 512, autocast bfloat16, AdamW, dropout as in the
-config, over sdpa and over eager attention. Times are medians by CUDA events after a warm-up; memory is the peak the
+config. "asa in torch" is without our kernels. Times are medians by CUDA events after a warm-up; memory is the peak the
 allocator gave out during the timed steps, optimizer state included. `--device cpu --small` only shows that it runs.
 """
 
@@ -21,15 +23,20 @@ import transformers
 from transformers import BertConfig, BertForSequenceClassification
 
 import toughen
+from toughen import kernels
+from toughen.fast.compiling import compile_layers
 
 GIB = 2**30
+TORCH = "asa in torch"
 CASES = {
     "plain": None,
     "asa": {},
+    TORCH: {},
     "asa per head": {"per_head": True},
     "asa full rank": {"rank": 768},
     "asa original": {"preset": "original"},
 }
+USUAL = ["plain", "asa", TORCH]
 
 
 def model_of(small: bool, implementation: str, device: str) -> BertForSequenceClassification:
@@ -59,6 +66,8 @@ def measure(settings: dict | None, implementation: str, options: argparse.Namesp
     model = model_of(options.small, implementation, options.device)
     batch = batch_of(options.rows, options.length, options.padding, options.device)
     attached = (toughen.plain() if settings is None else toughen.asa(**settings)).attach(model, seed=0)
+    if options.compile:
+        compile_layers(model)
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-5, fused=cuda)
 
     def step() -> None:
@@ -122,9 +131,11 @@ def main() -> None:
     parser.add_argument("--padding", type=float, default=0.0, help="share of a row that may be padding, at most")
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--warm", type=int, default=5)
-    parser.add_argument("--cases", nargs="+", default=list(CASES), choices=list(CASES))
-    parser.add_argument("--attention", nargs="+", default=["sdpa", "eager"])
+    parser.add_argument("--cases", nargs="+", default=USUAL, choices=[*CASES, "all"])
+    parser.add_argument("--attention", nargs="+", default=["sdpa"])
+    parser.add_argument("--compile", action="store_true", help="the layers of every case")
     options = parser.parse_args()
+    options.cases = list(CASES) if "all" in options.cases else options.cases
     if options.small:
         options.rows, options.length = min(options.rows, 4), min(options.length, 32)
     name = torch.cuda.get_device_name() if options.device.startswith("cuda") else "CPU"
@@ -134,7 +145,7 @@ def main() -> None:
         "device": name, "torch": torch.__version__, "transformers": transformers.__version__,
         "toughen": toughen.__version__, "batch": [options.rows, options.length], "padding": options.padding,
         "dtype": "autocast bfloat16", "model": "tiny" if options.small else "bert-base", "steps": options.steps,
-        "kernels_differ": differ,
+        "kernels_differ": differ, "compiled": options.compile,
     }  # fmt: skip
     table: dict[str, dict[str, object]] = {}
     for implementation in options.attention:
@@ -147,18 +158,21 @@ def main() -> None:
                 if key in row and plain.get(key):
                     row[f"{ratio}_of_plain"] = round(row[key] / plain[key], 3)
             table[f"{implementation}: {case}"] = row
-            print(f"{implementation:6} {case:16} {row}", flush=True)
+            print(f"{implementation:6} {case:16} {'compiled ' * options.compile}{row}", flush=True)
             if options.out is not None:
                 save(options.out, {**results, "results": table})
 
 
 def run(case: str, implementation: str, options: argparse.Namespace) -> dict:
     """A case that does not fit into memory is a result too, and must not end the run."""
+    kernels.ENABLED = case != TORCH
     try:
         return measure(CASES[case], implementation, options)
     except torch.cuda.OutOfMemoryError as error:
         return {"failed": str(error).splitlines()[0]}
     finally:
+        kernels.ENABLED = True
+        torch.compiler.reset()
         gc.collect()
         if options.device.startswith("cuda"):
             torch.cuda.empty_cache()

@@ -3,6 +3,10 @@
 Two implementations of attention are registered under names of our own, one over sdpa and one over the model's eager
 function. In a clean pass they hand everything on as it came, so its numbers are the model's own. transformers matches
 "sdpa" and "flash" inside such names, so neither word may be part of one.
+
+Over sdpa a kernel of our own takes its place where it can (`kernels.attention`): torch's gives the gradient of a mask
+that heads share once for each head. It then runs in clean passes with dropout as well: no other kernel drops the same
+pairs, and two passes over a batch are to have one dropout mask.
 """
 
 import sys
@@ -15,6 +19,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from ..errors import SiteError
+from ..kernels.attention import attend, fits
 from ..parts import Inject
 from .mask import compact, pair_view
 
@@ -36,10 +41,20 @@ class Door:
         delattr(self.module, _DOOR)
 
     def _see(self, _module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if not self.inject.active:
+        """Under autocast the block gets its input as its projections want it, once: they would make a copy each."""
+        if not self.inject.active and not torch.is_grad_enabled():
             return None
-        self.hidden = hidden = compact(args[0] if args else kwargs["hidden_states"])
+        hidden = compact(args[0] if args else kwargs["hidden_states"])
+        if self.inject.active:
+            self.hidden = hidden
         return ((hidden, *args[1:]), kwargs) if args else (args, {**kwargs, "hidden_states": hidden})
+
+    @torch.compiler.disable()  # pyright: ignore[reportUntypedFunctionDecorator]
+    def pause(self) -> None:
+        """Break a compiled layer in a clean pass where `bias` does in a perturbed one.
+
+        Compiled code draws the random numbers of each piece at once: other pieces would have another dropout.
+        """
 
     @torch.compiler.disable()  # pyright: ignore[reportUntypedFunctionDecorator]
     def bias(self, query: Tensor, key: Tensor, pairs: Tensor | None) -> Tensor:
@@ -70,17 +85,41 @@ def _attention(over: str) -> Callable[..., tuple[Tensor, Tensor | None]]:
         module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **kw: Any
     ) -> tuple[Tensor, Tensor | None]:
         function, door = _original(module, over), cast("Door | None", getattr(module, _DOOR, None))
-        if door is None or not door.inject.active:
+        if door is None:
+            return function(module, query, key, value, attention_mask, **kw)
+        if not door.inject.active:
+            if kw.get("dropout") and torch.compiler.is_compiling():
+                door.pause()
+            if kw.get("dropout") and not door.zero and _ours(over, query, key, value, attention_mask, kw):
+                given = attention_mask is not None
+                mask = attention_mask if given else _pairs(module, over, query, None, kw.get("is_causal"))
+                return _attend(query, key, value, mask, kw)
             return function(module, query, key, value, attention_mask, **kw)
         bias = door.bias(query, key, _pairs(module, over, query, attention_mask, kw.get("is_causal")))
         if door.zero:
             return _zeroed(module, query, key, value, bias, kw)
+        if _ours(over, query, key, value, bias, kw):
+            return _attend(query, key, value, bias, kw)
         if bias.requires_grad and not (query.requires_grad or key.requires_grad or value.requires_grad):
             query = query.detach().requires_grad_()  # fused kernels look at these alone before they prepare a backward
         with _kernels(bias):
             return function(module, query, key, value, bias, **kw)
 
     return attention
+
+
+def _ours(over: str, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, kw: dict[str, Any]) -> bool:
+    """Whether our kernel does what sdpa would here, where nothing is asked of it that we do not know."""
+    strange = any(kw.get(name) is not None for name in ("softcap", "position_bias", "cache"))
+    return over == "sdpa" and not strange and fits(query, key, value, mask)
+
+
+def _attend(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, kw: dict[str, Any]
+) -> tuple[Tensor, Tensor | None]:
+    scale = kw.get("scaling")
+    scale = query.shape[-1] ** -0.5 if scale is None else float(scale)
+    return attend(query, key, value, mask, scale, float(kw.get("dropout") or 0.0)), None
 
 
 def _kernels(bias: Tensor) -> AbstractContextManager[Any]:

@@ -1,0 +1,25 @@
+"""Kernels of our own for NVIDIA GPUs: the same mathematics as the code they stand in for, with less of it in memory.
+
+Written in Triton, which comes with torch's CUDA builds. Where it is missing, on other devices and in full precision
+everything runs as it is written in torch.
+"""
+
+from importlib.util import find_spec
+
+import torch
+from torch import Tensor
+
+ENABLED = True  # set to False, the torch code runs everywhere
+FOUND = find_spec("triton") is not None
+HALF = (torch.float16, torch.bfloat16)
+
+
+def at_hand(tensor: Tensor) -> bool:
+    """Whether our kernels may run on such a tensor."""
+    return ENABLED and FOUND and tensor.is_cuda and tensor.dtype in HALF and _capable()
+
+
+@torch.compiler.assume_constant_result
+def _capable() -> bool:
+    """Ampere and newer: before it there is no bfloat16 to compute in."""
+    return torch.version.hip is None and torch.cuda.get_device_capability() >= (8, 0)
