@@ -4,6 +4,7 @@ from typing import Any, cast
 
 from torch import nn
 
+SMALL = 3_000_000  # weights of a layer: MiniLM's has 1.8 million, BERT-base's 7.1, where it costs more than it saves
 MOST_SHAPES = 64  # as many as are captured; torch gives compiling up after eight, and goes on eagerly
 
 
@@ -15,8 +16,15 @@ def compile_layers(model: nn.Module, **options: Any) -> int:
     limits.recompile_limit = max(int(limits.recompile_limit), MOST_SHAPES)
     layers = [layer for stack in model.modules() if isinstance(stack, nn.ModuleList) for layer in _alike(stack)]
     for layer in layers:
-        layer.compile(**{"dynamic": False, **options})
+        layer.compile(**{"dynamic": False, **(_usual(layer) if not options else {}), **options})
     return len(layers)
+
+
+def _usual(layer: nn.Module) -> dict[str, Any]:
+    """Small kernels, such as half-precision copies of weights, as one launch, where launching is what takes time."""
+    weights = list(layer.parameters())
+    small = bool(weights) and weights[0].is_cuda and sum(weight.numel() for weight in weights) <= SMALL
+    return {"options": {"combo_kernels": True}} if small else {}
 
 
 def uncompile_layers(model: nn.Module) -> None:
