@@ -19,7 +19,6 @@ from ..registry import available, make
 from .subject import SPECIAL, Shape, batch_of, model_named, settings_of
 
 MODES = ("eager", "fast")
-COMPILED_AFTER = 2  # steps
 WARM_UP = 5  # two eager steps if compiled, the capture, that of the update, and one to settle
 
 
@@ -113,7 +112,7 @@ def _measured(
         try:
             step = _step(attached, model, dtype, device, fast)
             batches = _batches(model, shape, cuda, on_device=not fast)
-            ms = _median_ms(lambda: step(next(batches)), repeats, cuda)
+            ms = _median_ms(lambda: step(next(batches)), repeats, cuda, settled=2 if fast and compile else 1)
         finally:
             uncompile_layers(model)
             attached.detach()
@@ -161,9 +160,10 @@ def _batches(model: nn.Module, shape: Shape, cuda: bool, on_device: bool) -> Ite
         yield dict(batch)
 
 
-def _median_ms(step: Callable[[], None], repeats: int, cuda: bool) -> float:
+def _median_ms(step: Callable[[], None], repeats: int, cuda: bool, settled: int) -> float:
+    """`settled` steps are made before the peak of memory is looked at."""
     for number in range(WARM_UP):
-        if cuda and number == COMPILED_AFTER:
+        if cuda and number == settled:
             torch.cuda.reset_peak_memory_stats()  # the compiler tries kernels; the capture shows what a replay needs
         step()
     if not cuda:
