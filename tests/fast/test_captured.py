@@ -35,14 +35,16 @@ def test_on_a_cpu_it_is_the_eager_step(name):
 
 
 @pytest.mark.parametrize("accumulate", [1, 2])
-def test_with_an_optimizer_it_is_the_whole_update(accumulate):
+@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize("max_norm", [0.1, 100.0, None])
+def test_with_an_optimizer_it_is_the_whole_update(accumulate, fused, max_norm):
     results = []
     for captured in (True, False):
-        model = bert()
-        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+        model = bert(torch.float32 if fused else torch.float64)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, fused=fused, eps=1e-4)
         with toughen.smart().attach(model, TOKENIZER, seed=3) as attached, warnings.catch_warnings():
             warnings.simplefilter("ignore", RobustnessWarning)
-            step = attached.captured(model, optimizer=optimizer, max_norm=0.1)
+            step = attached.captured(model, optimizer=optimizer, max_norm=max_norm)
             for number in range(4):
                 last = number % accumulate == accumulate - 1
                 given = {"accumulate": accumulate, "last": last}
@@ -53,11 +55,13 @@ def test_with_an_optimizer_it_is_the_whole_update(accumulate):
                     continue
                 attached.backward(model, batch, **given)
                 if last:
-                    torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+                    if max_norm is not None:
+                        torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm)
                     optimizer.step()
                     optimizer.zero_grad()
+        assert not hasattr(optimizer, "grad_scale")
         results.append({name: weight.detach() for name, weight in model.named_parameters()})
-    assert_same_gradients(*results, tolerance=0)
+    assert_same_gradients(*results, tolerance=1e-6 if fused else 0)
 
 
 def test_an_update_that_cannot_be_made_is_refused():
@@ -175,6 +179,20 @@ def test_compiled_layers_give_the_same_gradients():
         uncompile_layers(model)
         assert all(module._compiled_call_impl is None for module in model.modules())
     assert_same_gradients(*results, tolerance=1e-9)
+
+
+def test_a_memory_budget_is_a_share():
+    from torch._functorch import config
+
+    before = config.activation_memory_budget
+    model = bert()
+    try:
+        with pytest.raises(ValueError, match="at most 1"):
+            compile_layers(model, memory_budget=1.5)
+        compile_layers(model, memory_budget=0.9, backend="eager")
+        assert config.activation_memory_budget == 0.9
+    finally:
+        config.activation_memory_budget = before
 
 
 def test_prefetch_on_a_cpu():

@@ -72,7 +72,7 @@ def test_whole_updates_are_the_eager_ones(name, accumulate):
         attached = made(name).attach(model, TOKENIZER, seed=3, total_steps=20)
         weights = list(model.parameters())
         groups = [{"params": weights[::2], "weight_decay": 0.1}, {"params": weights[1::2], "lr": 3e-3}]
-        optimizer = torch.optim.AdamW(groups, lr=1e-3, fused=True, weight_decay=0.0)
+        optimizer = torch.optim.AdamW(groups, lr=1e-3, fused=True, weight_decay=0.0, eps=1e-4)  # above rounding
         step = attached.captured(model, optimizer=optimizer, max_norm=0.5)
         rates = [group["lr"] for group in optimizer.param_groups]
         torch.manual_seed(7)

@@ -8,10 +8,22 @@ SMALL = 3_000_000  # weights of a layer: MiniLM's has 1.8 million, BERT-base's 7
 MOST_SHAPES = 64  # as many as are captured; torch gives compiling up after eight, and goes on eagerly
 
 
-def compile_layers(model: nn.Module, **options: Any) -> int:
-    """Compile each layer of a model's stacks in place; returns how many. Shapes are fixed unless `dynamic` is given."""
-    from torch._dynamo import config
+def compile_layers(model: nn.Module, *, memory_budget: float | None = None, **options: Any) -> int:
+    """Compile each layer of a model's stacks in place; returns how many. Shapes are fixed unless `dynamic` is given.
 
+    `memory_budget`, 0.9 say, is the share of the usual activations that may be kept for the backward pass; what is
+    cheap to compute again is, GELU first. It holds for all that torch compiles from then on. Other options are those
+    of torch.compile.
+    """
+    from torch._dynamo import config
+    from torch._functorch import config as partition
+
+    if memory_budget is not None:
+        if not 0 < memory_budget <= 1:
+            raise ValueError(
+                f"memory_budget={memory_budget}: the share of activations to keep lies above 0 and is at most 1."
+            )
+        cast(Any, partition).activation_memory_budget = memory_budget
     limits = cast(Any, config)
     limits.recompile_limit = max(int(limits.recompile_limit), MOST_SHAPES)
     layers = [layer for stack in model.modules() if isinstance(stack, nn.ModuleList) for layer in _alike(stack)]

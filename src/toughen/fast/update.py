@@ -87,10 +87,20 @@ class CapturedUpdate:
         with self._reading_rates() if capturing else nullcontext():
             if capturing and any(weight.grad is not None and weight not in self._state for weight in self.weights):
                 raise RuntimeError("a weight got its first gradient")
-            if max_norm is not None:
-                nn.utils.clip_grad_norm_(self.weights, max_norm)
-            self._step()
+            with nullcontext() if max_norm is None else self._scaled(max_norm):
+                self._step()
         self.optimizer.zero_grad(set_to_none=True)
+
+    @contextmanager
+    def _scaled(self, max_norm: float) -> Generator[None]:
+        """Clipping as the fused optimizer's own division of gradients, which saves a walk over them."""
+        optimizer: Any = self.optimizer
+        norm = nn.utils.get_total_norm([weight.grad for weight in self.weights if weight.grad is not None])
+        optimizer.grad_scale = ((norm.float() + 1e-6) / max_norm).clamp(min=1)
+        try:
+            yield
+        finally:
+            del optimizer.grad_scale
 
     def outside(self, max_norm: float | None) -> None:
         """The update after a step."""

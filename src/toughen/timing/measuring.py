@@ -53,12 +53,14 @@ def bench(
     device: str | None = None,
     repeats: int = 20,
     compile: bool = False,
+    memory_budget: float | None = None,
     seen: Callable[[Row], None] | None = None,
 ) -> list[Row]:
     """Time training steps; rows come in the order of shapes, methods and modes, and to `seen` as they are made.
 
     Medians of `repeats` steps made one after the other, with no waiting between them. `compile` compiles the layers of
-    the fast mode before they are captured. On a CPU there is no fast mode.
+    the fast mode before they are captured, keeping the share of activations
+    that `memory_budget` says (see `compile_layers`). On a CPU there is no fast mode.
     """
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     dtype = dtype or ("bfloat16" if device == "cuda" else "float32")
@@ -74,7 +76,7 @@ def bench(
         subject = model_named(model).to(device)
         for name in names:
             for mode in wanted:
-                ms, memory, note = _measured(subject, name, shape, mode, dtype, device, repeats, compile)
+                ms, memory, note = _measured(subject, name, shape, mode, dtype, device, repeats, compile, memory_budget)
                 row = Row(
                     str(model),
                     name,
@@ -96,7 +98,15 @@ def bench(
 
 
 def _measured(
-    model: nn.Module, name: str, shape: Shape, mode: str, dtype: str, device: str, repeats: int, compile: bool
+    model: nn.Module,
+    name: str,
+    shape: Shape,
+    mode: str,
+    dtype: str,
+    device: str,
+    repeats: int,
+    compile: bool,
+    memory_budget: float | None,
 ) -> tuple[float, float | None, str]:
     cuda = device == "cuda"
     gc.collect()
@@ -108,7 +118,7 @@ def _measured(
         warnings.simplefilter("ignore")  # such as that a model of this size has no dropout
         attached = make(name, **_settings(name)).attach(model, SPECIAL, total_steps=10_000)
         if fast and compile:
-            compile_layers(model)
+            compile_layers(model, memory_budget=memory_budget)
         try:
             step = _step(attached, model, dtype, device, fast)
             batches = _batches(model, shape, cuda, on_device=not fast)

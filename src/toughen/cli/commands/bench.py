@@ -27,6 +27,9 @@ def add(parser: Any) -> None:
         "--repeats", type=int, default=20, help="timed steps, of which the median is given (default: 20)"
     )
     parser.add_argument("--compile", action="store_true", help="compile the layers of the fast mode first")
+    parser.add_argument(
+        "--memory_budget", type=float, help="with --compile: the share of activations to keep, 0.9 say (default: all)"
+    )
     parser.add_argument("--out", type=Path, help="write the rows to FILE.json and the table to FILE.md")
 
 
@@ -48,6 +51,7 @@ def run(arguments: Any) -> int:
         device=arguments.device,
         repeats=arguments.repeats,
         compile=arguments.compile,
+        memory_budget=arguments.memory_budget,
         seen=seen,
     )
     print_line("\n" + markdown(rows))
