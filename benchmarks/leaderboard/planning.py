@@ -14,7 +14,6 @@ from .protocol import Protocol, Run, Settings, written
 PHASES = ("rates", "settings", "board")
 LINEAR, SECOND_ORDER = "linear", "second_order"
 IN_A_CHUNK = 3  # runs that one process makes on one rig: graphs are used again, and nobody waits long for the last
-_EAGER = 6  # a step that cannot be captured takes about so many times as long
 
 
 class NotTuned(RuntimeError):
@@ -80,8 +79,7 @@ def work(run: Run, protocol: Protocol) -> float:
     """About how long a run takes, in units of a plain epoch over a thousand rows."""
     task = protocol.task(run.task)
     method = toughen.make(run.method, **json.loads(run.settings))
-    slow = _EAGER if run.method == "freeat" else 1
-    return task.epochs * run.times * (task.train_rows or 3000) / 1000 * cost_of(method) * slow
+    return task.epochs * run.times * (task.train_rows or 3000) / 1000 * cost_of(method)
 
 
 def chosen_rate(protocol: Protocol, model: str, task: str, rows: Sequence[Row]) -> float:

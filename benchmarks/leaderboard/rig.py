@@ -78,12 +78,7 @@ class Rig:
         """One update on a batch, at a learning rate."""
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        if not any(turn.step for turn in self.attached.turns()):
-            self.step(batch)
-            return
-        own = self.step.update  # a method that moves the weights between its passes, too
-        self.attached.backward(self.model, batch, step=lambda: own.outside(self.step.max_norm))
-        own.outside(self.step.max_norm)
+        self.step(batch)
 
     def end(self) -> nn.Module:
         """The trained model, without hooks, for its tests."""

@@ -24,12 +24,15 @@ def of_model(model: nn.Module, device: torch.device) -> str | None:
     return None
 
 
-def of_method(bound: Sequence[Bound], turns: Sequence[Turn], last: bool) -> str | None:
-    """The reason, or None, for the coming micro-batch of attached methods."""
-    if any(turn.step for turn in turns):
-        return "the method updates the weights between its passes (FreeAT)"
-    if hasattr(bound[0].method.combine, "rounds") and (not last or len(turns) > 2):
-        return "the method goes over all micro-batches of an update again (SAM, AWP); train without accumulation"
+def of_method(bound: Sequence[Bound], turns: Sequence[Turn], last: bool, updates: bool = False) -> str | None:
+    """The reason, or None, for the coming micro-batch of attached methods; `updates` are captured with it or not."""
+    if any(turn.step for turn in turns) and not updates:
+        return "the method updates the weights between its passes (FreeAT), with an optimizer that is not captured"
+    rounds: int | None = getattr(bound[0].method.combine, "rounds", None)
+    if rounds is not None and (not last or len(turns) > rounds):
+        return (
+            "the method goes over all micro-batches of an update again (SAM, AWP, FreeAT); train without accumulation"
+        )
     return None
 
 

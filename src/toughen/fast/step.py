@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from functools import partial
 from typing import Any, Protocol
 
 import torch
@@ -34,6 +35,7 @@ class Attached(Host, Protocol):
         accumulate: int = 1,
         last: bool = True,
         backward: Callable[[Tensor], Any] | None = None,
+        step: Callable[[], Any] | None = None,
     ) -> Tensor: ...
 
 
@@ -85,22 +87,23 @@ class CapturedStep:
 
         update = self.update if last else None
         part = None if update is None else update.as_part()
+        move = None if update is None else partial(update.outside if part is None else update.inside, self.max_norm)
 
         def run(inputs: dict[str, Any]) -> Tensor:
             with nullcontext() if self.packing is None else self.packing.of(inputs, tokens):
                 loss = self.attached.backward(
-                    self.model, inputs, accumulate=accumulate, last=last, backward=self._backward
+                    self.model, inputs, accumulate=accumulate, last=last, backward=self._backward, step=move
                 )
-            if update is not None and part is not None:
-                update.inside(self.max_norm)
+            if part is not None and move is not None:
+                move()
             return loss
 
         also = (accumulate, tokens, part)
         turns = self.attached.turns(last)
-        obstacle = of_method(self.attached.bound, turns, last)
+        obstacle = of_method(self.attached.bound, turns, last, updates=part is not None)
         loss = self.captured(run, batch, last=last, several=len(turns) > 1, also=also, obstacle=obstacle)
-        if update is not None and part is None:
-            update.outside(self.max_norm)
+        if part is None and move is not None:
+            move()
         return loss
 
     def close(self) -> None:

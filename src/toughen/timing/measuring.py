@@ -68,7 +68,7 @@ def bench(
     unknown = [mode for mode in modes if mode not in MODES]
     if unknown:
         raise ValueError(f"{unknown[0]!r} is no mode: give eager, fast or both.")
-    names = ["plain", *[name for name in methods or available() if name not in ("plain", "freeat")]]
+    names = ["plain", *[name for name in methods or available() if name != "plain"]]
     parsed = [Shape.parse(shape) for shape in shapes]
     rows: list[Row] = []
     for shape in parsed:
@@ -149,7 +149,10 @@ class _step:
             if self.captured is not None:
                 self.captured(batch)
                 return
-            self.attached.backward(self.model, batch)
+            self.attached.backward(self.model, batch, step=self._move)
+        self._move()
+
+    def _move(self) -> None:
         nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         self.optimizer.step()
         self.optimizer.zero_grad()
