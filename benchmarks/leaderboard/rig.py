@@ -32,7 +32,7 @@ class Rig:
         self._pristine = {name: value.clone() for name, value in self.model.state_dict().items()}
         self.method = toughen.make(method, **json.loads(settings))
         parts: tuple[Any, ...] = getattr(self.method, "methods", (self.method,))
-        self._layers = self._compiled() if self.cuda else {}
+        self._layers = self._compiled() if compiles(material.device) else {}
         self.learns = any(isinstance(part.search, LearnedSearch) for part in parts)
         self.attached: Any = None
         self.step: Any = None
@@ -99,6 +99,10 @@ class Rig:
             self.step.close()
             self.attached.detach()
             self.attached = self.step = None
+
+
+def compiles(device: torch.device) -> bool:
+    return device.type == "cuda"
 
 
 def optimizer_of(model: nn.Module, weight_decay: float, cuda: bool) -> torch.optim.AdamW:

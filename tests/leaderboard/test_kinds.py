@@ -1,11 +1,14 @@
 """Every kind of task and every method goes through a run."""
 
+from functools import partial
+
 import pytest
 import torch
 
-from benchmarks.leaderboard import packed
+from benchmarks.leaderboard import packed, rig
 from benchmarks.leaderboard.protocol import METHODS, Run, written
 from benchmarks.leaderboard.workers import open_bench
+from toughen.fast import compile_layers
 
 from . import small
 
@@ -64,6 +67,29 @@ def test_a_used_rig_is_as_good_as_new(bench, method):
         assert (row["robust"], row["order"]) == (same_row["robust"], same_row["order"])
         assert all(torch.equal(weights[name], same_weights[name]) for name in weights)
     assert any(not torch.equal(first[1][name], other[1][name]) for name in first[1])
+
+
+@pytest.mark.parametrize("method", ["smart", "freelb", "asa"])
+def test_layers_are_compiled_for_training_alone(bench, monkeypatch, method):
+    calls = []
+
+    def backend(graph, _inputs):
+        calls.append(1)
+        return graph
+
+    eager = made(bench, "sst2", method)
+    bench._rigs.clear()
+    monkeypatch.setattr(rig, "compiles", lambda device: True)
+    monkeypatch.setattr(rig, "compile_layers", partial(compile_layers, backend=backend))
+    compiled = [made(bench, "sst2", method) for _ in range(2)]
+    assert calls
+    model = next(reversed(bench._rigs.values())).model
+    assert all(layer._compiled_call_impl is None for layer in model.modules())
+    bench._rigs.clear()
+    torch.compiler.reset()
+    for row in compiled:
+        assert row["value"] == eager["value"]
+        assert row["robust"] == eager["robust"]
 
 
 def test_a_pruned_vocabulary_changes_nothing(tmp_path, monkeypatch):
