@@ -68,8 +68,8 @@ def _board(protocol: Protocol, model: str, rows: Sequence[Row]) -> Iterator[list
             yield [
                 Run("board", model, task.name, head, method, settings[method], seed, rates[task.name], times)
                 for task in tasks
-                if head == LINEAR or task.second_order
                 for method in protocol.methods
+                if head == LINEAR or (task.second_order and method in protocol.second_order_methods)
                 for seed in seeds
                 for times in ((1, *protocol.more_epochs) if (method, head) == ("plain", LINEAR) else (1,))
             ]

@@ -97,6 +97,8 @@ class Protocol:
     mean_tasks: tuple[str, ...] = ("rte", "mrpc", "cola", "sst2", "stsb")
     more_epochs: tuple[int, ...] = (2, 3)
     """Plain training for so many times the epochs: what the compute of a robust method buys without it."""
+    second_order_methods: tuple[str, ...] = ("plain", "smart", "sift", "freelb", "asa", "rdrop")
+    """Of these the second-order head is trained as well: plain shows the head alone, one of each kind the sum."""
     radii: tuple[float, ...] = (0.01, 0.02, 0.05)
     reference: float = 0.02
     steps: int = 7

@@ -169,6 +169,7 @@ def test_the_plan_brings_all_methods_before_the_next_seeds():
     runs = [run for chunk in chunks for run in chunk]
     linear = [run for run in runs if run.head == "linear"]
     assert runs[: len(linear)] == linear
+    assert {run.method for run in runs[len(linear) :]} == {"plain"}  # fgm is not of those that get the other head
     assert [run.seed for run in linear] == [1] * 6 + [2] * 6
     assert all(len({run.rig for run in chunk}) == 1 for chunk in chunks)
     assert [run.method for run in linear[:6]] == ["plain"] * 4 + ["fgm"] * 2
@@ -188,6 +189,7 @@ def test_every_candidate_of_the_protocol_can_be_made():
         assert len(set(map(written, candidates))) == len(candidates)
     assert set(toughen.available()) <= set(METHODS)
     assert Protocol().reference in Protocol().radii
+    assert set(Protocol().second_order_methods) <= set(METHODS)
     assert not set(Protocol().tuning_seeds) & set(Protocol().seeds)
 
 
