@@ -98,7 +98,7 @@ class CapturedStep:
                 move()
             return loss
 
-        also = (accumulate, tokens, part)
+        also = (accumulate, tokens, part, self.max_norm)
         turns = self.attached.turns(last)
         obstacle = of_method(self.attached.bound, turns, last, updates=part is not None)
         loss = self.captured(run, batch, last=last, several=len(turns) > 1, also=also, obstacle=obstacle)

@@ -161,7 +161,7 @@ class CapturedUpdate:
             self._states.append(optimizer.state)  # a loaded one lies in other memory; kept, for graphs write to it
         held = [group[name] for group in groups for name in HELD]
         rates = [group["lr"].data_ptr() if _on_device(group["lr"]) else None for group in groups]
-        return (len(self._states), *held, *rates)
+        return (len(self._states), len(self.weights), *held, *rates)
 
     def _fill(self) -> None:
         """The learning rates of this step, where the graph reads them."""
