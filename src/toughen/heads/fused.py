@@ -7,7 +7,6 @@ the plain path.
 
 from __future__ import annotations
 
-import warnings
 from functools import cache
 from types import ModuleType
 from typing import Any, cast
@@ -15,6 +14,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from ..kernels import triton_works
 from .covariance import centered, check_mask, product, token_weights
 from .normalize import svpn
 from .precision import TINY, at_least_float32, floor_of, no_autocast
@@ -143,14 +143,8 @@ def _kernels_for(x: Tensor, q: int) -> ModuleType | None:
 
 @cache
 def _kernels() -> ModuleType | None:
-    try:
-        from triton.runtime import driver  # pyright: ignore[reportMissingImports]
+    if not triton_works():
+        return None
+    from . import kernels
 
-        driver.active.get_current_target()  # builds a part in C, which needs a compiler
-        from . import kernels
-    except ImportError:
-        return None
-    except Exception as error:
-        warnings.warn(f"Triton does not work here, so second-order heads take more launches: {error}", stacklevel=2)
-        return None
     return kernels

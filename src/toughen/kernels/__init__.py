@@ -4,6 +4,8 @@ Written in Triton, which comes with torch's CUDA builds. Where it is missing, on
 everything runs as it is written in torch.
 """
 
+import warnings
+from functools import cache
 from importlib.util import find_spec
 
 import torch
@@ -22,4 +24,19 @@ def at_hand(tensor: Tensor) -> bool:
 @torch.compiler.assume_constant_result
 def _capable() -> bool:
     """Ampere and newer: before it there is no bfloat16 to compute in."""
-    return torch.version.hip is None and torch.cuda.get_device_capability() >= (8, 0)
+    return torch.version.hip is None and torch.cuda.get_device_capability() >= (8, 0) and triton_works()
+
+
+@cache
+def triton_works() -> bool:
+    """Whether Triton is there and can build its part in C, for which it needs a compiler; looked at once."""
+    if not FOUND:
+        return False
+    try:
+        from triton.runtime import driver  # pyright: ignore[reportMissingImports, reportUnknownVariableType]
+
+        driver.active.get_current_target()  # pyright: ignore[reportUnknownMemberType]
+    except Exception as error:
+        warnings.warn(f"Triton does not work here, so torch does all, more slowly: {error}", stacklevel=3)
+        return False
+    return True
