@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -113,14 +112,7 @@ def test_kernels_by_interpreter():
 
 
 def test_a_machine_where_triton_does_not_work(monkeypatch):
-    def broken():
-        raise RuntimeError("no C compiler")
-
-    driver = SimpleNamespace(active=SimpleNamespace(get_current_target=broken))
-    monkeypatch.setitem(sys.modules, "triton.runtime", SimpleNamespace(driver=driver))
-    with pytest.warns(UserWarning, match="no C compiler"):
-        assert fused._kernels.__wrapped__() is None
-    monkeypatch.setitem(sys.modules, "triton.runtime", None)  # not installed: nothing to warn about
+    monkeypatch.setattr(fused, "triton_works", lambda: False)
     assert fused._kernels.__wrapped__() is None
 
 
