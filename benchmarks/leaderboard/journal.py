@@ -15,10 +15,6 @@ class Journal:
         self.path = path
         self.rows: list[Row] = read([path]) if path.is_file() else []
 
-    @property
-    def done(self) -> set[str]:
-        return {row["key"] for row in self.rows}
-
     def add(self, row: Row) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         cut = self.path.is_file() and self.path.stat().st_size and self.path.read_bytes()[-1:] != b"\n"
@@ -29,12 +25,12 @@ class Journal:
 
 def read(paths: Iterable[Path]) -> list[Row]:
     """The rows of several files, each run once. A line that a killed process left unfinished is passed over."""
-    found: dict[str, Row] = {}
+    found: dict[tuple[str, str | None], Row] = {}
     for path in paths:
         for line in path.read_text(encoding="utf-8").splitlines():
             try:
                 row = json.loads(line)
             except ValueError:
                 continue
-            found.setdefault(row["key"], row)
+            found.setdefault((row["key"], row.get("made")), row)
     return list(found.values())

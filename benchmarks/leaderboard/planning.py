@@ -9,7 +9,7 @@ import toughen
 from toughen.runs.cost import cost_of
 
 from .journal import Row
-from .protocol import Protocol, Run, Settings, written
+from .protocol import Protocol, Run, Settings, stands, written
 
 PHASES = ("rates", "settings", "board")
 LINEAR, SECOND_ORDER = "linear", "second_order"
@@ -23,7 +23,7 @@ class NotTuned(RuntimeError):
 def plan(phase: str, protocol: Protocol, model: str, rows: Sequence[Row]) -> list[list[Run]]:
     """The runs of a phase that are missing, as chunks that share a model, method and settings on the device."""
     stages = {"rates": _rates, "settings": _settings, "board": _board}[phase]
-    done = {row["key"] for row in rows}
+    done = {row["key"] for row in rows if stands(row)}
     chunks: list[list[Run]] = []
     for stage in stages(protocol, model, rows):
         together: dict[tuple[Any, ...], list[Run]] = {}
@@ -114,6 +114,7 @@ def chosen_settings(protocol: Protocol, method: str, rows: Sequence[Row]) -> Set
             for row in rows
             if (row["purpose"], row["model"], row["method"]) == ("settings", protocol.tuning_model, method)
             and row["settings"] == settings
+            and stands(row)
         ]
         if len(found) < wanted:
             raise NotTuned(

@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 Settings = Mapping[str, Any]
@@ -157,3 +158,16 @@ class Run:
 
 def written(settings: Settings) -> str:
     return json.dumps(dict(settings), sort_keys=True)
+
+
+@cache
+def made_as(method: str, settings: str) -> str:
+    """A digest of a method with all its settings, also those of its defaults, which may be others one day."""
+    import toughen
+
+    return hashlib.sha256(repr(toughen.make(method, **json.loads(settings))).encode()).hexdigest()[:8]
+
+
+def stands(row: Mapping[str, Any]) -> bool:
+    """Whether a run was made by the method that its name and settings mean today."""
+    return row.get("made") in (None, made_as(row["method"], written(row["settings"])))

@@ -18,7 +18,7 @@ from toughen.runs.cost import cost_of
 from toughen.tasks.samplers import LengthBucketed
 
 from .packed import Table
-from .protocol import Protocol, Run, TaskPlan
+from .protocol import Protocol, Run, TaskPlan, made_as
 from .rig import Rig, Stock
 from .robust import Tested, answers_on, area, attacked
 
@@ -76,6 +76,7 @@ class Bench:
             "key": run.key,
             **{name: value for name, value in vars(run).items() if name != "settings"},
             "settings": json.loads(run.settings),
+            "made": made_as(run.method, run.settings),
             "arm": f"epochs x{run.times}",
             "metric": plan.metric,
             **found,

@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.leaderboard import planning, scoring, table
 from benchmarks.leaderboard.findings import findings
-from benchmarks.leaderboard.protocol import METHODS, Protocol, written
+from benchmarks.leaderboard.protocol import METHODS, Protocol, made_as, written
 from benchmarks.leaderboard.robust import area
 from benchmarks.leaderboard.summary import MEAN, boards, clean, holm, robust
 
@@ -178,6 +178,17 @@ def test_the_plan_brings_all_methods_before_the_next_seeds():
     done = planning.plan("board", what, "tiny", [*tuned, {**tuned[0], "key": runs[0].key}])
     assert sum(map(len, done)) == len(runs) - 1
     assert planning.plan("settings", what, "another model", tuned) == []
+
+
+def test_runs_of_other_defaults_do_not_count():
+    what = small.protocol()
+    tuned = [row("plain", t, 101, 0.5, purpose="rates", rate=r) for t in ("sst2", "rte") for r in what.rates]
+    runs = [run for chunk in planning.plan("rates", what, "tiny", []) for run in chunk]
+    now = made_as("plain", "{}")
+    for made, left in ((now, len(runs) - 1), ("of old", len(runs)), (None, len(runs) - 1)):
+        done = [{**tuned[0], "key": runs[0].key, "made": made}]
+        assert sum(map(len, planning.plan("rates", what, "tiny", done))) == left
+    assert made_as("fgm", "{}") != made_as("fgm", '{"step_size": 0.5}')
 
 
 def test_every_candidate_of_the_protocol_can_be_made():
