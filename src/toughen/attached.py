@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
+from typing_extensions import Unpack  # torch needs it, too; Python has it from 3.11 on
 
 from .batch import Batch, Forward, Quiet, Recipe, Step
 from .bound import Bound, under
@@ -14,7 +15,7 @@ from .combine import Add
 from .compare.features import FeatureWatch
 from .driving import drive
 from .errors import MethodError
-from .fast.step import CapturedStep
+from .fast.step import CapturedStep, Options
 from .figures import figures, probe
 from .fitting import fit
 from .learned import only, refuse_wrapped
@@ -47,8 +48,7 @@ class Attached:
             warn_about(self.model, method)
             warn_if_special_unknown(self.model, method, tokenizer)
         self.task: Task = task or task_of(self.model)
-        self.total_steps = total_steps
-        self.updates = 0
+        self.total_steps, self.updates = total_steps, 0
         self.noise = Noise(own_seed(seed))
         self._seed = torch.initial_seed() if seed is None else seed  # of what must be the same on every process
         self._clock = Clock(total=total_steps)
@@ -155,11 +155,8 @@ class Attached:
         total = drive(losses, turns, take, quiet=lambda: unsynced(model), step=step)
         return torch.zeros((), device=next(self.model.parameters()).device) if total is None else total
 
-    def captured(self, model: nn.Module, **options: Any) -> CapturedStep:
-        """`backward` as a CUDA graph for each shape: `step = attached.captured(model)`, then `loss = step(batch)`.
-
-        With `optimizer=` (and `max_norm=`) a step is the whole update. For `backward=` and `pack=` see `CapturedStep`.
-        """
+    def captured(self, model: nn.Module, **options: Unpack[Options]) -> CapturedStep:
+        """Steps as CUDA graphs: `step = attached.captured(model, optimizer=..., max_norm=1)`, `loss = step(batch)`."""
         self.schedules_on_device()
         return CapturedStep(self, model, **options)
 

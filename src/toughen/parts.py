@@ -106,6 +106,7 @@ class Search(Protocol):
 
     def start(self, view: View) -> Tensor: ...
 
+    # It may write over the gradients: for weights every copy is felt.
     def climb(self, deltas: Sequence[Tensor], grads: Sequence[Tensor], views: Sequence[View]) -> list[Tensor]: ...
 
     def finish(self, delta: Tensor, view: View) -> Tensor: ...  # what the last pass sees

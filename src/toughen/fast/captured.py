@@ -3,12 +3,10 @@
 Small and base models at fine-tuning batch sizes are bound by kernel launches. A graph launches them all at once.
 """
 
-import gc
 import random
 import warnings
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, cast
 
 import torch
@@ -17,11 +15,11 @@ from torch import Tensor, nn
 from ..errors import RobustnessWarning
 from ..rng import Noise, Tape
 from ..tensors import add, fill, zero
+from .graph import Graph, Key, Noted, on_device, recording, runs_before, shape_of, state_of
 from .masks import steady_masks
 from .obstacles import of_error, of_model
 
 Run: TypeAlias = Callable[[dict[str, Any]], Tensor]
-Key: TypeAlias = tuple[Hashable, ...]
 
 MOST_GRAPHS = 64
 
@@ -33,35 +31,6 @@ class Host(Protocol):
     passed: list[Any]
 
     def window(self, last: bool) -> AbstractContextManager[Any]: ...  # round a micro-batch: opens and closes an update
-
-
-@dataclass(frozen=True)
-class Noted:
-    """What is known of a step that was run: its random stream, and the weights that got a gradient."""
-
-    tape: Tape
-    weights: Sequence[nn.Parameter]
-    runs: int  # so many steps of this kind were run
-
-
-@dataclass(frozen=True)
-class Graph:
-    """One captured step, with the memory it reads from and writes to."""
-
-    graph: torch.cuda.CUDAGraph
-    tape: Tape
-    inputs: dict[str, Any]
-    loss: Tensor
-    weights: Sequence[nn.Parameter]  # those that get a gradient
-    passed: list[Any]
-
-    def play(self, batch: Mapping[str, Any]) -> Tensor:
-        for name, value in batch.items():
-            if isinstance(value, Tensor):
-                self.inputs[name].copy_(value, non_blocking=True)
-        with self.tape.played():
-            self.graph.replay()
-        return self.loss.clone()
 
 
 class Captured:
@@ -103,12 +72,12 @@ class Captured:
             if self.obstacle is not None:
                 return self._eager(run, batch, device)
             fresh = all(weight.grad is None for weight in weights)
-            key = (*_shape(batch), *also, last, fresh, *_state(self.model, weights))
+            key = (*shape_of(batch), *also, last, fresh, *state_of(self.model, weights))
             if key in self._graphs:
                 return self._replay(self._graphs[key], batch, fresh)
             self._complain(of_model(self.model, device))
             noted = self._noted.get(key)
-            if noted is not None and noted.runs >= _runs_before(self.model) and self.obstacle is None:
+            if noted is not None and noted.runs >= runs_before(self.model) and self.obstacle is None:
                 graph = self._capture(run, batch, self._noted.pop(key), device, fresh, several)
                 if graph is not None:
                     self._graphs[key] = graph
@@ -123,7 +92,7 @@ class Captured:
 
     def _eager(self, run: Run, batch: Mapping[str, Any], device: torch.device, tape: Tape | None = None) -> Tensor:
         self.steps["eager"] += 1
-        moved = {name: _to(value, device) for name, value in batch.items()}
+        moved = {name: on_device(value, device) for name, value in batch.items()}
         if tape is None:
             return run(moved)
         with tape.noted(), steady_masks():
@@ -163,7 +132,7 @@ class Captured:
             return None
         tape, weights = noted.tape, [weight for weight in self._weights if weight.requires_grad]
         before = [weight.grad for weight in weights]
-        inputs = {name: _to(value, device, own=True) for name, value in batch.items()}
+        inputs = {name: on_device(value, device, own=True) for name, value in batch.items()}
         graph, loss = torch.cuda.CUDAGraph(), torch.zeros((), device=device)
         if self._stream is None:
             self._pool, self._stream = torch.cuda.graph_pool_handle(), torch.cuda.Stream(device)
@@ -180,15 +149,8 @@ class Captured:
         torch.clear_autocast_cache()  # half-precision copies made before would be the graph's for ever
         chance, streams = (torch.get_rng_state(), random.getstate()), self.host.noise.clone()
         self.host.passed = []  # graphs of the eager step, whose nodes would run on its stream
-        gc.collect()
-        collecting = gc.isenabled()
-        gc.disable()  # what it would free now are calls that no capture survives
         try:
-            with (
-                torch.cuda.graph(graph, self._pool, self._stream, capture_error_mode="thread_local"),
-                tape.captured(),
-                steady_masks(),
-            ):
+            with recording(graph, self._pool, self._stream), tape.captured(), steady_masks():
                 buffers = [self.lent[weight] for weight in noted.weights]
                 if several and fresh:
                     zero(buffers)
@@ -206,8 +168,6 @@ class Captured:
             self._complain(of_error(error))
             return None
         finally:
-            if collecting:
-                gc.enable()
             torch.clear_autocast_cache()
             for weight, grad in zip(weights, before, strict=True):
                 weight.grad = grad
@@ -227,29 +187,3 @@ class Captured:
             return
         self.obstacle = obstacle
         warnings.warn(f"Steps are not captured, they run eagerly: {obstacle}.", RobustnessWarning, stacklevel=4)
-
-
-def _runs_before(model: nn.Module) -> int:
-    """How often a step must have run before nothing in it is done for the first time."""
-    compiled = any(getattr(module, "_compiled_call_impl", None) is not None for module in model.modules())
-    return 2 if compiled or hasattr(model, "_orig_mod") else 1
-
-
-def _to(value: Any, device: torch.device, own: bool = False) -> Any:
-    if not isinstance(value, Tensor):
-        return value
-    moved = value.to(device, non_blocking=True)
-    return moved.clone() if own and moved is value else moved
-
-
-def _shape(batch: Mapping[str, Any]) -> Key:
-    return tuple(
-        (name, value.shape, value.dtype) if isinstance(value, Tensor) else (name, value)
-        for name, value in sorted(batch.items())
-    )
-
-
-def _state(model: nn.Module, weights: Sequence[nn.Parameter]) -> Key:
-    """What a graph takes for granted: the mode, the precision, which weights are trained and where they lie."""
-    precision = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else None
-    return (model.training, precision, *[(w.data_ptr(), w.requires_grad) for w in weights])

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, TypedDict
 
 import torch
 from torch import Tensor, nn
@@ -37,6 +37,15 @@ class Attached(Host, Protocol):
         backward: Callable[[Tensor], Any] | None = None,
         step: Callable[[], Any] | None = None,
     ) -> Tensor: ...
+
+
+class Options(TypedDict, total=False):
+    """What `CapturedStep` can be told, for `attached.captured`."""
+
+    backward: Callable[[Tensor], Any] | None
+    pack: bool
+    optimizer: Optimizer | None
+    max_norm: float | None
 
 
 class CapturedStep:

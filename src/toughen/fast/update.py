@@ -1,17 +1,15 @@
 """Clipping and the optimizer's step as CUDA graphs: at MiniLM's size launching them takes longer than the step."""
 
-import gc
-from collections.abc import Callable, Generator, Hashable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Adam, AdamW, Optimizer
 
 from .captured import Captured
-
-Key: TypeAlias = tuple[Hashable, ...]
+from .graph import Key, recording
 
 MOST_GRAPHS = 8
 # A graph holds these for ever; the learning rate it reads from a tensor.
@@ -44,7 +42,7 @@ class Repeated:
                 return act()
             graph = torch.cuda.CUDAGraph()
             try:
-                with ready(), _recording(graph):
+                with ready(), recording(graph):
                     result = act()
             except RuntimeError:  # it is a matter of speed alone
                 self.captured = False
@@ -192,15 +190,3 @@ class CapturedUpdate:
 
 def _on_device(rate: Any) -> bool:
     return isinstance(rate, Tensor) and rate.device.type != "cpu"
-
-
-@contextmanager
-def _recording(graph: torch.cuda.CUDAGraph) -> Generator[None]:
-    collecting = gc.isenabled()
-    gc.disable()  # what it would free now are calls that no capture survives
-    try:
-        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-            yield
-    finally:
-        if collecting:
-            gc.enable()

@@ -37,6 +37,7 @@ class Row:
     device: str
     shortest: float = 1.0
     compiled: bool = False
+    memory_budget: float | None = None
     note: str = ""
 
     def to_dict(self) -> dict[str, Any]:
@@ -59,8 +60,8 @@ def bench(
     """Time training steps; rows come in the order of shapes, methods and modes, and to `seen` as they are made.
 
     Medians of `repeats` steps made one after the other, with no waiting between them. `compile` compiles the layers of
-    the fast mode before they are captured, keeping the share of activations
-    that `memory_budget` says (see `compile_layers`). On a CPU there is no fast mode.
+    the fast mode before they are captured, `memory_budget` is the share of activations it keeps (`compile_layers`). On
+    a CPU there is no fast mode.
     """
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     dtype = dtype or ("bfloat16" if device == "cuda" else "float32")
@@ -89,6 +90,7 @@ def bench(
                     torch.cuda.get_device_name() if device == "cuda" else "cpu",
                     round(shape.shortest, 3),
                     compile and mode == "fast",
+                    memory_budget if compile and mode == "fast" else None,
                     note,
                 )
                 rows.append(row)
