@@ -1,0 +1,115 @@
+"""The way of a step through its capture, on a CPU: graphs that repeat nothing stand in for those of CUDA."""
+
+import contextlib
+import gc
+
+import pytest
+import torch
+
+import toughen
+from tests.tiny import TOKENIZER, bert, text_batch
+from toughen.fast import captured as capturing
+
+
+class Recorded:
+    """A graph. What is recorded is run, once; a replay does nothing."""
+
+    replays = 0
+
+    def register_generator_state(self, _generator):
+        pass
+
+    def replay(self):
+        Recorded.replays += 1
+
+
+class Stream:
+    def __init__(self, _device):
+        pass
+
+
+class Tape:
+    def __init__(self, _device):
+        pass
+
+    @contextlib.contextmanager
+    def noted(self):
+        yield
+
+    captured = played = noted
+
+    def lend_streams(self, _graph):
+        pass
+
+
+@contextlib.contextmanager
+def record(_graph, _pool, _stream, capture_error_mode):
+    assert capture_error_mode == "thread_local"
+    assert not gc.isenabled()
+    yield
+
+
+@pytest.fixture
+def stand_ins(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", Recorded)
+    monkeypatch.setattr(torch.cuda, "graph", record)
+    monkeypatch.setattr(torch.cuda, "graph_pool_handle", object)
+    monkeypatch.setattr(torch.cuda, "Stream", Stream)
+    monkeypatch.setattr(capturing, "Tape", Tape)
+    monkeypatch.setattr(capturing, "of_model", lambda *_: None)
+    monkeypatch.setattr(Recorded, "replays", 0)
+
+
+@pytest.mark.parametrize("name", ["plain", "smart", "freelb", "sam", "asa", "freeat"])
+def test_a_whole_update_is_one_graph(stand_ins, name):
+    model = bert(torch.float32)
+    with toughen.make(name).attach(model, TOKENIZER, seed=3) as attached:
+        optimizer = torch.optim.AdamW(model.parameters(), fused=True)
+        step = attached.captured(model, optimizer=optimizer, max_norm=1.0)
+        for _ in range(4):
+            step(text_batch())
+        assert step.obstacle is None
+        assert step.steps == {"eager": 1, "captured": 3}
+        assert Recorded.replays == 3
+        assert not step.captured.lent  # no gradient leaves the graph
+        assert attached.updates == 4
+        assert gc.isenabled()
+        optimizer.param_groups[0]["weight_decay"] = 0.5
+        step(text_batch())
+        assert step.steps == {"eager": 2, "captured": 3}  # a graph holds such a number for ever
+
+
+@pytest.mark.parametrize("name", ["plain", "smart", "freelb", "sam", "asa"])
+def test_gradients_are_lent_to_an_update_of_its_own(stand_ins, name):
+    model = bert(torch.float32)
+    with toughen.make(name).attach(model, TOKENIZER, seed=3) as attached:
+        step = attached.captured(model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1))
+        for _ in range(4):
+            step(text_batch())
+        assert step.steps == {"eager": 1, "captured": 3}
+        assert set(step.captured.lent) == {weight for weight in model.parameters() if weight.requires_grad}
+        step.close()
+        assert not step.captured.lent
+
+
+def test_under_accumulation_the_update_is_two_graphs(stand_ins):
+    model = bert(torch.float32)
+    with toughen.smart().attach(model, TOKENIZER, seed=3) as attached:
+        optimizer = torch.optim.AdamW(model.parameters(), fused=True)
+        step = attached.captured(model, optimizer=optimizer, max_norm=1.0)
+        for number in range(8):
+            step(text_batch(), accumulate=2, last=number % 2 == 1)
+        assert step.obstacle is None
+        assert len(step.update._steps._graphs) == len(step.update._clips._graphs) == 1
+
+
+def test_a_compiled_model_runs_twice_before(stand_ins):
+    model = bert(torch.float32)
+    with toughen.plain().attach(model, TOKENIZER) as attached:
+        toughen.fast.compile_layers(model, backend="eager")
+        step = attached.captured(model)
+        for _ in range(4):
+            model.zero_grad()
+            step(text_batch())
+        assert step.steps == {"eager": 2, "captured": 2}
+    toughen.fast.uncompile_layers(model)
