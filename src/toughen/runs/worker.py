@@ -33,7 +33,16 @@ def main() -> int:
         if not (folder / FAULT).is_file():  # the first fault is the cause: the others lost their peer
             write_text(folder / FAULT, said)
         return 1
+    _leave()
     return 0
+
+
+def _leave() -> None:
+    """Threads of a process group that Python's end finds alive can abort a run that is done."""
+    from torch import distributed
+
+    if distributed.is_available() and distributed.is_initialized():
+        distributed.destroy_process_group()
 
 
 if __name__ == "__main__":
