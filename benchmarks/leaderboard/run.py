@@ -14,6 +14,8 @@ from .planning import LINEAR, PHASES, SECOND_ORDER, NotTuned, plan
 from .protocol import Protocol, Run
 from .workers import Limit, workers
 
+MOST_FAILURES = 25  # in one call: something is wrong with all of them, and the device's time is dear
+
 
 def run(
     file: Path,
@@ -44,7 +46,7 @@ def run(
             f"{results}: runs of {', '.join(sorted(other))} are of another protocol; give another --results."
         )
     failures = results.with_suffix(".failed.jsonl")
-    made = [0]
+    made, failed = [0], [0]
 
     def tell(kind: str, told: dict[str, Any]) -> None:
         if kind == "row":
@@ -55,6 +57,9 @@ def run(
             with failures.open("a", encoding="utf-8") as log:
                 log.write(json.dumps(told) + "\n")
             print(f"FAILED {told['key']}: {told['error']}", flush=True)
+            failed[0] += 1
+            if failed[0] > MOST_FAILURES:
+                raise SystemExit(f"more than {MOST_FAILURES} runs failed, so the others were not tried: see {failures}")
 
     with shared_gpu(mps and cuda and count > 1) as service, workers(count, file, device, protocol, limit) as pool:
         print(f"{model} on {device}, {count or 1} process(es), {service}", flush=True)

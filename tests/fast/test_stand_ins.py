@@ -9,6 +9,7 @@ import torch
 import toughen
 from tests.tiny import TOKENIZER, bert, text_batch
 from toughen.fast import captured as capturing
+from toughen.fast import graph
 
 
 class Recorded:
@@ -42,8 +43,12 @@ class Tape:
         pass
 
 
+streams = []
+
+
 @contextlib.contextmanager
-def record(_graph, _pool, _stream, capture_error_mode):
+def record(_graph, _pool, stream, capture_error_mode):
+    streams.append(stream)
     assert capture_error_mode == "thread_local"
     assert not gc.isenabled()
     yield
@@ -58,6 +63,10 @@ def stand_ins(monkeypatch):
     monkeypatch.setattr(capturing, "Tape", Tape)
     monkeypatch.setattr(capturing, "of_model", lambda *_: None)
     monkeypatch.setattr(Recorded, "replays", 0)
+    streams.clear()
+    graph.stream_of.cache_clear()
+    yield
+    graph.stream_of.cache_clear()
 
 
 @pytest.mark.parametrize("name", ["plain", "smart", "freelb", "sam", "asa", "freeat"])
@@ -113,3 +122,15 @@ def test_a_compiled_model_runs_twice_before(stand_ins):
             step(text_batch())
         assert step.steps == {"eager": 2, "captured": 2}
     toughen.fast.uncompile_layers(model)
+
+
+def test_captures_share_a_stream(stand_ins):
+    for _ in range(2):
+        model = bert(torch.float32)
+        with toughen.plain().attach(model, TOKENIZER) as attached:
+            step = attached.captured(model)
+            for _ in range(2):
+                step(text_batch())
+                model.zero_grad()
+    assert len(streams) == 2
+    assert streams[0] is streams[1]

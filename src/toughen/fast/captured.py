@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from ..errors import RobustnessWarning
 from ..rng import Noise, Tape
 from ..tensors import add, fill, zero
-from .graph import Graph, Key, Noted, on_device, recording, runs_before, shape_of, state_of
+from .graph import Graph, Key, Noted, on_device, recording, runs_before, shape_of, state_of, stream_of
 from .masks import steady_masks
 from .obstacles import of_error, of_model
 
@@ -50,7 +50,6 @@ class Captured:
         self._noted: dict[Key, Noted] = {}
         self.lent: dict[nn.Parameter, Tensor] = {}  # a gradient for each weight, which all graphs write to
         self._pool: Any = None
-        self._stream: Any = None
 
     def __call__(
         self,
@@ -134,8 +133,8 @@ class Captured:
         before = [weight.grad for weight in weights]
         inputs = {name: on_device(value, device, own=True) for name, value in batch.items()}
         graph, loss = torch.cuda.CUDAGraph(), torch.zeros((), device=device)
-        if self._stream is None:
-            self._pool, self._stream = torch.cuda.graph_pool_handle(), torch.cuda.Stream(device)
+        if self._pool is None:
+            self._pool = torch.cuda.graph_pool_handle()
         tape.lend_streams(graph)
         for generator in self.host.noise.generators.values():
             if generator.device.type == "cuda":
@@ -150,7 +149,7 @@ class Captured:
         chance, streams = (torch.get_rng_state(), random.getstate()), self.host.noise.clone()
         self.host.passed = []  # graphs of the eager step, whose nodes would run on its stream
         try:
-            with recording(graph, self._pool, self._stream), tape.captured(), steady_masks():
+            with recording(graph, self._pool, stream_of(device)), tape.captured(), steady_masks():
                 buffers = [self.lent[weight] for weight in noted.weights]
                 if several and fresh:
                     zero(buffers)
