@@ -118,14 +118,14 @@ def freelb(net: Naive, passes: int = 3) -> None:
         (net(delta).loss / passes).backward()
         if left:
             g = delta.grad * net.words
-            delta = shrink(delta.detach() + 0.005 * unit * g / l2(g), 0.01 * unit)
+            delta = shrink(delta.detach() + 0.0005 * unit * g / l2(g), 0.001 * unit)
 
 
 def fgm(net: Naive) -> None:
     delta = torch.zeros_like(net.noise).requires_grad_()
     net(delta).loss.backward()
     g = delta.grad * net.words
-    net(0.01 * net.unit() * g / l2(g)).loss.backward()
+    net(0.003 * net.unit() * g / l2(g)).loss.backward()
 
 
 def fgm_matrix(net: Naive) -> None:
@@ -144,7 +144,7 @@ def pgd(net: Naive) -> None:
     for _ in range(3):
         delta = delta.detach().requires_grad_()
         g = gradient(net(delta).loss, delta) * net.words
-        delta = shrink(delta.detach() + 0.002 * unit * g / l2(g), 0.003 * unit)
+        delta = shrink(delta.detach() + 0.0005 * unit * g / l2(g), 0.001 * unit)
     net(delta.detach()).loss.backward()
 
 
@@ -156,16 +156,17 @@ def vat(net: Naive) -> None:
     (clean.loss + kl(clean.logits.detach(), net(delta).logits)).backward()
 
 
-def r3f(net: Naive) -> None:
+def r3f(net: Naive, scale: float = 0.1, weight: float = 3.0) -> None:
     clean = net()
-    (clean.loss + symmetric(clean.logits, net(0.1 * net.noise * net.words * net.rms()).logits)).backward()
+    moved = net(scale * net.noise * net.words * net.rms())
+    (clean.loss + weight * symmetric(clean.logits, moved.logits)).backward()
 
 
 def r4f(net: Naive) -> None:
     with torch.no_grad():
         weight = net.model.classifier.weight
         weight /= torch.linalg.matrix_norm(weight, ord=2)
-    r3f(net)
+    r3f(net, scale=0.3, weight=1.0)
 
 
 def rdrop(net: Naive) -> None:
@@ -180,17 +181,17 @@ def creat(net: Naive) -> None:
         return out.loss, out.hidden_states[-1][:, 0]
 
     (clean, features), unit = run(0.0), net.unit()
-    delta = (0.001 * net.noise * net.words * unit / net.size().sqrt()).requires_grad_()
+    delta = (0.0003 * net.noise * net.words * unit / net.size().sqrt()).requires_grad_()
     loss, moved = run(delta)
     height = loss - F.cosine_similarity(moved, features.detach(), dim=-1).mean()
     g = gradient(height, delta) * net.words
-    delta = shrink((delta + 0.01 * unit * g / l2(g)).detach(), 0.01 * unit)
+    delta = shrink((delta + 0.003 * unit * g / l2(g)).detach(), 0.003 * unit)
     (0.5 * clean + 0.5 * run(delta)[0]).backward()
 
 
 def neftune(net: Naive) -> None:
     size = net.padding.expand_as(net.noise).sum((1, 2), keepdim=True)
-    net(net.noise * net.padding * 5 / size.sqrt()).loss.backward()
+    net(net.noise * net.padding / size.sqrt()).loss.backward()
 
 
 def weights_uphill(net: Naive, move: Any) -> None:
@@ -208,7 +209,7 @@ def weights_uphill(net: Naive, move: Any) -> None:
 
 def sam(net: Naive) -> None:
     def move(named):
-        scale = 0.05 / torch.stack([p.grad.norm() for _, p in named]).norm()
+        scale = 0.02 / torch.stack([p.grad.norm() for _, p in named]).norm()
         return [(p, p.grad * scale) for _, p in named]
 
     weights_uphill(net, move)
@@ -218,7 +219,7 @@ def asam(net: Naive) -> None:
     def move(named):
         sizes = [p.abs() + 0.01 for _, p in named]
         scaled = [p.grad * size for (_, p), size in zip(named, sizes, strict=True)]
-        scale = 0.5 / torch.stack([s.norm() for s in scaled]).norm()
+        scale = 0.2 / torch.stack([s.norm() for s in scaled]).norm()
         return [(p, s * size * scale) for (_, p), s, size in zip(named, scaled, sizes, strict=True)]
 
     weights_uphill(net, move)
@@ -226,7 +227,7 @@ def asam(net: Naive) -> None:
 
 def awp(net: Naive) -> None:
     def one(p):
-        limit = 0.01 * p.abs()
+        limit = 1e-4 * p.abs()
         return (p.grad * (p.norm() / p.grad.norm())).minimum(limit).maximum(-limit)
 
     weights_uphill(net, lambda named: [(p, one(p)) for name, p in named if "weight" in name])
@@ -239,7 +240,7 @@ def bregman(net: Naive, teacher: nn.Module) -> None:
             mean.lerp_(p, 0.01)
         fixed = teacher(**net.batch).logits
     clean = net()
-    (clean.loss + symmetric(clean.logits, fixed)).backward()
+    (clean.loss + 0.3 * symmetric(clean.logits, fixed)).backward()
 
 
 def freeat(net: Naive, step: Any) -> None:
@@ -251,5 +252,5 @@ def freeat(net: Naive, step: Any) -> None:
         if left:
             g = delta.grad * net.words
             # The radius is that of the embedding the perturbation was started on: the table moves with each step.
-            delta = shrink(delta.detach() + 0.005 * unit * g / l2(g), 0.01 * unit)
+            delta = shrink(delta.detach() + 0.0005 * unit * g / l2(g), 0.001 * unit)
             step()

@@ -21,12 +21,12 @@ from toughen.errors import MethodError
 from toughen.registry import factory
 
 PRESETS = {
-    "smart": ["recommended", "paper", "smart-pytorch", "mt-dnn"],
-    "sift": ["recommended", "deberta"],
+    "smart": ["recommended", "robust", "paper", "smart-pytorch", "mt-dnn"],
+    "sift": ["recommended", "robust", "deberta"],
     "freelb": ["recommended", "original", "fairseq", "paragen"],
     "fgm": ["recommended", "matrix"],
     "pgd": ["recommended", "absolute"],
-    "vat": ["recommended", "paper"],
+    "vat": ["recommended", "robust", "paper"],
     "r3f": ["recommended", "paper"],
     "r4f": ["recommended", "paper"],
     "creat": ["recommended", "original"],

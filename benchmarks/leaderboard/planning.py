@@ -1,15 +1,13 @@
 """Which runs there are, in the order of their worth; and what the tuning runs chose."""
 
-import json
 from collections.abc import Iterator, Sequence
 from statistics import fmean
 from typing import Any
 
-import toughen
 from toughen.runs.cost import cost_of
 
 from .journal import Row
-from .protocol import Protocol, Run, Settings, stands, written
+from .protocol import Protocol, Run, Settings, known_by, made_as, made_of, make, written
 
 PHASES = ("rates", "settings", "board")
 LINEAR, SECOND_ORDER = "linear", "second_order"
@@ -23,12 +21,12 @@ class NotTuned(RuntimeError):
 def plan(phase: str, protocol: Protocol, model: str, rows: Sequence[Row]) -> list[list[Run]]:
     """The runs of a phase that are missing, as chunks that share a model, method and settings on the device."""
     stages = {"rates": _rates, "settings": _settings, "board": _board}[phase]
-    done = {row["key"] for row in rows if stands(row)}
+    done = {known_by(row) for row in rows}
     chunks: list[list[Run]] = []
     for stage in stages(protocol, model, rows):
         together: dict[tuple[Any, ...], list[Run]] = {}
         for run in stage:
-            if run.key not in done:
+            if run.known_by not in done:
                 together.setdefault((*run.rig, run.times), []).append(run)
         parts = [runs[at : at + IN_A_CHUNK] for runs in together.values() for at in range(0, len(runs), IN_A_CHUNK)]
         # Plain first: nothing is worth anything without it. Then the dearest, or the others wait for it at the end.
@@ -78,8 +76,7 @@ def _board(protocol: Protocol, model: str, rows: Sequence[Row]) -> Iterator[list
 def work(run: Run, protocol: Protocol) -> float:
     """About how long a run takes, in units of a plain epoch over a thousand rows."""
     task = protocol.task(run.task)
-    method = toughen.make(run.method, **json.loads(run.settings))
-    return task.epochs * run.times * (task.train_rows or 3000) / 1000 * cost_of(method)
+    return task.epochs * run.times * (task.train_rows or 3000) / 1000 * cost_of(make(run.method, run.settings))
 
 
 def chosen_rate(protocol: Protocol, model: str, task: str, rows: Sequence[Row]) -> float:
@@ -113,8 +110,7 @@ def chosen_settings(protocol: Protocol, method: str, rows: Sequence[Row]) -> Set
             row
             for row in rows
             if (row["purpose"], row["model"], row["method"]) == ("settings", protocol.tuning_model, method)
-            and row["settings"] == settings
-            and stands(row)
+            and made_of(row) == made_as(method, written(settings))
         ]
         if len(found) < wanted:
             raise NotTuned(
@@ -124,3 +120,18 @@ def chosen_settings(protocol: Protocol, method: str, rows: Sequence[Row]) -> Set
         robust.append(fmean(row["robust"]["pgd_area"] for row in found))
     near = [place for place, value in enumerate(clean) if value >= max(clean) - protocol.slack]
     return candidates[max(near, key=lambda place: (robust[place], -place))]
+
+
+def of_today(protocol: Protocol, rows: Sequence[Row]) -> list[Row]:
+    """Rows of the candidates; final ones of those that were chosen, where a choice can be made."""
+    wanted: dict[str, set[str]] = {}
+    final: dict[str, set[str]] = {}
+    for method, candidates in protocol.methods.items():
+        wanted[method] = {made_as(method, written(settings)) for settings in candidates}
+        try:
+            final[method] = {made_as(method, written(chosen_settings(protocol, method, rows)))}
+        except NotTuned:
+            final[method] = wanted[method]
+    return [
+        row for row in rows if made_of(row) in (final if row["purpose"] == "board" else wanted).get(row["method"], ())
+    ]

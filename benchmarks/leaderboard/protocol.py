@@ -2,8 +2,9 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from typing import Any
 
@@ -41,28 +42,32 @@ def climb(radius: float) -> dict[str, Any]:
     return {"step_size": radius / 2, "init_scale": radius / 5, "max_norm": radius}
 
 
-# The library's default stands first; settings that are not named are those of the recommended preset.
+# The library's default stands first; settings that are not named are those of the recommended preset. Defaults of today
+# are what the runs have chosen; what they were before is written out, for its runs count.
 METHODS: Mapping[str, tuple[Settings, ...]] = {
     "plain": ({},),
     "smart": ({}, ball(0.03), ball(0.03, weight=3.0)),
+    "smart robust": ({"preset": "robust"},),
     "alum": ({}, ball(0.03)),
     "sift": ({}, ball(0.03), ball(0.03, weight=3.0)),
-    "bregman": ({}, {"weight": 0.3}, {"weight": 3.0}),
+    "sift robust": ({"preset": "robust"},),
+    "bregman": ({}, {"weight": 1.0}, {"weight": 3.0}),
     "smart+bregman": ({},),
-    "freelb": ({}, climb(0.001), climb(0.003), climb(0.03)),
-    "freeat": ({}, climb(0.001)),
-    "fgm": ({}, {"step_size": 0.003}, {"step_size": 0.03}),
-    "pgd": ({}, climb(0.001), climb(0.01)),
+    "freelb": ({}, climb(0.003), climb(0.01), climb(0.03)),
+    "freeat": ({}, climb(0.01)),
+    "fgm": ({}, {"step_size": 0.01}, {"step_size": 0.03}),
+    "pgd": ({}, {"step_size": 0.002, "init_scale": 0.0005, "max_norm": 0.003}, climb(0.01)),
     "vat": ({}, {"max_norm": 0.03, "probe": 0.003}),
-    "r3f": ({}, {"init_scale": 0.3}, {"weight": 3.0}),
-    "r4f": ({}, {"init_scale": 0.3}),
+    "vat robust": ({"preset": "robust"},),
+    "r3f": ({}, {"init_scale": 0.3, "weight": 1.0}, {"weight": 1.0}),
+    "r4f": ({}, {"init_scale": 0.1}),
     "rdrop": ({}, {"weight": 0.3}, {"weight": 3.0}),
-    "creat": ({}, ball(0.003), ball(0.03)),
-    "asa": ({}, {"weight": 0.3}, {"tau": 0.3}),
-    "neftune": ({}, {"alpha": 1.0}, {"alpha": 10.0}),
-    "sam": ({}, {"rho": 0.02}, {"rho": 0.1}),
-    "asam": ({}, {"rho": 0.2}, {"rho": 1.0}),
-    "awp": ({}, {"max_norm": 1e-4}, {"max_norm": 3e-4}, {"max_norm": 1e-3}),
+    "creat": ({}, ball(0.01), ball(0.03)),
+    "asa": ({}, {"weight": 1.0}, {"weight": 1.0, "tau": 0.3}),
+    "neftune": ({}, {"alpha": 5.0}, {"alpha": 10.0}),
+    "sam": ({}, {"rho": 0.05}, {"rho": 0.1}),
+    "asam": ({}, {"rho": 0.5}, {"rho": 1.0}),
+    "awp": ({}, {"max_norm": 3e-4}, {"max_norm": 1e-3}, {"max_norm": 1e-2}),
 }
 
 TASKS = (
@@ -151,6 +156,10 @@ class Run:
         return "/".join(str(part) for part in vars(self).values())
 
     @property
+    def known_by(self) -> tuple[Any, ...]:
+        return known_by({**vars(self), "made": made_as(self.method, self.settings)})
+
+    @property
     def rig(self) -> tuple[str, str, str, str]:
         """What can stay on the device from one run to the next."""
         return (self.task, self.head, self.method, self.settings)
@@ -160,14 +169,24 @@ def written(settings: Settings) -> str:
     return json.dumps(dict(settings), sort_keys=True)
 
 
+def make(method: str, settings: str) -> Any:
+    """A method of the library by its name in the table, whose first word is the library's."""
+    import toughen
+
+    return toughen.make(method.partition(" ")[0], **json.loads(settings))
+
+
 @cache
 def made_as(method: str, settings: str) -> str:
     """A digest of a method with all its settings, also those of its defaults, which may be others one day."""
-    import toughen
+    told = re.sub(r"\d+\.\d+(e-\d+)?", lambda number: f"{float(number[0]):.12g}", repr(make(method, settings)))
+    return hashlib.sha256(told.encode()).hexdigest()[:8]
 
-    return hashlib.sha256(repr(toughen.make(method, **json.loads(settings))).encode()).hexdigest()[:8]
+
+def made_of(row: Mapping[str, Any]) -> str:
+    return row.get("made") or made_as(row["method"], written(row["settings"]))
 
 
-def stands(row: Mapping[str, Any]) -> bool:
-    """Whether a run was made by the method that its name and settings mean today."""
-    return row.get("made") in (None, made_as(row["method"], written(row["settings"])))
+def known_by(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What tells a run from others. Its method is known by what it is made of, however its settings were written."""
+    return tuple(made_of(row) if each.name == "settings" else row[each.name] for each in fields(Run))

@@ -1,7 +1,6 @@
 """A model with a method on the device, kept from run to run: only weights and random streams are set anew."""
 
 import copy
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +14,7 @@ from toughen.parts import LearnedSearch
 
 from .packed import Material
 from .planning import SECOND_ORDER
+from .protocol import make
 
 
 class Rig:
@@ -30,7 +30,7 @@ class Rig:
         self.material, self.stock, self.task, self.head = material, stock, task, head
         self.model = stock.model(task, head).to(material.device)
         self._pristine = {name: value.clone() for name, value in self.model.state_dict().items()}
-        self.method = toughen.make(method, **json.loads(settings))
+        self.method = make(method, settings)
         parts: tuple[Any, ...] = getattr(self.method, "methods", (self.method,))
         self._layers = self._compiled() if compiles(material.device) else {}
         self.learns = any(isinstance(part.search, LearnedSearch) for part in parts)

@@ -8,7 +8,8 @@ from toughen.atomic import write_json, write_text
 
 from .journal import Row, read
 from .page import page
-from .protocol import Protocol, stands
+from .planning import of_today
+from .protocol import Protocol
 from .sections import Part, parts
 from .summary import MEAN, boards, clean, robust
 
@@ -19,7 +20,7 @@ NOTHING = "No results yet: the runs have not been made."
 
 def write(results: Path, protocol: Protocol, evidence: Path | None = EVIDENCE) -> list[Path]:
     """Everything beside the results file; and into the documentation's page, where it is given and there."""
-    rows = [row for row in read([results]) if stands(row)] if results.is_file() else []
+    rows = of_today(protocol, read([results])) if results.is_file() else []
     found = parts(rows, protocol)
     text = "\n\n".join(map(markdown, found)) if found else NOTHING
     places = [results.with_suffix(ending) for ending in (".md", ".json", ".html")]

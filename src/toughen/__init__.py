@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from .methods.pgd import pgd as pgd
     from .methods.plain import plain as plain
     from .methods.r3f import r3f as r3f
-    from .methods.r3f import r4f as r4f
+    from .methods.r4f import r4f as r4f
     from .methods.rdrop import rdrop as rdrop
     from .methods.sam import asam as asam
     from .methods.sam import awp as awp

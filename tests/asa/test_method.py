@@ -30,7 +30,13 @@ def test_recommended_is_what_it_says(per_head):
     """BERT's attention with a mask as a product in probability space; each gradient comes from plain autograd."""
     model, strength, temperature, rate = bert(attn_implementation="eager"), 0.7, 0.8, 2.0
     method = toughen.asa(
-        visible=0.6, temperature=temperature, adversary_weight=strength, adversary_rate=rate, per_head=per_head, tau=0.9
+        weight=1.0,
+        visible=0.6,
+        temperature=temperature,
+        adversary_weight=strength,
+        adversary_rate=rate,
+        per_head=per_head,
+        tau=0.9,
     )
     attached = method.attach(model, seed=5)
     naive = copy.deepcopy(model)
@@ -235,7 +241,7 @@ def test_choices_and_regression():
 
 def test_added_to_other_methods():
     model = bert()
-    attached = (toughen.asa() + toughen.smart()).attach(model)
+    attached = (toughen.asa(weight=1.0) + toughen.smart()).attach(model)
     total = attached.backward(model, BATCH)
     seen = attached.report()
     assert torch.allclose(total, seen["0/loss_clean"] + seen["0/term"] + seen["1/term"])

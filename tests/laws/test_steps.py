@@ -100,9 +100,13 @@ def test_the_scale_of_the_embedding_does_not_matter(name: str) -> None:
     torch.testing.assert_close(after["loss_perturbed"], before["loss_perturbed"])
 
 
-@pytest.mark.parametrize(("name", "size"), [("smart", 0.01), ("vat", 0.01), ("creat", 0.01), ("fgm", 0.01)])
-def test_a_recommended_step_has_the_share_of_the_embedding_it_says(name: str, size: float) -> None:
-    delta, report, _ = perturbation(toughen.make(name), Toy())
+SIZES = [("smart", "recommended", 0.01), ("vat", "recommended", 0.01), ("creat", "recommended", 0.003)]
+SIZES += [("fgm", "recommended", 0.003), ("smart", "robust", 0.03), ("vat", "robust", 0.03)]
+
+
+@pytest.mark.parametrize(("name", "preset", "size"), SIZES)
+def test_a_step_has_the_share_of_the_embedding_it_says(name: str, preset: str, size: float) -> None:
+    delta, report, _ = perturbation(toughen.make(name, preset=preset), Toy())
     embedded = Toy().table(BATCH["input_ids"])
     shares = delta.flatten(1).norm(dim=1) / embedded.flatten(1).norm(dim=1)
     torch.testing.assert_close(shares.detach(), torch.full_like(shares, size), rtol=1e-6, atol=0)

@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from benchmarks.leaderboard import planning, scoring, table
+from benchmarks.leaderboard import journal, planning, scoring, table
+from benchmarks.leaderboard.__main__ import RESULTS
 from benchmarks.leaderboard.findings import findings
 from benchmarks.leaderboard.protocol import METHODS, Protocol, made_as, written
 from benchmarks.leaderboard.robust import area
@@ -175,29 +176,48 @@ def test_the_plan_brings_all_methods_before_the_next_seeds():
     assert [run.method for run in linear[:6]] == ["plain"] * 4 + ["fgm"] * 2
     many = planning.plan("rates", small.protocol(rates=tuple(range(1, 8))), "tiny", [])
     assert [len(chunk) for chunk in many] == [3, 3, 3, 3, 1, 1]
-    done = planning.plan("board", what, "tiny", [*tuned, {**tuned[0], "key": runs[0].key}])
+    done = planning.plan(
+        "board", what, "tiny", [*tuned, {**tuned[0], "purpose": "board", "seed": 1, "rate": runs[0].rate}]
+    )
     assert sum(map(len, done)) == len(runs) - 1
     assert planning.plan("settings", what, "another model", tuned) == []
 
 
-def test_runs_of_other_defaults_do_not_count():
+def test_a_run_is_known_by_what_its_method_is_made_of():
     what = small.protocol()
     tuned = [row("plain", t, 101, 0.5, purpose="rates", rate=r) for t in ("sst2", "rte") for r in what.rates]
     runs = [run for chunk in planning.plan("rates", what, "tiny", []) for run in chunk]
-    now = made_as("plain", "{}")
-    for made, left in ((now, len(runs) - 1), ("of old", len(runs)), (None, len(runs) - 1)):
-        done = [{**tuned[0], "key": runs[0].key, "made": made}]
+    for made, left in ((made_as("plain", "{}"), len(runs) - 1), ("of old", len(runs)), (None, len(runs) - 1)):
+        done = [{**tuned[0], "made": made}]
         assert sum(map(len, planning.plan("rates", what, "tiny", done))) == left
     assert made_as("fgm", "{}") != made_as("fgm", '{"step_size": 0.5}')
+    assert made_as("smart", '{"max_norm": 0.5}') == made_as("smart large", '{"max_norm": 0.5, "preset": "recommended"}')
+
+
+def test_the_table_shows_final_runs_of_the_chosen_settings_alone():
+    candidates = ({"step_size": 0.1}, {"step_size": 0.3})
+    what = small.protocol(methods={"plain": ({},), "fgm": candidates})
+    final = [row("fgm", "sst2", 1, 0.5, settings=settings) for settings in (*candidates, {"step_size": 0.7})]
+    assert planning.of_today(what, final) == final[:2]
+    tuned = [
+        row("fgm", "sst2", 101, value, purpose="settings", settings=settings)
+        for settings, value in zip(candidates, (0.5, 0.6), strict=True)
+    ]
+    assert planning.of_today(what, [*tuned, *final]) == [*tuned, final[1]]
+
+
+def test_defaults_are_what_the_runs_have_chosen():
+    rows = journal.read([RESULTS])
+    for method in METHODS:
+        if "robust" not in method:
+            assert planning.chosen_settings(Protocol(), method, rows) == {}, method
 
 
 def test_every_candidate_of_the_protocol_can_be_made():
     import toughen
 
     for method, candidates in METHODS.items():
-        for settings in candidates:
-            toughen.make(method, **settings)
-        assert len(set(map(written, candidates))) == len(candidates)
+        assert len({made_as(method, written(settings)) for settings in candidates}) == len(candidates)
     assert set(toughen.available()) <= set(METHODS)
     assert Protocol().reference in Protocol().radii
     assert set(Protocol().second_order_methods) <= set(METHODS)

@@ -40,9 +40,9 @@ OURS = {
     "pgd": (lambda: toughen.pgd(**given()), naive.pgd),
     "vat": (lambda: toughen.vat(init=lambda view: NOISE), naive.vat),
     "r3f": (lambda: toughen.r3f(**given(0.1)), naive.r3f),
-    "r4f": (lambda: toughen.r4f(**given(0.1)), naive.r4f),
+    "r4f": (lambda: toughen.r4f(**given(0.3)), naive.r4f),
     "rdrop": (lambda: toughen.rdrop(), naive.rdrop),
-    "creat": (lambda: toughen.creat(**given(0.001)), naive.creat),
+    "creat": (lambda: toughen.creat(**given(0.0003)), naive.creat),
     "neftune": (lambda: _neftune(), naive.neftune),
     "sam": (lambda: toughen.sam(), naive.sam),
     "asam": (lambda: toughen.asam(), naive.asam),
@@ -56,7 +56,7 @@ def _neftune():
 
     size = BATCH["attention_mask"].sum(1).view(-1, 1, 1) * 32
     method = toughen.neftune()
-    return replace(method, search=replace(method.search, init=Given(lambda view: NOISE * 5 / size.sqrt())))
+    return replace(method, search=replace(method.search, init=Given(lambda view: NOISE / size.sqrt())))
 
 
 @pytest.mark.filterwarnings("ignore::toughen.errors.RobustnessWarning")

@@ -107,7 +107,7 @@ def test_keys_of_the_models_config_are_known_to_it(name):
 
 def test_settings_reach_the_method():
     assert made(recipes.config("sift/mnli-deberta-v3-xsmall")["method"]) == toughen.sift(preset="deberta", weight=3.0)
-    assert made(recipes.config("smart/rte-bert-base")["method"]) == toughen.smart("paper") + toughen.bregman()
+    assert made(recipes.config("smart/rte-bert-base")["method"]) == toughen.smart("paper") + toughen.bregman(1.0)
     # Three passes after the first one there are four here.
     assert made(recipes.config("freelb/cola-roberta-large")["method"]).combine.passes == 4
 

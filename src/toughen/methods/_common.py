@@ -13,6 +13,9 @@ Start: TypeAlias = Callable[[View], Tensor]
 """A function that gives the starting perturbation of a view, to take the random draw's place."""
 
 
+OURS = ("recommended", "robust")  # presets whose lengths are shares of the embedding's
+
+
 def ball(max_norm: float, p: float = 2, over: Over = "example") -> Project:
     return Ball(max_norm, p, over) if max_norm > 0 else Free()
 

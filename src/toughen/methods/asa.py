@@ -26,7 +26,7 @@ class Settings:
 
 
 PRESETS = {
-    "recommended": Settings(weight=1.0, tau=0.5, temperature=1.0, visible=0.9, rank=64),
+    "recommended": Settings(weight=0.3, tau=0.5, temperature=1.0, visible=0.9, rank=64),
     "original": Settings(weight=1.0, tau=0.5, temperature=1.0, visible=0.5, rank=None, dropout="fresh"),
 }
 

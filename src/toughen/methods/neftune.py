@@ -7,7 +7,7 @@ from ..sites import WordEmbedding
 
 
 @named("neftune")
-def neftune(alpha: float = 5.0) -> Method:
+def neftune(alpha: float = 1.0) -> Method:
     """NEFTune (Jain et al., ICLR 2024): uniform noise of alpha / sqrt(length * width) on the embedding, one pass.
 
     The length is each text's true one and padding gets no noise, as in the authors' training code; transformers' own

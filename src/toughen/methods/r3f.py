@@ -1,4 +1,4 @@
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from ..combine import Add
@@ -8,7 +8,6 @@ from ..parts import Dropout
 from ..presets import choose
 from ..registry import named
 from ..search import Absolute, Noise, Normal, Relative, Uniform
-from ..search.constraint import SpectralHead
 from ..sites import WordEmbedding
 from ._common import Start, start
 
@@ -22,7 +21,7 @@ class Settings:
 
 
 PRESETS = {
-    "recommended": Settings(weight=1.0, init_scale=0.1, noise="normal", dropout="shared"),
+    "recommended": Settings(weight=3.0, init_scale=0.1, noise="normal", dropout="shared"),
     "paper": Settings(weight=1.0, init_scale=1e-5, noise="uniform", dropout="fresh"),
 }
 
@@ -40,7 +39,7 @@ def r3f(
     """Noise in place of ascent (Aghajanyan et al. 2021): the prediction must not change under random noise.
 
     Presets:
-        recommended: Gaussian noise of a tenth of the embedding's size, masked, one dropout mask. Ours.
+        recommended: Gaussian noise of a tenth of the embedding's size, weight 3, masked, one dropout mask. Ours.
         paper: fairseq examples/rxf: uniform noise of 1e-5 on all positions, fresh dropout (which then makes the
             difference); regression by squared error, where the original computes its term and drops it.
     """
@@ -50,18 +49,3 @@ def r3f(
     site = WordEmbedding() if ours else WordEmbedding(skip=())
     search = Noise(draw, Relative() if ours else Absolute())
     return Method(site, search, Divergence(), Add(s.weight), dropout=s.dropout)
-
-
-@named("r4f")
-def r4f(
-    preset: str = "recommended",
-    *,
-    weight: float | None = None,
-    init_scale: float | None = None,
-    noise: Literal["normal", "uniform"] | None = None,
-    dropout: Dropout | None = None,
-    init: Start | None = None,
-) -> Method:
-    """R3F with a head of spectral norm 1 (Aghajanyan et al. 2021). Presets as for `r3f`."""
-    method = r3f(preset, weight=weight, init_scale=init_scale, noise=noise, dropout=dropout, init=init)
-    return replace(method, constraint=SpectralHead())

@@ -8,7 +8,7 @@ from ..sites import Weights
 
 
 @named("sam")
-def sam(rho: float = 0.05, *, dropout: Dropout = "shared") -> Method:
+def sam(rho: float = 0.02, *, dropout: Dropout = "shared") -> Method:
     """Sharpness-aware minimisation (Foret et al., ICLR 2021): the gradient at weights moved uphill by `rho`.
 
     The direction is that of the whole update: accumulation and several processes do not change it.
@@ -17,13 +17,13 @@ def sam(rho: float = 0.05, *, dropout: Dropout = "shared") -> Method:
 
 
 @named("asam")
-def asam(rho: float = 0.5, *, eta: float = 0.01, dropout: Dropout = "shared") -> Method:
+def asam(rho: float = 0.2, *, eta: float = 0.01, dropout: Dropout = "shared") -> Method:
     """Adaptive SAM (Kwon et al., ICML 2021): as `sam`, each weight measured in units of its own size plus `eta`."""
     return Method(Weights(), SharpnessAscent(rho, adaptive=True, eta=eta), TaskLoss(), Sharpen(), dropout=dropout)
 
 
 @named("awp")
-def awp(step_size: float = 1.0, *, max_norm: float = 1e-2, dropout: Dropout = "shared") -> Method:
+def awp(step_size: float = 1.0, *, max_norm: float = 1e-4, dropout: Dropout = "shared") -> Method:
     """Adversarial weight perturbation (Wu et al., NeurIPS 2020), in the form common for text.
 
     Each weight matrix moves along its gradient by `step_size` of its norm, no element by more than `max_norm` of

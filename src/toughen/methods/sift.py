@@ -8,7 +8,7 @@ from ..presets import choose
 from ..registry import named
 from ..search import INF, Absolute, Ascent, Normal, Unit
 from ..sites import NormalizedEmbedding
-from ._common import Start, ball, start
+from ._common import OURS, Start, ball, start
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,7 @@ class Settings:
 
 PRESETS = {
     "recommended": Settings(weight=1.0, step_size=0.01, init_scale=0.001, max_norm=0.01, dropout="shared"),
+    "robust": Settings(weight=1.0, step_size=0.03, init_scale=0.003, max_norm=0.03, dropout="shared"),
     "deberta": Settings(weight=5.0, step_size=1e-4, init_scale=1e-2, max_norm=0.0),
 }
 
@@ -44,6 +45,7 @@ def sift(
     Presets:
         recommended: one l2 step of 1 % of the normalised embedding's norm, masked, one dropout mask for all passes.
             Without a perturbation the pass is the model's own. Ours.
+        robust: the same with 3 %: more accuracy under attack, and less on tasks that are hard to learn. Ours.
         deberta: microsoft/DeBERTa 4d7fe0b, sift.py: clipped noise 1e-2, one step of 1e-4 per token over the gradient's
             largest element plus 1e-6, two cross-entropies with fixed targets as the loss, no gradient from the
             perturbed pass to the embedding tables, the extra LayerNorm (eps 1e-7) in the clean pass too. weight 5 is
@@ -59,7 +61,7 @@ def sift(
         steps=steps,
         dropout=dropout,
     )
-    if preset == "recommended":
+    if preset in OURS:
         noise = start(init, Normal(s.init_scale))
         search = Ascent(s.step_size, s.steps, noise, Unit(p=2, over="example"), ball(s.max_norm))
         return Method(NormalizedEmbedding(), search, Divergence(), Add(s.weight), dropout=s.dropout)

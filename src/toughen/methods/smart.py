@@ -8,7 +8,7 @@ from ..presets import choose
 from ..registry import named
 from ..search import INF, Absolute, Ascent, Ball, Normal, Raw, Rescale, Unit
 from ..sites import Hidden, WordEmbedding
-from ._common import Start, ball, start
+from ._common import OURS, Start, ball, start
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,7 @@ class Settings:
 
 PRESETS = {
     "recommended": Settings(weight=1.0, step_size=0.01, init_scale=0.001, max_norm=0.01, dropout="shared"),
+    "robust": Settings(weight=1.0, step_size=0.03, init_scale=0.003, max_norm=0.03, dropout="shared"),
     "paper": Settings(weight=1.0, step_size=1e-3, init_scale=1e-5, max_norm=1e-5),
     "smart-pytorch": Settings(weight=0.02, step_size=1e-3, init_scale=1e-5, max_norm=1.0),
     "mt-dnn": Settings(weight=1.0, step_size=1e-5, init_scale=1e-5, max_norm=1.0),
@@ -46,14 +47,15 @@ def smart(
     Presets:
         recommended: one l2 step of 1 % of the embedding's norm, padding and special tokens masked, one dropout mask
             for all passes, symmetric KL (squared error for regression). Ours.
+        robust: the same with 3 %: more accuracy under attack, and less on tasks that are hard to learn. Ours.
         paper: Algorithm 1 of arXiv 1911.03437v5: noise 1e-5, gradient over its largest element, step 1e-3, clipped to
-            1e-5; fresh dropout, which at this radius outweighs the perturbation. Add `bregman()` for the whole method.
+            1e-5; fresh dropout, which at this radius outweighs the perturbation. Add `bregman(1.0)` for the whole method.
         smart-pytorch: archinetai/smart-pytorch 0.0.4: raw gradient, the noise then rescaled to largest element 1 per
             token (its "epsilon" only guards the division), symmetric KL summed over the batch with fixed targets.
         mt-dnn: namisan/mt-dnn 3228e7c: the same update on the output of the embedding block with its log-odds
             divergence as the goal of the search. Its second embedding of that output is not repeated.
 
-    Full SMART is `smart(preset="paper") + bregman()`.
+    Full SMART is `smart(preset="paper") + bregman(1.0)`.
     """
     s = choose(
         PRESETS,
@@ -66,7 +68,7 @@ def smart(
         dropout=dropout,
     )
     noise = start(init, Normal(s.init_scale))
-    if preset == "recommended":
+    if preset in OURS:
         search = Ascent(s.step_size, s.steps, noise, Unit(p=2, over="example"), ball(s.max_norm))
         return Method(WordEmbedding(), search, Divergence(), Add(s.weight), dropout=s.dropout)
     if preset == "paper":

@@ -8,7 +8,7 @@ from ..presets import choose
 from ..registry import named
 from ..search import Absolute, Normal, PowerIteration, Relative
 from ..sites import WordEmbedding
-from ._common import Start, start
+from ._common import OURS, Start, start
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,7 @@ class Settings:
 
 PRESETS = {
     "recommended": Settings(weight=1.0, max_norm=0.01, probe=0.001),
+    "robust": Settings(weight=1.0, max_norm=0.03, probe=0.003),
     "paper": Settings(weight=1.0, max_norm=5.0, probe=0.1),
 }
 
@@ -43,11 +44,12 @@ def vat(
 
     Presets:
         recommended: a perturbation of 1 % of the embedding's norm, masked, one dropout mask. Ours.
+        robust: the same with 3 %: more accuracy under attack, and less on tasks that are hard to learn. Ours.
         paper: l2 radius 5 with probe 0.1 in absolute numbers, those of adversarial training for text (Miyato et al.
             2017), where embeddings are normalised first; here they are not.
     """
     s = choose(PRESETS, preset, weight=weight, max_norm=max_norm, probe=probe, steps=steps, dropout=dropout)
-    units = Relative() if preset == "recommended" else Absolute()
+    units = Relative() if preset in OURS else Absolute()
     search = PowerIteration(s.max_norm, s.probe, s.steps, units=units, init=start(init, Normal(1.0)))
     compare = Divergence("kl", stop="clean")
     return Method(WordEmbedding(), search, compare, Add(s.weight, optional_labels=True), dropout=s.dropout)
