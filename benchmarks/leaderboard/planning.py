@@ -1,6 +1,7 @@
 """Which runs there are, in the order of their worth; and what the tuning runs chose."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
@@ -94,32 +95,50 @@ def chosen_rate(protocol: Protocol, model: str, task: str, rows: Sequence[Row]) 
     return max(means, key=lambda rate: (means[rate], -rate))
 
 
-def chosen_settings(protocol: Protocol, method: str, rows: Sequence[Row]) -> Settings:
-    """A method's settings for all tasks and models: within `slack` of the best clean mean, the most robust.
+@dataclass(frozen=True)
+class Tried:
+    """A candidate's means over the tuning seeds, on held-out training rows."""
 
-    Means are over the tuning tasks and seeds, on held-out training rows; of equals the first candidate.
-    """
-    candidates = protocol.methods[method]
-    if len(candidates) == 1:
-        return candidates[0]
+    settings: Settings
+    scores: Mapping[str, float]
+    """By tuning task."""
+    area: float
+    """Under the PGD curve, over the tasks."""
+
+    @property
+    def clean(self) -> float:
+        return fmean(self.scores.values())
+
+
+def tried(protocol: Protocol, method: str, rows: Sequence[Row]) -> list[Tried]:
+    """A method's candidates in their order."""
     wanted = len(protocol.tuning_tasks) * len(protocol.tuning_seeds)
-    clean: list[float] = []
-    robust: list[float] = []
-    for settings in candidates:
-        found = [
+    found: list[Tried] = []
+    for settings in protocol.methods[method]:
+        made = made_as(method, written(settings))
+        own = [
             row
             for row in rows
             if (row["purpose"], row["model"], row["method"]) == ("settings", protocol.tuning_model, method)
-            and made_of(row) == made_as(method, written(settings))
+            and made_of(row) == made
         ]
-        if len(found) < wanted:
-            raise NotTuned(
-                f"{method} {written(settings)} has {len(found)} of {wanted} tuning runs; run phase settings."
-            )
-        clean.append(fmean(row["value"] for row in found))
-        robust.append(fmean(row["robust"]["pgd_area"] for row in found))
-    near = [place for place, value in enumerate(clean) if value >= max(clean) - protocol.slack]
-    return candidates[max(near, key=lambda place: (robust[place], -place))]
+        if len(own) < wanted:
+            raise NotTuned(f"{method} {written(settings)} has {len(own)} of {wanted} tuning runs; run phase settings.")
+        scores = {task: fmean(row["value"] for row in own if row["task"] == task) for task in protocol.tuning_tasks}
+        found.append(Tried(settings, scores, fmean(row["robust"]["pgd_area"] for row in own)))
+    return found
+
+
+def chosen_settings(protocol: Protocol, method: str, rows: Sequence[Row]) -> Settings:
+    """A method's settings for all tasks and models: within `slack` of the best clean mean, the most robust.
+
+    Of equals the first candidate.
+    """
+    if len(protocol.methods[method]) == 1:
+        return protocol.methods[method][0]
+    found = tried(protocol, method, rows)
+    best = max(one.clean for one in found)
+    return max((one for one in found if one.clean >= best - protocol.slack), key=lambda one: one.area).settings
 
 
 def of_today(protocol: Protocol, rows: Sequence[Row]) -> list[Row]:

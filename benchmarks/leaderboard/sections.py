@@ -9,7 +9,7 @@ from toughen.statistics import paired_t
 
 from .findings import findings, signed
 from .journal import Row
-from .planning import LINEAR, SECOND_ORDER, NotTuned, chosen_rate, chosen_settings
+from .planning import LINEAR, SECOND_ORDER, NotTuned, chosen_rate, chosen_settings, tried
 from .protocol import Protocol, written
 from .summary import MEAN, Board, Cell, Value, boards, clean, robust
 
@@ -30,14 +30,31 @@ class Part:
     rows: Sequence[Sequence[str]] = ()
 
 
-def parts(rows: Sequence[Row], protocol: Protocol) -> list[Part]:
-    found = [part for (model, head), board in boards(rows, protocol).items() for part in _board(board, model, head)]
+def parts(rows: Sequence[Row], protocol: Protocol, *, whole: bool = False) -> list[Part]:
+    """All tables; with `whole` none of a model whose final runs have not reached every method."""
+    found: list[Part] = []
+    for (model, head), board in boards(rows, protocol).items():
+        name = f"{model}, {head.replace('_', '-')} head"
+        found += [_under_way(board, name)] if whole and _missing(board, head) else _board(board, name, head)
     found += _heads(rows, protocol)
-    return [*found, *_choices(rows, protocol)] if found else []
+    return [*found, *_choices(rows, protocol)] if rows else []
 
 
-def _board(board: Board, model: str, head: str) -> Iterator[Part]:
-    name = f"{model}, {head.replace('_', '-')} head"
+def _missing(board: Board, head: str) -> bool:
+    methods = board.protocol.methods if head == LINEAR else board.protocol.second_order_methods
+    there = {(row["method"], row["task"]) for row in board.rows}
+    tasks = [task.name for task in board.protocol.tasks if task.name in board.protocol.mean_tasks]
+    return any((method, task) not in there for method in methods for task in tasks)
+
+
+def _under_way(board: Board, name: str) -> Part:
+    made = len(board.rows)
+    return Part(
+        f"{name}: under way", (f"{made} final runs are made. They are shown when every method has some on every task.",)
+    )
+
+
+def _board(board: Board, name: str, head: str) -> Iterator[Part]:
     tasks = [*board.tasks, *([MEAN] if set(board.protocol.mean_tasks) <= set(board.tasks) else [])]
     yield Part(f"{name}: what the runs say", findings(board))
     yield _scores(board, f"{name}: clean scores at equal epochs", tasks, clean, (LEGEND,))
@@ -151,12 +168,34 @@ def _choices(rows: Sequence[Row], protocol: Protocol) -> Iterator[Part]:
             with suppress(NotTuned):
                 lines.append([model, task.name, f"{chosen_rate(protocol, model, task.name, rows):g}"])
     yield Part("Learning rates chosen on plain training", (), ["model", "task", "rate"], lines)
-    chosen: list[list[str]] = []
-    for method, candidates in protocol.methods.items():
+    candidates: list[list[str]] = []
+    for method in protocol.methods:
         with suppress(NotTuned):
-            chosen.append([method, str(len(candidates)), written(chosen_settings(protocol, method, rows))])
-    words = ("{} is the library's default.",)
-    yield Part("Settings chosen, the same for all tasks and models", words, ["method", "candidates", "chosen"], chosen)
+            candidates += _tried(protocol, method, rows)
+    words = (
+        "Means over the tuning tasks and seeds on held-out training rows; {} is the library's default today. Of a "
+        f"method's candidates within {100 * protocol.slack:g} points of its best clean mean the one with the largest "
+        "area under the PGD curve is chosen (+), for all tasks and models.",
+    )
+    head = ["method", "settings", *protocol.tuning_tasks, "mean", "PGD area", ""]
+    yield Part("Settings: every candidate", words, head, candidates)
+
+
+def _tried(protocol: Protocol, method: str, rows: Sequence[Row]) -> list[list[str]]:
+    if len(protocol.methods[method]) == 1:
+        return []
+    chosen = chosen_settings(protocol, method, rows)
+    return [
+        [
+            method,
+            written(one.settings),
+            *(f"{100 * one.scores[task]:.1f}" for task in protocol.tuning_tasks),
+            f"{100 * one.clean:.1f}",
+            f"{100 * one.area:.1f}",
+            "+" if one.settings is chosen else "",
+        ]
+        for one in tried(protocol, method, rows)
+    ]
 
 
 def _cell(cell: Cell | None) -> str:

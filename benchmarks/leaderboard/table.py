@@ -22,15 +22,19 @@ def write(results: Path, protocol: Protocol, evidence: Path | None = EVIDENCE) -
     """Everything beside the results file; and into the documentation's page, where it is given and there."""
     rows = of_today(protocol, read([results])) if results.is_file() else []
     found = parts(rows, protocol)
-    text = "\n\n".join(map(markdown, found)) if found else NOTHING
     places = [results.with_suffix(ending) for ending in (".md", ".json", ".html")]
-    write_text(places[0], f"# Leaderboard\n\n{text}\n")
+    write_text(places[0], f"# Leaderboard\n\n{_joined(found)}\n")
     write_json(places[1], figures(rows, protocol))
     write_text(places[2], page(found, boards(rows, protocol)))
     if evidence is not None and evidence.is_file():
+        text = _joined(parts(rows, protocol, whole=True))
         write_text(evidence, between(evidence.read_text(encoding="utf-8"), text))
         places.append(evidence)
     return places
+
+
+def _joined(found: Sequence[Part]) -> str:
+    return "\n\n".join(map(markdown, found)) if found else NOTHING
 
 
 def between(whole: str, text: str) -> str:

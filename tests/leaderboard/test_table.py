@@ -10,6 +10,7 @@ from benchmarks.leaderboard.__main__ import RESULTS
 from benchmarks.leaderboard.findings import findings
 from benchmarks.leaderboard.protocol import METHODS, Protocol, made_as, written
 from benchmarks.leaderboard.robust import area
+from benchmarks.leaderboard.sections import parts
 from benchmarks.leaderboard.summary import MEAN, boards, clean, holm, robust
 
 from . import small
@@ -204,6 +205,16 @@ def test_the_table_shows_final_runs_of_the_chosen_settings_alone():
         for settings, value in zip(candidates, (0.5, 0.6), strict=True)
     ]
     assert planning.of_today(what, [*tuned, *final]) == [*tuned, final[1]]
+
+
+def test_half_a_table_is_not_for_the_page():
+    def titles(rows):
+        return [part.title for part in parts(rows, small.protocol(), whole=True)]
+
+    assert "tiny, linear head: what the runs say" in titles(by_hand())
+    half = [row for row in by_hand() if (row["method"], row["task"]) != ("fgm", "rte")]
+    assert titles(half)[0] == "tiny, linear head: under way"
+    assert not any("scores" in title for title in titles(half))
 
 
 def test_defaults_are_what_the_runs_have_chosen():
