@@ -23,6 +23,7 @@ class View:
     mask: Tensor | None = None  # 1 where a perturbation may be, broadcastable to `value`; None: everywhere
     place: int = 0  # which of the site's places
     random: torch.Generator | None = field(default=None, repr=False, compare=False)
+    clock: Clock = field(default_factory=Clock, repr=False, compare=False)
 
     @cached_property
     def dtype(self) -> torch.dtype:
@@ -64,7 +65,6 @@ class PairView(View):
     queries: Tensor | None = None  # (batch, queries), False for padding; None: all are real
     compute: torch.dtype = torch.float32  # of the attention's logits
     key: Tensor | None = None  # what the random draw is made from, the same in every pass over the batch; None: no draw
-    clock: Clock = field(default_factory=Clock, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,7 +88,7 @@ class Injector:
     @torch.compiler.disable()  # pyright: ignore[reportUntypedFunctionDecorator]  # random draws are not traced
     def _start(self, view: View) -> Tensor:
         assert self.current is not None
-        view = replace(view, random=self.noise.on(view.value.device))
+        view = replace(view, random=self.noise.on(view.value.device), clock=self.clock)
         with torch.no_grad():
             delta = self.search.start(view)
         delta = delta.requires_grad_() if self.search.steps else delta

@@ -26,7 +26,7 @@ def check(settings: Any) -> None:
         value: Any = getattr(settings, name)
         if isinstance(value, Ramp):
             value = lowest(value)
-        if name in ("step_size", "rho", "probe") and value is not None and not value > 0:
+        if name in ("step_size", "rho", "probe", "growth") and value is not None and not value > 0:
             raise MethodError(f"{name}={value}: it must be above 0.")
         if name in ("weight", "init_scale", "max_norm", "temperature") and value is not None and not value >= 0:
             raise MethodError(f"{name}={value}: it cannot be negative.")

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 import toughen
+from toughen.errors import MethodError
 from toughen.outcome import IGNORED
 
 EMBEDDED = ["smart", "vat", "creat", "pgd", "freelb", "fgm", "freeat"]  # they climb at the word embedding
@@ -183,3 +184,39 @@ def test_a_text_without_words_is_left_alone() -> None:
             assert (attached.passed[0].perturbation.at[0][3] == 0).all()
             assert all(torch.isfinite(p.grad).all() for p in model.parameters())
         model.zero_grad()
+
+
+BALLS = {"pgd": 0.001, "freelb": 0.001, "freeat": 0.001, "creat": 0.003}
+
+
+@pytest.mark.parametrize("device", [False, True], ids=["number", "dial"])
+@pytest.mark.parametrize("name", [*EMBEDDED, "alum"])
+def test_lengths_grow_with_the_training(name: str, device: bool) -> None:
+    """Of methods that end on the rim of their ball the perturbation itself, of others the ball it stays in."""
+    layer = {"layer": "table"} if name == "alum" else {}
+    whole = perturbation(toughen.make(name, **layer), Toy())[0].flatten(1).norm(dim=1)
+    embedded = Toy().table(BATCH["input_ids"]).detach().flatten(1).norm(dim=1)
+    model = Toy()
+    with toughen.make(name, growth=(0.1, 1, 0.5), **layer).attach(model, seed=1, total_steps=20) as attached:
+        if device:
+            attached.schedules_on_device()
+        for update in range(13):
+            attached.backward(model, BATCH, step=lambda: None)
+            length = attached.passed[0].perturbation.at[0].detach().flatten(1).norm(dim=1)
+            factor = min(0.1 + 0.09 * update, 1.0)
+            if name in BALLS:
+                assert (length <= factor * BALLS[name] * embedded * (1 + 1e-6)).all()
+                assert (length >= 0.3 * factor * BALLS[name] * embedded).all()
+            else:
+                torch.testing.assert_close(length, factor * whole, rtol=1e-6, atol=0)
+
+
+def test_a_growth_of_one_is_none() -> None:
+    for name in [*EMBEDDED, "alum", "sift"]:
+        assert toughen.make(name, growth=1.0) == toughen.make(name)
+    with pytest.raises(MethodError, match="growth=0"):
+        toughen.smart(growth=(0, 1))
+    with pytest.raises(MethodError, match="leave growth out"):
+        toughen.fgm("matrix", growth=0.5)
+    with toughen.smart(growth=(0.1, 1)).attach(Toy()) as attached, pytest.raises(MethodError, match="total_steps"):
+        attached.backward(attached.model, BATCH)

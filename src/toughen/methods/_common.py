@@ -1,12 +1,13 @@
 """What several methods share: how a ball and a start are written."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from torch import Tensor
 
 from ..parts import View
-from ..search import Ball, Free, Given, Init
+from ..schedule import Scheduled, scheduled
+from ..search import Absolute, Ball, Free, Given, Growing, Init, Relative, Units
 from ..search.norms import Over, Project
 
 Start: TypeAlias = Callable[[View], Tensor]
@@ -22,3 +23,13 @@ def ball(max_norm: float, p: float = 2, over: Over = "example") -> Project:
 
 def start(given: Start | None, otherwise: Init) -> Init:
     return otherwise if given is None else Given(given)
+
+
+def factor(growth: float | Sequence[float] | Scheduled | None) -> Scheduled | None:
+    return None if growth is None else scheduled(growth)
+
+
+def units(preset: str, growth: Scheduled) -> Units:
+    """Shares of the embedding in our presets, the papers' absolute numbers in theirs."""
+    base = Relative() if preset in OURS else Absolute()
+    return base if growth == 1.0 else Growing(growth, base)

@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..combine import Average
@@ -6,9 +7,10 @@ from ..method import Method
 from ..parts import Dropout
 from ..presets import choose
 from ..registry import named
-from ..search import Absolute, Ascent, Normal, Relative, Unit
+from ..schedule import Scheduled
+from ..search import Ascent, Normal, Unit
 from ..sites import WordEmbedding
-from ._common import Start, ball, start
+from ._common import Start, ball, factor, start, units
 
 
 @dataclass(frozen=True)
@@ -19,6 +21,7 @@ class Settings:
     temperature: float = 1.0
     steps: int = 1
     dropout: Dropout = "shared"
+    growth: Scheduled = 1.0
 
 
 PRESETS = {
@@ -37,6 +40,7 @@ def creat(
     temperature: float | None = None,
     steps: int | None = None,
     dropout: Dropout | None = None,
+    growth: float | Sequence[float] | Scheduled | None = None,
     init: Start | None = None,
 ) -> Method:
     """Adversarial training on contextualised representations (Wu et al., ICLR 2023).
@@ -59,6 +63,7 @@ def creat(
         temperature=temperature,
         steps=steps,
         dropout=dropout,
+        growth=factor(growth),
     )
     ours = preset == "recommended"
     search = Ascent(
@@ -67,7 +72,7 @@ def creat(
         init=start(init, Normal(s.init_scale)),
         shape=Unit(p=2, over="example"),
         project=ball(s.max_norm),
-        units=Relative() if ours else Absolute(),
+        units=units(preset, s.growth),
     )
     return Method(
         site=WordEmbedding() if ours else WordEmbedding(skip=("padding",)),

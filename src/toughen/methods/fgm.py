@@ -1,13 +1,17 @@
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..combine import Accumulate, Sharpen
 from ..compare import TaskLoss
+from ..errors import MethodError
 from ..method import Method
 from ..parts import Dropout
 from ..presets import choose
 from ..registry import named
+from ..schedule import Scheduled
 from ..search import Ascent, SharpnessAscent, Unit
 from ..sites import Weights, WordEmbedding
+from ._common import factor, units
 
 _TABLES = ("word_embeddings", "embed_tokens", "tok_embeddings", "wte", "shared.weight")
 
@@ -16,13 +20,20 @@ _TABLES = ("word_embeddings", "embed_tokens", "tok_embeddings", "wte", "shared.w
 class Settings:
     step_size: float
     dropout: Dropout
+    growth: Scheduled = 1.0
 
 
 PRESETS = {"recommended": Settings(0.003, "shared"), "matrix": Settings(1.0, "fresh")}
 
 
 @named("fgm")
-def fgm(preset: str = "recommended", *, step_size: float | None = None, dropout: Dropout | None = None) -> Method:
+def fgm(
+    preset: str = "recommended",
+    *,
+    step_size: float | None = None,
+    dropout: Dropout | None = None,
+    growth: float | Sequence[float] | Scheduled | None = None,
+) -> Method:
     """Fast gradient method (Miyato et al. 2017): the clean loss and the loss one normalised step uphill, summed.
 
     The clean pass's own backward gives the direction, so the cost is two passes.
@@ -32,8 +43,10 @@ def fgm(preset: str = "recommended", *, step_size: float | None = None, dropout:
         matrix: the form of competitions (bert4keras, bert4torch): the embedding *matrix* moves by 1.0 along its
             gradient, so that all texts of the update share one perturbation.
     """
-    s = choose(PRESETS, preset, step_size=step_size, dropout=dropout)
+    s = choose(PRESETS, preset, step_size=step_size, dropout=dropout, growth=factor(growth))
     if preset == "matrix":
+        if s.growth != 1.0:
+            raise MethodError("fgm('matrix') moves weights, whose step does not grow: leave growth out.")
         return Method(
             site=Weights(only=_TABLES),
             search=SharpnessAscent(s.step_size),
@@ -41,5 +54,5 @@ def fgm(preset: str = "recommended", *, step_size: float | None = None, dropout:
             combine=Sharpen(keep_clean=True),
             dropout=s.dropout,
         )
-    search = Ascent(s.step_size, steps=1, shape=Unit(p=2, over="example"))
+    search = Ascent(s.step_size, steps=1, shape=Unit(p=2, over="example"), units=units(preset, s.growth))
     return Method(WordEmbedding(), search, TaskLoss(), Accumulate(2, average=False), dropout=s.dropout)

@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -8,11 +9,12 @@ from ..method import Method
 from ..parts import Dropout
 from ..presets import choose
 from ..registry import named
-from ..search import INF, Absolute, Ascent, Relative, Uniform, UniformBall, Unit
+from ..schedule import Scheduled
+from ..search import INF, Ascent, Uniform, UniformBall, Unit
 from ..sites import WordEmbedding
 from ..sites.embedding import RECOMMENDED_SKIP
 from ..sites.mask import Skip
-from ._common import Start, ball, start
+from ._common import Start, ball, factor, start, units
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,7 @@ class Settings:
     skip: Skip = ("padding",)
     average: bool = True
     floor: float = 1e-8
+    growth: Scheduled = 1.0
 
 
 PRESETS = {
@@ -52,7 +55,7 @@ def _search(s: Settings, preset: str, init: Start | None) -> Ascent:
         init=noise,
         shape=Unit(p, "example", floor=s.floor),
         project=ball(s.max_norm, p),
-        units=Relative() if ours else Absolute(),
+        units=units(preset, s.growth),
         mask_gradient=ours,
     )
 
@@ -67,6 +70,7 @@ def freelb(
     max_norm: float | None = None,
     norm: Literal["l2", "linf"] | None = None,
     dropout: Dropout | None = None,
+    growth: float | Sequence[float] | Scheduled | None = None,
     init: Start | None = None,
 ) -> Method:
     """Free large-batch adversarial training (Zhu et al., ICLR 2020): every pass of the ascent also trains the weights.
@@ -92,6 +96,7 @@ def freelb(
         max_norm=max_norm,
         norm=norm,
         dropout=dropout,
+        growth=factor(growth),
     )
     site, combine = WordEmbedding(s.skip), Accumulate(s.steps, s.average)
     return Method(site, _search(s, preset, init), TaskLoss(), combine, dropout=s.dropout)
@@ -106,6 +111,7 @@ def freeat(
     max_norm: float | None = None,
     norm: Literal["l2", "linf"] | None = None,
     dropout: Dropout | None = None,
+    growth: float | Sequence[float] | Scheduled | None = None,
     init: Start | None = None,
 ) -> Method:
     """Free adversarial training (Shafahi et al. 2019): the same batch `steps` times, an update after each pass.
@@ -122,6 +128,7 @@ def freeat(
         max_norm=max_norm,
         norm=norm,
         dropout=dropout,
+        growth=factor(growth),
     )
     return Method(
         WordEmbedding(s.skip), _search(s, "recommended", init), TaskLoss(), Replay(s.steps), dropout=s.dropout

@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..combine import Replace
@@ -6,9 +7,10 @@ from ..method import Method
 from ..parts import Dropout
 from ..presets import choose
 from ..registry import named
-from ..search import Absolute, Ascent, Relative, UniformBall, Unit, Zeros
+from ..schedule import Scheduled
+from ..search import Ascent, UniformBall, Unit, Zeros
 from ..sites import WordEmbedding
-from ._common import Start, ball, start
+from ._common import Start, ball, factor, start, units
 
 
 @dataclass(frozen=True)
@@ -18,6 +20,7 @@ class Settings:
     init_scale: float
     max_norm: float
     dropout: Dropout = "shared"
+    growth: Scheduled = 1.0
 
 
 PRESETS = {
@@ -35,6 +38,7 @@ def pgd(
     init_scale: float | None = None,
     max_norm: float | None = None,
     dropout: Dropout | None = None,
+    growth: float | Sequence[float] | Scheduled | None = None,
     init: Start | None = None,
 ) -> Method:
     """Projected gradient descent (Madry et al. 2018) on embeddings: train on the end of the ascent alone.
@@ -52,8 +56,8 @@ def pgd(
         init_scale=init_scale,
         max_norm=max_norm,
         dropout=dropout,
+        growth=factor(growth),
     )
     noise = start(init, UniformBall(s.init_scale) if s.init_scale else Zeros())
-    units = Relative() if preset == "recommended" else Absolute()
-    search = Ascent(s.step_size, s.steps, noise, Unit(p=2, over="example"), ball(s.max_norm), units)
+    search = Ascent(s.step_size, s.steps, noise, Unit(p=2, over="example"), ball(s.max_norm), units(preset, s.growth))
     return Method(WordEmbedding(), search, TaskLoss(), Replace(), dropout=s.dropout)

@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..combine import Add
@@ -6,9 +7,10 @@ from ..method import Method
 from ..parts import Dropout
 from ..presets import choose
 from ..registry import named
-from ..search import INF, Absolute, Ascent, Normal, Unit
+from ..schedule import Scheduled
+from ..search import INF, Ascent, Normal, Unit
 from ..sites import NormalizedEmbedding
-from ._common import OURS, Start, ball, start
+from ._common import OURS, Start, ball, factor, start, units
 
 
 @dataclass(frozen=True)
@@ -19,6 +21,7 @@ class Settings:
     max_norm: float
     steps: int = 1
     dropout: Dropout = "fresh"
+    growth: Scheduled = 1.0
 
 
 PRESETS = {
@@ -38,6 +41,7 @@ def sift(
     max_norm: float | None = None,
     steps: int | None = None,
     dropout: Dropout | None = None,
+    growth: float | Sequence[float] | Scheduled | None = None,
     init: Start | None = None,
 ) -> Method:
     """Scale-invariant fine-tuning (He et al. 2021, DeBERTa): SMART on normalised embeddings.
@@ -60,16 +64,18 @@ def sift(
         max_norm=max_norm,
         steps=steps,
         dropout=dropout,
+        growth=factor(growth),
     )
+    scale = units(preset, s.growth)
     if preset in OURS:
         noise = start(init, Normal(s.init_scale))
-        search = Ascent(s.step_size, s.steps, noise, Unit(p=2, over="example"), ball(s.max_norm))
+        search = Ascent(s.step_size, s.steps, noise, Unit(p=2, over="example"), ball(s.max_norm), scale)
         return Method(NormalizedEmbedding(), search, Divergence(), Add(s.weight), dropout=s.dropout)
     noise = start(init, Normal(s.init_scale, clip=2.0))
     shape = Unit(p=INF, over="token", plus=1e-6)
     return Method(
         site=NormalizedEmbedding(skip=(), replace=True),
-        search=Ascent(s.step_size, s.steps, noise, shape, ball(s.max_norm, p=INF), Absolute()),
+        search=Ascent(s.step_size, s.steps, noise, shape, ball(s.max_norm, p=INF), scale),
         compare=Divergence("cross_entropies"),
         combine=Add(s.weight),
         climb_on=Divergence("cross_entropies", reduction="sum"),

@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ..combine import Add
@@ -6,9 +7,10 @@ from ..method import Method
 from ..parts import Dropout
 from ..presets import choose
 from ..registry import named
-from ..search import INF, Absolute, Ascent, Ball, Normal, Raw, Rescale, Unit
+from ..schedule import Scheduled
+from ..search import INF, Ascent, Ball, Normal, Raw, Rescale, Unit
 from ..sites import Hidden, WordEmbedding
-from ._common import OURS, Start, ball, start
+from ._common import OURS, Start, ball, factor, start, units
 
 
 @dataclass(frozen=True)
@@ -19,6 +21,7 @@ class Settings:
     max_norm: float
     steps: int = 1
     dropout: Dropout = "fresh"
+    growth: Scheduled = 1.0
 
 
 PRESETS = {
@@ -40,6 +43,7 @@ def smart(
     max_norm: float | None = None,
     steps: int | None = None,
     dropout: Dropout | None = None,
+    growth: float | Sequence[float] | Scheduled | None = None,
     init: Start | None = None,
 ) -> Method:
     """Smoothness-inducing regularisation (Jiang et al., ACL 2020): the prediction must not change near the input.
@@ -49,7 +53,7 @@ def smart(
             for all passes, symmetric KL (squared error for regression). Ours.
         robust: the same with 3 %: more accuracy under attack, and less on tasks that are hard to learn. Ours.
         paper: Algorithm 1 of arXiv 1911.03437v5: noise 1e-5, gradient over its largest element, step 1e-3, clipped to
-            1e-5; fresh dropout, which at this radius outweighs the perturbation. Add `bregman(1.0)` for the whole method.
+            1e-5; fresh dropout, which at this radius outweighs the perturbation. With `bregman(1.0)` the whole method.
         smart-pytorch: archinetai/smart-pytorch 0.0.4: raw gradient, the noise then rescaled to largest element 1 per
             token (its "epsilon" only guards the division), symmetric KL summed over the batch with fixed targets.
         mt-dnn: namisan/mt-dnn 3228e7c: the same update on the output of the embedding block with its log-odds
@@ -66,16 +70,17 @@ def smart(
         max_norm=max_norm,
         steps=steps,
         dropout=dropout,
+        growth=factor(growth),
     )
-    noise = start(init, Normal(s.init_scale))
+    noise, scale = start(init, Normal(s.init_scale)), units(preset, s.growth)
     if preset in OURS:
-        search = Ascent(s.step_size, s.steps, noise, Unit(p=2, over="example"), ball(s.max_norm))
+        search = Ascent(s.step_size, s.steps, noise, Unit(p=2, over="example"), ball(s.max_norm), scale)
         return Method(WordEmbedding(), search, Divergence(), Add(s.weight), dropout=s.dropout)
     if preset == "paper":
         shape, project = Unit(p=INF, over="example"), Ball(s.max_norm, p=INF)
-        search = Ascent(s.step_size, s.steps, noise, shape, project, Absolute())
+        search = Ascent(s.step_size, s.steps, noise, shape, project, scale)
         return Method(WordEmbedding(skip=()), search, Divergence(), Add(s.weight), dropout=s.dropout)
-    search = Ascent(s.step_size, s.steps, noise, Raw(), Rescale(s.max_norm, plus=1e-6), Absolute())
+    search = Ascent(s.step_size, s.steps, noise, Raw(), Rescale(s.max_norm, plus=1e-6), scale)
     if preset == "smart-pytorch":
         site, goal = WordEmbedding(skip=()), Divergence("kl")
         compare = Divergence("symmetric_kl", stop="targets", reduction="sum")
@@ -95,6 +100,7 @@ def alum(
     max_norm: float | None = None,
     steps: int | None = None,
     dropout: Dropout | None = None,
+    growth: float | Sequence[float] | Scheduled | None = None,
     init: Start | None = None,
 ) -> Method:
     """SMART at any layer (Liu et al. 2020, ALUM): `layer` is a number or the dotted path of a module.
@@ -108,6 +114,7 @@ def alum(
         max_norm=max_norm,
         steps=steps,
         dropout=dropout,
+        growth=growth,
         init=init,
     )
     return replace(method, site=Hidden(layer))

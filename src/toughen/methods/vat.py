@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..combine import Add
@@ -6,9 +7,10 @@ from ..method import Method
 from ..parts import Dropout
 from ..presets import choose
 from ..registry import named
-from ..search import Absolute, Normal, PowerIteration, Relative
+from ..schedule import Scheduled
+from ..search import Normal, PowerIteration
 from ..sites import WordEmbedding
-from ._common import OURS, Start, start
+from ._common import Start, factor, start, units
 
 
 @dataclass(frozen=True)
@@ -18,6 +20,7 @@ class Settings:
     probe: float
     steps: int = 1
     dropout: Dropout = "shared"
+    growth: Scheduled = 1.0
 
 
 PRESETS = {
@@ -36,6 +39,7 @@ def vat(
     probe: float | None = None,
     steps: int | None = None,
     dropout: Dropout | None = None,
+    growth: float | Sequence[float] | Scheduled | None = None,
     init: Start | None = None,
 ) -> Method:
     """Virtual adversarial training (Miyato et al. 2016, 2018): needs no labels, so unlabelled batches may be mixed in.
@@ -48,8 +52,17 @@ def vat(
         paper: l2 radius 5 with probe 0.1 in absolute numbers, those of adversarial training for text (Miyato et al.
             2017), where embeddings are normalised first; here they are not.
     """
-    s = choose(PRESETS, preset, weight=weight, max_norm=max_norm, probe=probe, steps=steps, dropout=dropout)
-    units = Relative() if preset in OURS else Absolute()
-    search = PowerIteration(s.max_norm, s.probe, s.steps, units=units, init=start(init, Normal(1.0)))
+    s = choose(
+        PRESETS,
+        preset,
+        weight=weight,
+        max_norm=max_norm,
+        probe=probe,
+        steps=steps,
+        dropout=dropout,
+        growth=factor(growth),
+    )
+    scale = units(preset, s.growth)
+    search = PowerIteration(s.max_norm, s.probe, s.steps, units=scale, init=start(init, Normal(1.0)))
     compare = Divergence("kl", stop="clean")
     return Method(WordEmbedding(), search, compare, Add(s.weight, optional_labels=True), dropout=s.dropout)

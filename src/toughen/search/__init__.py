@@ -15,11 +15,13 @@ from .norms import INF as INF
 from .norms import Absolute as Absolute
 from .norms import Ball as Ball
 from .norms import Free as Free
+from .norms import Growing as Growing
 from .norms import Raw as Raw
 from .norms import Relative as Relative
 from .norms import Rescale as Rescale
 from .norms import Sign as Sign
 from .norms import Unit as Unit
+from .norms import Units as Units
 from .reversal import Reversal as Reversal
 from .weights import RelativeWeightAscent as RelativeWeightAscent
 from .weights import SharpnessAscent as SharpnessAscent

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ..errors import MethodError
 from ..parts import View
+from ..schedule import Scheduled, lowest, now
 
 Over: TypeAlias = Literal["token", "example"]
 INF = math.inf
@@ -54,6 +55,24 @@ class Relative:
         if (p, over) not in view.lengths:
             view.lengths[p, over] = view.rms * (view.count if over == "example" else view.value.shape[-1]) ** (1 / p)
         return view.lengths[p, over]
+
+
+@dataclass(frozen=True)
+class Growing:
+    """Lengths that change as training goes on: a `factor` on those of other units.
+
+    What is hard to learn is first learnt from texts that hardly move; a full radius from the start may prevent it.
+    """
+
+    factor: Scheduled
+    units: Units = Relative()
+
+    def __post_init__(self) -> None:
+        if not lowest(self.factor) > 0:
+            raise MethodError(f"Growing({self.factor}): the factor on a radius must stay above 0.")
+
+    def length(self, view: View, p: float, over: Over) -> Tensor | float:
+        return now(self.factor, view.clock) * self.units.length(view, p, over)
 
 
 class Shape(Protocol):
