@@ -159,3 +159,25 @@ def test_machines_that_cannot_be(words, tmp_path, capsys):
     assert "--rdzv_endpoint here: give host:port" in capsys.readouterr().err
     assert main([*words, "--train.batch_size=9", "--nproc=2", f"--output_dir={tmp_path}/two"]) == 2
     assert "cannot be shared by 2 processes evenly" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_a_worker_ends_before_torch_can_abort_it(code):
+    """Threads that Python's end finds alive have aborted processes whose run was done."""
+    program = f"""
+import atexit, os
+from toughen.runs.worker import leave
+
+class Threads:
+    def __del__(self):
+        os.abort()
+
+threads = Threads()
+atexit.register(print, "last line")
+leave({code})
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": SOURCE}, capture_output=True, text=True
+    )
+    assert ended.returncode == code, ended.stderr
+    assert ended.stdout == ("last line\n" if code == 0 else "")

@@ -1,9 +1,11 @@
 """One process of a distributed run, started by torchrun: `python -m toughen.runs.worker FOLDER`."""
 
+import atexit
 import os
 import sys
 import traceback
 from pathlib import Path
+from typing import NoReturn
 
 from .errors import Diverged, Interrupted, MemoryLow
 from .files import write_text
@@ -33,22 +35,17 @@ def main() -> int:
         if not (folder / FAULT).is_file():  # the first fault is the cause: the others lost their peer
             write_text(folder / FAULT, said)
         return 1
-    _leave()
     return 0
 
 
-def _leave() -> None:
-    """Threads of a process group that Python's end finds alive can abort a run that is done."""
-    from torch import distributed
-
-    if distributed.is_available() and distributed.is_initialized():
-        distributed.destroy_process_group()
+def leave(code: int) -> NoReturn:
+    """Not sys.exit: to take down a process group can wait for peers that are gone, and can abort a run that is done."""
+    if code == 0:
+        atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage]  # loggers write their last lines there
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 if __name__ == "__main__":
-    code = main()
-    if code:
-        # Not sys.exit: taking down a process group whose peers are gone can wait for them.
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
+    leave(main())
