@@ -5,16 +5,17 @@ from dataclasses import fields, replace
 from typing import Any, TypeVar
 
 from .errors import MethodError, nearest
-from .schedule import Ramp, lowest
+from .schedule import Ramp, lowest, scheduled
 
 S = TypeVar("S")
 
 
 def choose(presets: Mapping[str, S], preset: str, **changes: Any) -> S:
-    """The preset's settings, with those changed that are not None."""
+    """The preset's settings, with those changed that are not None; a list is the numbers of a ramp."""
     if preset not in presets:
         raise MethodError(f"There is no preset {preset!r}. {nearest(preset, presets)}")
-    settings = replace(presets[preset], **{k: v for k, v in changes.items() if v is not None})  # pyright: ignore[reportArgumentType, reportCallIssue]
+    given = {k: scheduled(v) if isinstance(v, (list, tuple)) else v for k, v in changes.items() if v is not None}
+    settings = replace(presets[preset], **given)  # pyright: ignore[reportArgumentType, reportCallIssue]
     check(settings)
     return settings
 

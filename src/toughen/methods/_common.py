@@ -1,12 +1,12 @@
 """What several methods share: how a ball and a start are written."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TypeAlias
 
 from torch import Tensor
 
 from ..parts import View
-from ..schedule import Scheduled, scheduled
+from ..schedule import Scheduled
 from ..search import Absolute, Ball, Free, Given, Growing, Init, Relative, Units
 from ..search.norms import Over, Project
 
@@ -23,10 +23,6 @@ def ball(max_norm: float, p: float = 2, over: Over = "example") -> Project:
 
 def start(given: Start | None, otherwise: Init) -> Init:
     return otherwise if given is None else Given(given)
-
-
-def factor(growth: float | Sequence[float] | Scheduled | None) -> Scheduled | None:
-    return None if growth is None else scheduled(growth)
 
 
 def units(preset: str, growth: Scheduled) -> Units:

@@ -8,7 +8,7 @@ from ..method import Method
 from ..parts import Dropout
 from ..presets import choose
 from ..registry import named
-from ..schedule import Scheduled, scheduled
+from ..schedule import Scheduled
 from ..search import Reversal
 from ..sites import AttentionLogits
 
@@ -67,12 +67,12 @@ def asa(
     s = choose(
         PRESETS,
         preset,
-        weight=None if weight is None else scheduled(weight),
+        weight=weight,
         tau=tau,
-        temperature=None if temperature is None else scheduled(temperature),
+        temperature=temperature,
         visible=visible,
         rank=rank,
-        adversary_weight=None if adversary_weight is None else scheduled(adversary_weight),
+        adversary_weight=adversary_weight,
         adversary_rate=adversary_rate,
         dropout=dropout,
     )

@@ -10,7 +10,7 @@ from ..registry import named
 from ..schedule import Scheduled
 from ..search import Ascent, Normal, Unit
 from ..sites import WordEmbedding
-from ._common import Start, ball, factor, start, units
+from ._common import Start, ball, start, units
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def creat(
         temperature=temperature,
         steps=steps,
         dropout=dropout,
-        growth=factor(growth),
+        growth=growth,
     )
     ours = preset == "recommended"
     search = Ascent(

@@ -11,7 +11,7 @@ from ..registry import named
 from ..schedule import Scheduled
 from ..search import Ascent, SharpnessAscent, Unit
 from ..sites import Weights, WordEmbedding
-from ._common import factor, units
+from ._common import units
 
 _TABLES = ("word_embeddings", "embed_tokens", "tok_embeddings", "wte", "shared.weight")
 
@@ -43,7 +43,7 @@ def fgm(
         matrix: the form of competitions (bert4keras, bert4torch): the embedding *matrix* moves by 1.0 along its
             gradient, so that all texts of the update share one perturbation.
     """
-    s = choose(PRESETS, preset, step_size=step_size, dropout=dropout, growth=factor(growth))
+    s = choose(PRESETS, preset, step_size=step_size, dropout=dropout, growth=growth)
     if preset == "matrix":
         if s.growth != 1.0:
             raise MethodError("fgm('matrix') moves weights, whose step does not grow: leave growth out.")

@@ -14,7 +14,7 @@ from ..search import INF, Ascent, Uniform, UniformBall, Unit
 from ..sites import WordEmbedding
 from ..sites.embedding import RECOMMENDED_SKIP
 from ..sites.mask import Skip
-from ._common import Start, ball, factor, start, units
+from ._common import Start, ball, start, units
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def freelb(
         max_norm=max_norm,
         norm=norm,
         dropout=dropout,
-        growth=factor(growth),
+        growth=growth,
     )
     site, combine = WordEmbedding(s.skip), Accumulate(s.steps, s.average)
     return Method(site, _search(s, preset, init), TaskLoss(), combine, dropout=s.dropout)
@@ -128,7 +128,7 @@ def freeat(
         max_norm=max_norm,
         norm=norm,
         dropout=dropout,
-        growth=factor(growth),
+        growth=growth,
     )
     return Method(
         WordEmbedding(s.skip), _search(s, "recommended", init), TaskLoss(), Replay(s.steps), dropout=s.dropout

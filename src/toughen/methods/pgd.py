@@ -10,7 +10,7 @@ from ..registry import named
 from ..schedule import Scheduled
 from ..search import Ascent, UniformBall, Unit, Zeros
 from ..sites import WordEmbedding
-from ._common import Start, ball, factor, start, units
+from ._common import Start, ball, start, units
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def pgd(
         init_scale=init_scale,
         max_norm=max_norm,
         dropout=dropout,
-        growth=factor(growth),
+        growth=growth,
     )
     noise = start(init, UniformBall(s.init_scale) if s.init_scale else Zeros())
     search = Ascent(s.step_size, s.steps, noise, Unit(p=2, over="example"), ball(s.max_norm), units(preset, s.growth))

@@ -10,7 +10,7 @@ from ..registry import named
 from ..schedule import Scheduled
 from ..search import INF, Ascent, Normal, Unit
 from ..sites import NormalizedEmbedding
-from ._common import OURS, Start, ball, factor, start, units
+from ._common import OURS, Start, ball, start, units
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def sift(
         max_norm=max_norm,
         steps=steps,
         dropout=dropout,
-        growth=factor(growth),
+        growth=growth,
     )
     scale = units(preset, s.growth)
     if preset in OURS:

@@ -10,7 +10,7 @@ from ..registry import named
 from ..schedule import Scheduled
 from ..search import INF, Ascent, Ball, Normal, Raw, Rescale, Unit
 from ..sites import Hidden, WordEmbedding
-from ._common import OURS, Start, ball, factor, start, units
+from ._common import OURS, Start, ball, start, units
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def smart(
         max_norm=max_norm,
         steps=steps,
         dropout=dropout,
-        growth=factor(growth),
+        growth=growth,
     )
     noise, scale = start(init, Normal(s.init_scale)), units(preset, s.growth)
     if preset in OURS:

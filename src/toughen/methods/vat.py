@@ -10,7 +10,7 @@ from ..registry import named
 from ..schedule import Scheduled
 from ..search import Normal, PowerIteration
 from ..sites import WordEmbedding
-from ._common import Start, factor, start, units
+from ._common import Start, start, units
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def vat(
         probe=probe,
         steps=steps,
         dropout=dropout,
-        growth=factor(growth),
+        growth=growth,
     )
     scale = units(preset, s.growth)
     search = PowerIteration(s.max_norm, s.probe, s.steps, units=scale, init=start(init, Normal(1.0)))
