@@ -246,7 +246,7 @@ def bregman(net: Naive, teacher: nn.Module) -> None:
 def freeat(net: Naive, step: Any) -> None:
     unit = net.unit()
     delta = 0.002 * net.noise * net.words
-    for left in reversed(range(3)):
+    for left in reversed(range(2)):
         delta = delta.detach().requires_grad_()
         net(delta).loss.backward()
         if left:

@@ -13,8 +13,9 @@ from .summary import MEAN, Board, Value, clean, robust
 
 def page(parts: Sequence[Part], boards: Mapping[tuple[str, str], Board]) -> str:
     style = (files("toughen.reports") / "templates" / "page.css").read_text(encoding="utf-8")
-    figures = "".join(drawing.inline(number) for number, drawing in enumerate(_drawings(boards)))
-    drawn = f"<section><h2>Differences from plain</h2>{figures}</section>" if figures else ""
+    drawn = [drawing for (model, head), board in boards.items() for drawing in drawings(board, f"{model}, {head}")]
+    figures = "".join(drawing.inline(number) for number, drawing in enumerate(drawn))
+    shown = f"<section><h2>Differences from plain</h2>{figures}</section>" if figures else ""
     body = "".join(map(_section, parts)) or "<section><p>No results yet: the runs have not been made.</p></section>"
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -22,7 +23,7 @@ def page(parts: Sequence[Part], boards: Mapping[tuple[str, str], Board]) -> str:
         '<meta name="color-scheme" content="light dark">\n'
         f"<title>Leaderboard</title>\n<style>\n{style}\n</style>\n</head>\n<body>\n"
         f'<header><p class="soft">toughen · leaderboard</p><h1>Every method, one protocol</h1></header>\n<main>\n'
-        f"{drawn}{body}</main>\n</body>\n</html>\n"
+        f"{shown}{body}</main>\n</body>\n</html>\n"
     )
 
 
@@ -39,18 +40,18 @@ def _section(part: Part) -> str:
     return f"<section><h2>{escape(part.title)}</h2>{words}{table}</section>\n"
 
 
-def _drawings(boards: Mapping[tuple[str, str], Board]) -> list[Drawing]:
+def drawings(board: Board, name: str) -> list[Drawing]:
     """The mean over tasks, clean and under attack: the first things to look at."""
     found: list[Drawing] = []
     kinds: list[tuple[str, Value]] = [("clean", clean), ("under PGD", robust("pgd_reference"))]
-    for (model, head), board in boards.items():
-        for name, value in kinds if set(board.protocol.mean_tasks) <= set(board.tasks) else ():
-            rows = [
-                Difference(method, pair.difference, pair.low, pair.high, pair.difference)
-                for method, cell in board.column(MEAN, value).items()
-                if (pair := cell.against) is not None
-            ]
-            if rows:
-                title = f"{model}, {head}: mean of the tasks, {name}"
-                found.append(forest(title, rows, x="points, with 95 % intervals over seeds (not corrected)"))
+    for kind, value in kinds if set(board.protocol.mean_tasks) <= set(board.tasks) else ():
+        rows = [
+            Difference(method, pair.difference, pair.low, pair.high, pair.difference)
+            for method, cell in board.column(MEAN, value).items()
+            if (pair := cell.against) is not None
+        ]
+        if rows:
+            title = f"{name}: mean of the tasks, {kind}"
+            rows.sort(key=lambda row: -row.value)
+            found.append(forest(title, rows, x="points, with 95 % intervals over seeds (not corrected)"))
     return found

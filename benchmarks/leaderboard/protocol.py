@@ -54,7 +54,7 @@ METHODS: Mapping[str, tuple[Settings, ...]] = {
     "bregman": ({}, {"weight": 1.0}, {"weight": 3.0}),
     "smart+bregman": ({},),
     "freelb": ({}, climb(0.003), climb(0.01), climb(0.03)),
-    "freeat": ({}, climb(0.01), {"steps": 2}, {"steps": 2, **climb(0.003)}),
+    "freeat": ({}, climb(0.003), {"steps": 3}, {"steps": 3, **climb(0.01)}),
     "fgm": ({}, {"step_size": 0.01}, {"step_size": 0.03}),
     "pgd": ({}, {"step_size": 0.002, "init_scale": 0.0005, "max_norm": 0.003}, climb(0.01)),
     "vat": ({}, {"max_norm": 0.03, "probe": 0.003}),

@@ -1,13 +1,13 @@
 """The tables, part by part, as text cells; how they are written down is no matter here."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean, median
 
 from toughen.statistics import paired_t
 
-from .findings import findings, signed
+from .findings import difference, findings, signed
 from .journal import Row
 from .planning import LINEAR, SECOND_ORDER, NotTuned, chosen_rate, chosen_settings, tried
 from .protocol import Protocol, written
@@ -28,35 +28,44 @@ class Part:
     words: Sequence[str] = ()
     head: Sequence[str] = ()
     rows: Sequence[Sequence[str]] = ()
+    detail: bool = False
+    """For the full table alone, not for the documentation's page."""
 
 
-def parts(rows: Sequence[Row], protocol: Protocol, *, whole: bool = False) -> list[Part]:
-    """All tables; with `whole` none of a model whose final runs have not reached every method."""
+def parts(rows: Sequence[Row], protocol: Protocol) -> list[Part]:
+    """All tables of all runs."""
+    found = [part for key, board in boards(rows, protocol).items() for part in _board(board, *key)]
+    return [*found, *_heads(boards(rows, protocol)), *_choices(rows, protocol)] if rows else []
+
+
+def brief(rows: Sequence[Row], protocol: Protocol) -> list[Part]:
+    """For the documentation's page: no details, and no task of a model that the runs of a method have not reached."""
+    whole = {key: whole_tasks(board, key[1]) for key, board in boards(rows, protocol).items()}
     found: list[Part] = []
-    for (model, head), board in boards(rows, protocol).items():
-        name = f"{model}, {head.replace('_', '-')} head"
-        found += [_under_way(board, name)] if whole and _missing(board, head) else _board(board, name, head)
-    found += _heads(rows, protocol)
-    return [*found, *_choices(rows, protocol)] if rows else []
+    for key, board in whole.items():
+        found += [part for part in _board(board, *key) if not part.detail] if board.tasks else []
+    left = sum(row["purpose"] == "board" for row in rows) - sum(len(board.rows) for board in whole.values())
+    if left:
+        found.append(Part("Under way", (f"{left} final runs more are made, of tasks that not every method has yet.",)))
+    return [*found, *_heads(whole), *_choices(rows, protocol)] if rows else []
 
 
-def _missing(board: Board, head: str) -> bool:
+def whole_tasks(board: Board, head: str) -> Board:
+    """The runs of tasks that every method has, if all tasks of the mean are among them; else none."""
     methods = board.protocol.methods if head == LINEAR else board.protocol.second_order_methods
     there = {(row["method"], row["task"]) for row in board.rows}
-    tasks = [task.name for task in board.protocol.tasks if task.name in board.protocol.mean_tasks]
-    return any((method, task) not in there for method in methods for task in tasks)
+    tasks = {task for task in board.tasks if all((method, task) in there for method in methods)}
+    tasks = tasks if set(board.protocol.mean_tasks) <= tasks else set[str]()
+    return replace(board, rows=[row for row in board.rows if row["task"] in tasks])
 
 
-def _under_way(board: Board, name: str) -> Part:
-    made = len(board.rows)
-    return Part(
-        f"{name}: under way", (f"{made} final runs are made. They are shown when every method has some on every task.",)
-    )
-
-
-def _board(board: Board, name: str, head: str) -> Iterator[Part]:
-    tasks = [*board.tasks, *([MEAN] if set(board.protocol.mean_tasks) <= set(board.tasks) else [])]
+def _board(board: Board, model: str, head: str) -> Iterator[Part]:
+    name = f"{model}, {head.replace('_', '-')} head"
+    all_there = set(board.protocol.mean_tasks) <= set(board.tasks)
+    tasks = [*board.tasks, *([MEAN] if all_there else [])]
     yield Part(f"{name}: what the runs say", findings(board))
+    if all_there:
+        yield _glance(board, f"{name}: at a glance", head)
     yield _scores(board, f"{name}: clean scores at equal epochs", tasks, clean, (LEGEND,))
     yield _differences(board, f"{name}: differences from plain, clean", tasks, clean)
     protocol = board.protocol
@@ -66,12 +75,12 @@ def _board(board: Board, name: str, head: str) -> Iterator[Part]:
     )
     yield _scores(board, f"{name}: under PGD at the reference radius", tasks, robust("pgd_reference"), about)
     area = (f"The mean height of the PGD curve from radius 0 to {protocol.radii[-1]:g}.",)
-    yield _scores(board, f"{name}: area under the PGD curve", tasks, robust("pgd_area"), area)
+    yield _scores(board, f"{name}: area under the PGD curve", tasks, robust("pgd_area"), area, detail=True)
     noise = ("Random noise of exactly the reference radius: where it costs as much as PGD, a model is only noisy.",)
-    yield _scores(board, f"{name}: under random noise", tasks, robust("noise_reference"), noise)
+    yield _scores(board, f"{name}: under random noise", tasks, robust("noise_reference"), noise, detail=True)
     for strength in protocol.strengths:
         value = robust(f"typos {strength:g}")
-        yield _scores(board, f"{name}: typos in {strength:.0%} of the words", tasks, value, ())
+        yield _scores(board, f"{name}: typos in {strength:.0%} of the words", tasks, value, (), detail=True)
     others = [(task.name, other) for task in protocol.tasks if task.name in board.tasks for other in task.sets]
     if others:
         yield _sets(board, f"{name}: other sets", others)
@@ -80,10 +89,38 @@ def _board(board: Board, name: str, head: str) -> Iterator[Part]:
     yield _cost(board, f"{name}: cost")
 
 
-def _scores(board: Board, title: str, tasks: Sequence[str], value: Value, words: Sequence[str]) -> Part:
+def _glance(board: Board, title: str, head: str) -> Part:
+    """A line a method, on the mean of the tasks: what it gives, what it costs."""
+    typos = f"typos {board.protocol.strengths[0]:g}"
+    kinds = {"clean": clean, "PGD": robust("pgd_reference"), "typos": robust(typos)}
+    columns = {name: board.column(MEAN, value) for name, value in kinds.items()}
+    rows: list[list[str]] = []
+    for method in sorted(board.methods, key=lambda name: -difference(columns["clean"][name].against)):
+        line = [method]
+        for name, value in kinds.items():
+            cell = columns[name].get(method)
+            line.append("-" if cell is None else f"{signed(cell.against)}{_mark(cell)}" if cell.against else _own(cell))
+            if head == LINEAR and name != "typos":
+                pair = board.equal_compute(method, MEAN, value)
+                line.append(f"{signed(pair[1])} (x{pair[0]})" if pair else "-")
+        cost = board.cost(method)
+        rows.append([*line, "-" if cost is None else f"{cost:.1f}"])
+    words = (
+        f"Means of {', '.join(board.protocol.mean_tasks)} in points: plain's own, then differences from it with 95 % "
+        "intervals; * and ! are beyond noise after correction. Equal compute: against plain training for so many "
+        f"times the epochs. PGD at radius {board.protocol.reference:g}, typos in {board.protocol.strengths[0]:.0%} of "
+        "the words; cost in steps of plain training.",
+    )
+    equal = ["at equal compute"] if head == LINEAR else []
+    return Part(title, words, ["method", "clean", *equal, "under PGD", *equal, "with typos", "cost"], rows)
+
+
+def _scores(
+    board: Board, title: str, tasks: Sequence[str], value: Value, words: Sequence[str], *, detail: bool = False
+) -> Part:
     columns = {task: board.column(task, value) for task in tasks}
     rows = [[method, *(_cell(columns[task].get(method)) for task in tasks)] for method in board.methods]
-    return Part(title, words, ["method", *tasks], rows)
+    return Part(title, words, ["method", *tasks], rows, detail)
 
 
 def _differences(board: Board, title: str, tasks: Sequence[str], value: Value) -> Part:
@@ -94,7 +131,7 @@ def _differences(board: Board, title: str, tasks: Sequence[str], value: Value) -
         for method in board.methods
         if method != "plain"
     ]
-    return Part(title, words, ["method", *tasks], rows)
+    return Part(title, words, ["method", *tasks], rows, detail=True)
 
 
 def _sets(board: Board, title: str, others: Sequence[tuple[str, str]]) -> Part:
@@ -118,7 +155,7 @@ def _equal(board: Board, title: str, tasks: Sequence[str]) -> Part:
         own = [board.seeds("plain", task, clean, many) for task in tasks]
         scores = [f"{fmean(seeds.values()):.1f}" if seeds else "-" for seeds in own]
         rows.append([f"plain x{many}, its scores", "", *scores])
-    return Part(title, words, ["method", "plain", *tasks], rows)
+    return Part(title, words, ["method", "plain", *tasks], rows, detail=True)
 
 
 def _cost(board: Board, title: str) -> Part:
@@ -135,7 +172,7 @@ def _cost(board: Board, title: str) -> Part:
         time = f"{median(ratios):.2f}" if ratios else "-"
         space = f"{fmean(memory):.2f} GiB" if memory else "-"
         rows.append([method, f"{board.cost(method):.2f}", time, space, f"{captured:.0%}"])
-    return Part(title, words, ["method", "passes", "time of plain", "memory", "steps captured"], rows)
+    return Part(title, words, ["method", "passes", "time of plain", "memory", "steps captured"], rows, detail=True)
 
 
 def _beside(board: Board, row: Row) -> list[Row]:
@@ -146,12 +183,11 @@ def _beside(board: Board, row: Row) -> list[Row]:
     ]
 
 
-def _heads(rows: Sequence[Row], protocol: Protocol) -> Iterator[Part]:
+def _heads(found: Mapping[tuple[str, str], Board]) -> Iterator[Part]:
     """Plain training with the second-order head against plain training with the linear one."""
-    found = boards(rows, protocol)
     for model in dict.fromkeys(model for model, _ in found):
         linear, second = found.get((model, LINEAR)), found.get((model, SECOND_ORDER))
-        if linear is None or second is None:
+        if linear is None or second is None or not second.tasks:
             continue
         tasks = [task for task in second.tasks if task in linear.tasks]
         pairs = [paired_t(second.seeds("plain", task, clean), linear.seeds("plain", task, clean)) for task in tasks]
@@ -204,6 +240,10 @@ def _cell(cell: Cell | None) -> str:
     spread = "" if cell.scores.sd is None else f" ± {cell.scores.sd:.1f}"
     more = "" if cell.against is None else f" ({cell.against.difference:+.1f}{_mark(cell)})"
     return f"{cell.scores.mean:.1f}{spread}{more}"
+
+
+def _own(cell: Cell) -> str:
+    return f"{cell.scores.mean:.1f}"
 
 
 def _tested(cell: Cell | None) -> str:

@@ -1,16 +1,17 @@
-"""The runs as tables: Markdown, JSON, a page, and the part of docs/evidence.md between its markers."""
+"""The runs as tables: Markdown, JSON, a page, and the part of docs/evidence.md between its markers, with pictures."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from toughen.atomic import write_json, write_text
+from toughen.reports.drawing import Drawing
 
 from .journal import Row, read
-from .page import page
-from .planning import of_today
+from .page import drawings, page
+from .planning import LINEAR, of_today
 from .protocol import Protocol
-from .sections import Part, parts
+from .sections import Part, brief, parts, whole_tasks
 from .summary import MEAN, boards, clean, robust
 
 EVIDENCE = Path(__file__).parents[2] / "docs" / "evidence.md"
@@ -27,10 +28,29 @@ def write(results: Path, protocol: Protocol, evidence: Path | None = EVIDENCE) -
     write_json(places[1], figures(rows, protocol))
     write_text(places[2], page(found, boards(rows, protocol)))
     if evidence is not None and evidence.is_file():
-        text = _joined(parts(rows, protocol, whole=True))
-        write_text(evidence, between(evidence.read_text(encoding="utf-8"), text))
+        pictures = drawn(rows, protocol)
+        for name, drawing in pictures.items():
+            write_text(evidence.parent / name, drawing.file())
+            places.append(evidence.parent / name)
+        write_text(evidence, between(evidence.read_text(encoding="utf-8"), told(rows, protocol, pictures)))
         places.append(evidence)
     return places
+
+
+def told(rows: Sequence[Row], protocol: Protocol, pictures: Mapping[str, Drawing]) -> str:
+    """The part of the documentation's page that is made from the runs."""
+    shown = "\n".join(f"![{drawing.title}]({name})" for name, drawing in pictures.items())
+    return f"{shown}\n\n{_joined(brief(rows, protocol))}" if shown else _joined(brief(rows, protocol))
+
+
+def drawn(rows: Sequence[Row], protocol: Protocol) -> dict[str, Drawing]:
+    """Of each model with its linear head, by the file's name."""
+    found: dict[str, Drawing] = {}
+    for (model, head), board in boards(rows, protocol).items():
+        if head == LINEAR:
+            pair = drawings(whole_tasks(board, head), model)
+            found |= {f"evidence-{model}-{kind}.svg": one for kind, one in zip(("clean", "pgd"), pair, strict=False)}
+    return found
 
 
 def _joined(found: Sequence[Part]) -> str:

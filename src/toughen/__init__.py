@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from .methods.bregman import bregman as bregman
     from .methods.creat import creat as creat
     from .methods.fgm import fgm as fgm
-    from .methods.freelb import freeat as freeat
+    from .methods.freeat import freeat as freeat
     from .methods.freelb import freelb as freelb
     from .methods.neftune import neftune as neftune
     from .methods.pgd import pgd as pgd

@@ -10,7 +10,7 @@ from benchmarks.leaderboard.__main__ import RESULTS
 from benchmarks.leaderboard.findings import findings
 from benchmarks.leaderboard.protocol import METHODS, Protocol, made_as, written
 from benchmarks.leaderboard.robust import area
-from benchmarks.leaderboard.sections import parts
+from benchmarks.leaderboard.sections import brief
 from benchmarks.leaderboard.summary import MEAN, boards, clean, holm, robust
 
 from . import small
@@ -208,13 +208,35 @@ def test_the_table_shows_final_runs_of_the_chosen_settings_alone():
 
 
 def test_half_a_table_is_not_for_the_page():
-    def titles(rows):
-        return [part.title for part in parts(rows, small.protocol(), whole=True)]
+    def titles(rows, what=None):
+        return [part.title for part in brief(rows, what or small.protocol())]
 
     assert "tiny, linear head: what the runs say" in titles(by_hand())
     half = [row for row in by_hand() if (row["method"], row["task"]) != ("fgm", "rte")]
-    assert titles(half)[0] == "tiny, linear head: under way"
+    assert titles(half)[0] == "Under way"
     assert not any("scores" in title for title in titles(half))
+    one_task = small.protocol(mean_tasks=("sst2",))
+    (scores,) = [part for part in brief(half, one_task) if "clean scores" in part.title]
+    assert scores.head == ["method", "sst2", "mean"]  # the task that not every method has is left out
+    assert "Under way" in titles(half, one_task)
+
+
+def test_at_a_glance():
+    (glance,) = [part for part in brief(by_hand(), small.protocol()) if "glance" in part.title]
+    assert [line[0] for line in glance.rows] == ["fgm", "plain"]
+    assert glance.rows[0][1].startswith("+1.0 [")
+    assert glance.rows[0][2].startswith("-1.5 [")  # plain of twice the epochs has 2.5 points more
+    assert glance.rows[0][3].startswith("+7.5")
+    assert glance.rows[0][4].startswith("+7.5")  # plain was not more robust for it
+    assert glance.rows[0][-1] == "2.0"
+    assert glance.rows[1] == ["plain", "82.0", "-", "50.0", "-", "-", "1.0"]
+
+
+def test_the_page_is_what_the_runs_say():
+    """The committed page is made from the committed runs; `python -m benchmarks.leaderboard table` makes it anew."""
+    rows = planning.of_today(Protocol(), journal.read([RESULTS]))
+    page = table.EVIDENCE.read_text(encoding="utf-8")
+    assert page == table.between(page, table.told(rows, Protocol(), table.drawn(rows, Protocol())))
 
 
 def test_defaults_are_what_the_runs_have_chosen():

@@ -2,7 +2,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from ..combine import Accumulate, Replay
+from ..combine import Accumulate
 from ..compare import TaskLoss
 from ..errors import MethodError
 from ..method import Method
@@ -43,7 +43,8 @@ PRESETS = {
 }
 
 
-def _search(s: Settings, preset: str, init: Start | None) -> Ascent:
+def climb(s: Settings, preset: str, init: Start | None) -> Ascent:
+    """A step between two passes; FreeAT's, too."""
     if s.norm not in ("l2", "linf"):
         raise MethodError(f"norm={s.norm!r} is not known. Choose 'l2' or 'linf'.")
     p = 2.0 if s.norm == "l2" else INF
@@ -99,37 +100,4 @@ def freelb(
         growth=growth,
     )
     site, combine = WordEmbedding(s.skip), Accumulate(s.steps, s.average)
-    return Method(site, _search(s, preset, init), TaskLoss(), combine, dropout=s.dropout)
-
-
-@named("freeat")
-def freeat(
-    *,
-    steps: int | None = None,
-    step_size: float | None = None,
-    init_scale: float | None = None,
-    max_norm: float | None = None,
-    norm: Literal["l2", "linf"] | None = None,
-    dropout: Dropout | None = None,
-    growth: float | Sequence[float] | Scheduled | None = None,
-    init: Start | None = None,
-) -> Method:
-    """Free adversarial training (Shafahi et al. 2019): the same batch `steps` times, an update after each pass.
-
-    The perturbation climbs from pass to pass and starts anew with each batch, whose texts have other lengths. Settings
-    are those of `freelb`'s recommended preset. In published comparisons it is below plain training on several tasks.
-    """
-    s = choose(
-        PRESETS,
-        "recommended",
-        steps=steps,
-        step_size=step_size,
-        init_scale=init_scale,
-        max_norm=max_norm,
-        norm=norm,
-        dropout=dropout,
-        growth=growth,
-    )
-    return Method(
-        WordEmbedding(s.skip), _search(s, "recommended", init), TaskLoss(), Replay(s.steps), dropout=s.dropout
-    )
+    return Method(site, climb(s, preset, init), TaskLoss(), combine, dropout=s.dropout)
