@@ -163,10 +163,19 @@ def r3f(net: Naive, scale: float = 0.1, weight: float = 3.0) -> None:
 
 
 def r4f(net: Naive) -> None:
-    with torch.no_grad():
-        weight = net.model.classifier.weight
-        weight /= torch.linalg.matrix_norm(weight, ord=2)
+    scale_head(net)
     r3f(net, scale=0.3, weight=1.0)
+
+
+def spectral(net: Naive) -> None:
+    scale_head(net)
+    plain(net)
+
+
+@torch.no_grad()
+def scale_head(net: Naive) -> None:
+    weight = net.model.classifier.weight
+    weight /= torch.linalg.matrix_norm(weight, ord=2)
 
 
 def rdrop(net: Naive) -> None:

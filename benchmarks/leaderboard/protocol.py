@@ -46,8 +46,10 @@ def climb(radius: float) -> dict[str, Any]:
 # are what the runs have chosen; what they were before is written out, for its runs count.
 METHODS: Mapping[str, tuple[Settings, ...]] = {
     "plain": ({},),
+    "spectral": ({},),
     "smart": ({}, ball(0.03), ball(0.03, weight=3.0)),
     "smart robust": ({"preset": "robust"},),
+    "smart+spectral": ({},),
     "alum": ({}, ball(0.03)),
     "sift": ({}, ball(0.03), ball(0.03, weight=3.0)),
     "sift robust": ({"preset": "robust"},),
@@ -59,6 +61,7 @@ METHODS: Mapping[str, tuple[Settings, ...]] = {
     "pgd": ({}, {"step_size": 0.002, "init_scale": 0.0005, "max_norm": 0.003}, climb(0.01)),
     "vat": ({}, {"max_norm": 0.03, "probe": 0.003}),
     "vat robust": ({"preset": "robust"},),
+    "vat+spectral robust": ({"vat": {"preset": "robust"}},),
     "r3f": ({}, {"init_scale": 0.3, "weight": 1.0}, {"weight": 1.0}),
     "r4f": ({}, {"init_scale": 0.1}),
     "rdrop": ({}, {"weight": 0.3}, {"weight": 3.0}),

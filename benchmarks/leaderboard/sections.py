@@ -39,24 +39,30 @@ def parts(rows: Sequence[Row], protocol: Protocol) -> list[Part]:
 
 
 def brief(rows: Sequence[Row], protocol: Protocol) -> list[Part]:
-    """For the documentation's page: no details, and no task of a model that the runs of a method have not reached."""
-    whole = {key: whole_tasks(board, key[1]) for key, board in boards(rows, protocol).items()}
+    """For the documentation's page: no details, and of every model what is whole."""
+    whole = {key: whole_part(board) for key, board in boards(rows, protocol).items()}
     found: list[Part] = []
     for key, board in whole.items():
-        found += [part for part in _board(board, *key) if not part.detail] if board.tasks else []
+        found += [part for part in _board(board, *key) if not part.detail] if board.rows else []
     left = sum(row["purpose"] == "board" for row in rows) - sum(len(board.rows) for board in whole.values())
-    if left:
-        found.append(Part("Under way", (f"{left} final runs more are made, of tasks that not every method has yet.",)))
+    words = f"{left} final runs more are made, of methods and tasks that are not whole yet: they are not shown here."
+    found += [Part("Under way", (words,))] if left else []
     return [*found, *_heads(whole), *_choices(rows, protocol)] if rows else []
 
 
-def whole_tasks(board: Board, head: str) -> Board:
-    """The runs of tasks that every method has, if all tasks of the mean are among them; else none."""
-    methods = board.protocol.methods if head == LINEAR else board.protocol.second_order_methods
-    there = {(row["method"], row["task"]) for row in board.rows}
-    tasks = {task for task in board.tasks if all((method, task) in there for method in methods)}
-    tasks = tasks if set(board.protocol.mean_tasks) <= tasks else set[str]()
-    return replace(board, rows=[row for row in board.rows if row["task"] in tasks])
+def whole_part(board: Board) -> Board:
+    """Methods with all seeds on all tasks of the mean, and of the other tasks those that all these methods have."""
+    done = {(row["method"], row["task"], row["seed"]) for row in board.rows if row["times"] == 1}
+    seeds = board.protocol.seeds
+
+    def has(method: str, task: str) -> bool:
+        return all((method, task, seed) in done for seed in seeds)
+
+    methods = [method for method in board.methods if all(has(method, task) for task in board.protocol.mean_tasks)]
+    if "plain" not in methods:
+        return replace(board, rows=[])
+    tasks = [task for task in board.tasks if all(has(method, task) for method in methods)]
+    return replace(board, rows=[row for row in board.rows if row["method"] in methods and row["task"] in tasks])
 
 
 def _board(board: Board, model: str, head: str) -> Iterator[Part]:

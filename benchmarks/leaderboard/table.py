@@ -11,7 +11,7 @@ from .journal import Row, read
 from .page import drawings, page
 from .planning import LINEAR, of_today
 from .protocol import Protocol
-from .sections import Part, brief, parts, whole_tasks
+from .sections import Part, brief, parts, whole_part
 from .summary import MEAN, boards, clean, robust
 
 EVIDENCE = Path(__file__).parents[2] / "docs" / "evidence.md"
@@ -48,7 +48,7 @@ def drawn(rows: Sequence[Row], protocol: Protocol) -> dict[str, Drawing]:
     found: dict[str, Drawing] = {}
     for (model, head), board in boards(rows, protocol).items():
         if head == LINEAR:
-            pair = drawings(whole_tasks(board, head), model)
+            pair = drawings(whole_part(board), model)
             found |= {f"evidence-{model}-{kind}.svg": one for kind, one in zip(("clean", "pgd"), pair, strict=False)}
     return found
 

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from .methods.sift import sift as sift
     from .methods.smart import alum as alum
     from .methods.smart import smart as smart
+    from .methods.spectral import spectral as spectral
     from .methods.vat import vat as vat
     from .registry import available as available
     from .registry import make as make

@@ -26,7 +26,7 @@ NO_ATTENTION = {  # what ASA says to them
     "t5": "is an encoder-decoder.*toughen.smart",
     "bart": "is an encoder-decoder.*toughen.smart",
 }
-UNTOUCHED = {"plain", "rdrop", "bregman", "sam", "asam", "awp"}  # nothing is perturbed in the forward pass
+UNTOUCHED = {"plain", "spectral", "rdrop", "bregman", "sam", "asam", "awp"}  # nothing is perturbed in the forward pass
 
 
 @contextmanager
@@ -123,7 +123,7 @@ def test_a_step_is_finite_and_perturbs_only_words(name: str, side: str, method: 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_detach_leaves_no_trace(name: str, method: str) -> None:
     model, batch = classifier(name), batch_for(FAMILIES[name])
-    if method == "r4f":  # its head is scaled to spectral norm 1, so it changes weights as training does
+    if method in {"r4f", "spectral"}:  # its head is scaled to spectral norm 1, so it changes weights as training does
         model = FAMILIES[name].build()
     with torch.no_grad():
         before = model.eval()(**batch).logits
@@ -132,7 +132,7 @@ def test_detach_leaves_no_trace(name: str, method: str) -> None:
     if refusal(name, method) is None:
         with attached_to(model, toughen.make(method)) as attached:
             step(attached, model, batch)
-            if method == "r4f":
+            if method in {"r4f", "spectral"}:
                 model.load_state_dict(weights)
             with torch.no_grad():  # evaluation during training is clean
                 assert torch.equal(model.eval()(**batch).logits, before)

@@ -99,7 +99,7 @@ def test_a_step_is_finite(head: str, method: str) -> None:
         "needs one norm inside the embedding block"
         if method == "sift" and FAMILIES[one.family].norm is None
         else "shares its weights with the input embedding.*r3f"
-        if method == "r4f" and one.tied
+        if method in {"r4f", "spectral"} and one.tied
         else NO_ATTENTION.get(one.family)
         if method == "asa"
         else None

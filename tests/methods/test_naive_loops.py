@@ -41,6 +41,7 @@ OURS = {
     "vat": (lambda: toughen.vat(init=lambda view: NOISE), naive.vat),
     "r3f": (lambda: toughen.r3f(**given(0.1)), naive.r3f),
     "r4f": (lambda: toughen.r4f(**given(0.3)), naive.r4f),
+    "spectral": (lambda: toughen.spectral(), naive.spectral),
     "rdrop": (lambda: toughen.rdrop(), naive.rdrop),
     "creat": (lambda: toughen.creat(**given(0.0003)), naive.creat),
     "neftune": (lambda: _neftune(), naive.neftune),

@@ -16,7 +16,7 @@ class Constraint(Protocol):
 
 @dataclass(frozen=True)
 class SpectralHead:
-    """The last linear layer has spectral norm 1 (R4F).
+    """The last linear layer has spectral norm 1 (R4F, `spectral`).
 
     The weights themselves are scaled before every update instead of being re-parametrised, so that the checkpoint
     stays a plain one.
@@ -36,12 +36,14 @@ def head(model: nn.Module) -> nn.Linear:
     found = [m for m in model.modules() if isinstance(m, nn.Linear) and m not in inside]
     if not found:
         raise SiteError(
-            f"{type(model).__name__} has no linear head outside its backbone, and r4f constrains that head."
+            f"{type(model).__name__} has no linear head outside its backbone, and r4f and spectral scale that head. "
+            "Use toughen.r3f() or toughen.plain()."
         )
     if any(m.weight is found[-1].weight for m in model.modules() if isinstance(m, nn.Embedding)):
         raise SiteError(
-            f"The head of {type(model).__name__} shares its weights with the input embedding: r4f would scale both. "
-            "Use toughen.r3f(), which leaves the head alone, or untie them: config.tie_word_embeddings=False."
+            f"The head of {type(model).__name__} shares its weights with the input embedding: r4f and spectral would "
+            "scale both. Use toughen.r3f(), which leaves the head alone, or untie them: "
+            "config.tie_word_embeddings=False."
         )
     return found[-1]
 
