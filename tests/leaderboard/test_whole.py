@@ -47,7 +47,10 @@ def test_from_files_to_table(made, tmp_path):
     assert "old" not in text
     assert text.endswith("\n\nend\n")
     assert "clean scores at equal epochs" in text
-    assert "against plain of equal compute" in text
+    assert "at a glance" in text
+    assert "against plain of equal compute" in written[0].read_text()  # a detail
+    assert {"evidence-tiny-clean.svg", "evidence-tiny-pgd.svg"} <= {path.name for path in tmp_path.iterdir()}
+    assert "![tiny: mean of the tasks, clean](evidence-tiny-clean.svg)" in text
     assert len(written[2].read_text()) < 990_000
     cells = json.loads(written[1].read_text())
     assert {cell["task"] for cell in cells} == {"sst2", "rte", "mean"}
