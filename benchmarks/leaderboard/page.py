@@ -53,5 +53,5 @@ def drawings(board: Board, name: str) -> list[Drawing]:
         if rows:
             title = f"{name}: mean of the tasks, {kind}"
             rows.sort(key=lambda row: -row.value)
-            found.append(forest(title, rows, x="points, with 95 % intervals over seeds (not corrected)"))
+            found.append(forest(title, rows, x="points; 95 % intervals, not corrected"))
     return found
