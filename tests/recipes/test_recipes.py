@@ -172,6 +172,17 @@ def printed(capsys, *words) -> str:
     return capsys.readouterr().out
 
 
+@pytest.mark.parametrize("columns", ["80", None])
+def test_names_are_whole_on_a_narrow_terminal_and_rows_in_a_pipe(capsys, monkeypatch, columns):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    if columns:
+        monkeypatch.setenv("COLUMNS", columns)
+    everything = printed(capsys)
+    assert [name for name in NAMES if name not in everything] == []
+    row = next(line for line in everything.splitlines() if "sift/mnli-deberta-v2-xxlarge" in line)
+    assert columns or "92 (accuracy, plain 91.7)" in row
+
+
 def test_the_command(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "160")
     everything = printed(capsys)

@@ -136,7 +136,7 @@ def _check_trains(keys: set[str]) -> None:
     if scores and "do_train" not in keys:
         raise ValueError(
             f"--{scores[0]} without --do_train trains nothing. Score a run by: toughen evaluate RUN (--split test "
-            "where labels are known, --all_checkpoints for kept epochs); test predictions are in RUN/seeds/1/predictions."
+            "where labels are known, --all_checkpoints for kept epochs); test predictions: RUN/seeds/1/predictions."
         )
 
 
