@@ -128,6 +128,9 @@ def test_the_published_experiments_are_there():
     assert {n for n in NAMES if n.startswith("mgcrp/")} == {
         f"mgcrp/{task}-bert-{size}" for task in ("mnli", "qnli", "rte", "cola") for size in ("base", "large")
     }
+    # The columns of the SiFT README's table that have a score with SiFT.
+    scores = {"mnli": 92.0, "sst2": 97.5, "qnli": 96.5, "cola": 73.5, "rte": 96.5, "qqp": 93.0}
+    assert {name: recipes.about(f"sift/{name}-deberta-v2-xxlarge")["published"]["score"] for name in scores} == scores
     assert {"asa/sst2-bert-base", "asa/dream-roberta-base", "asa/conll2003-bert-base"} <= set(NAMES)
 
 
