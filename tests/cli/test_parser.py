@@ -155,7 +155,8 @@ def test_old_flags():
     words, notices = translate(old.split())
     new = "--model m --task RTE --train.epochs 3 --method.step_size 0.1 --method.init_scale=0.2 --train.precision fp16"
     assert words == new.split()
-    assert "--adv-lr is now --method.step_size" in notices
+    assert any(notice.startswith("--adv-lr is now --method.step_size (in shares of") for notice in notices)
+    assert "--adv-lr is now --method.step_size" in translate([*old.split(), "--method.preset=original"])[1]
     assert len(notices) == 7
     assert translate(new.split()) == (new.split(), [])
     with pytest.raises(ValueError, match="only guarded a division"):

@@ -83,6 +83,8 @@ SWITCHES: Mapping[str, tuple[str, str]] = {
     "bf16": ("--train.precision", "bf16"),
 }
 TRUTH = {"true": True, "false": False}  # DeBERTa's scripts write --fp16 True
+LENGTHS = ("--method.step_size", "--method.init_scale", "--method.max_norm")
+SAYS_UNITS = ("--method.preset", "--recipe", "--config", "-c")
 PARAGEN = "--task."  # --task.model.init_mag: the path in ParaGen's config
 
 
@@ -91,6 +93,7 @@ def translate(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     out: list[str] = []
     notices: list[str] = []
     left = list(arguments)
+    relative = not any(word.partition("=")[0] in SAYS_UNITS for word in left)
     _check_trains({_key(argument) for argument in left})
     while left:
         argument = left.pop(0)
@@ -114,8 +117,10 @@ def translate(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
             notices.append(f"{flag} is not needed: the model says it")
         elif key in NEW:
             out.append(NEW[key] + equals + value)
-            whole = " (of the whole update, over all processes)" if NEW[key] == "--train.batch_size" else ""
-            notices.append(f"{flag} is now {NEW[key]}{whole}")
+            note = " (of the whole update, over all processes)" if NEW[key] == "--train.batch_size" else ""
+            if relative and NEW[key] in LENGTHS:
+                note = " (in shares of the embedding's norm; a --method.preset of the original has its units)"
+            notices.append(f"{flag} is now {NEW[key]}{note}")
         elif flag.startswith(PARAGEN):
             raise ValueError(f"{flag} is a place in ParaGen's config that has no equal here. See: toughen train --help")
         else:
