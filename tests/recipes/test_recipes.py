@@ -73,6 +73,7 @@ def test_a_recipe_says_what_it_must(name):
     assert said["score"] is not None or said["note"]
     groups = {"about", "task", "model", "model_config", "method", "head", "data", "train", "seed", "trainer"}
     assert set(recipe) <= groups
+    assert set(said) <= {"task", "metric", "score", "plain", "note"}  # what `toughen recipes NAME` shows
     assert set(recipe["train"]) <= TRAIN
     assert ("epochs" in recipe["train"]) != ("max_steps" in recipe["train"])
     # 2e-5 without a point is a word in YAML.
