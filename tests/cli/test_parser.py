@@ -1,8 +1,13 @@
 """Options: typed, nested, from YAML and flags; the chosen method's own; old flags in new words."""
 
+from argparse import ArgumentParser
+from importlib import import_module
+from pathlib import Path
+
 import pytest
 import yaml
 
+from toughen import recipes
 from toughen.cli.old_flags import NEW, translate
 from toughen.cli.parser import parse_train, train_parser
 from toughen.runs.config import GROUPS
@@ -155,7 +160,8 @@ def test_old_flags():
     words, notices = translate(old.split())
     new = "--model m --task RTE --train.epochs 3 --method.step_size 0.1 --method.init_scale=0.2 --train.precision fp16"
     assert words == new.split()
-    assert "--adv-lr is now --method.step_size" in notices
+    assert any(notice.startswith("--adv-lr is now --method.step_size (in shares of") for notice in notices)
+    assert "--adv-lr is now --method.step_size" in translate([*old.split(), "--method.preset=original"])[1]
     assert len(notices) == 7
     assert translate(new.split()) == (new.split(), [])
     with pytest.raises(ValueError, match="only guarded a division"):
@@ -168,6 +174,83 @@ def test_a_batch_for_each_device_is_said_to_be_the_whole_one() -> None:
     assert "whole update" in notices[0]
 
 
+# The commands of the original projects' READMEs, behind what says which method they are.
+RUN_SENT_CLAS = (
+    "--do_train --do_eval --task_name SST-2 --learning_rate 2e-5 --train_batch_size 32 --do_lower_case "
+    "--model_type bert --load_model_path bert-base-uncased --output_dir sst_bert --fp16"
+)
+RUN_MULTI_CHO = (
+    "--do_train --do_eval --task_name DREAM --eval_on test --num_train_epochs 6 --learning_rate 2e-5 "
+    "--train_batch_size 16 --model_type roberta --load_model_path roberta-base --output_dir dream_roberta --fp16"
+)
+RUN_GLUE = (
+    "--model_type bert --model_name_or_path bert-base-cased --task_name RTE --do_lower_case --do_train --do_eval "
+    "--data_dir glue_data/RTE --max_seq_length 128 --per_gpu_train_batch_size 32 --learning_rate 2e-5 "
+    "--num_train_epochs 10 --output_dir OUTPUT/ --eval_all_checkpoints"
+)
+
+
+def translated(words: str):
+    values, _ = parse_train(translate(words.split())[0])
+    del values["resume"]
+    return build(values)
+
+
+def test_the_commands_of_the_original_readmes_are_understood():
+    made = translated(f"--method asa --method.preset original {RUN_SENT_CLAS}")
+    assert (made.model, made.task, made.train.precision) == ("bert-base-uncased", "SST-2", "fp16")
+    assert (made.train.learning_rate, made.train.batch_size, str(made.output_dir)) == (2e-5, 32, "sst_bert")
+    made = translated(f"--method asa --method.preset original {RUN_MULTI_CHO}")
+    assert (made.task, made.data.eval_split, made.train.epochs) == ("DREAM", "test", 6.0)
+    made = translated(f"--recipe mgcrp/rte-bert-base {RUN_GLUE}")
+    assert (made.head.q, made.train.batch_size, made.data.dir) == (56, 32, "glue_data/RTE")
+    made = translated("--recipe freelb/rte-roberta-base --task.model.init_mag 0.03 --task.model.adv-lr=0.05")
+    assert (made.method["init_scale"], made.method["step_size"]) == (0.03, 0.05)
+    with pytest.raises(ValueError, match=r"--task\.model\.class is a place in ParaGen's config"):
+        translate(["--task.model.class", "x"])
+
+
+def test_every_command_of_the_page_for_newcomers_is_understood(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    page = (Path(__file__).resolve().parents[2] / "docs" / "compat.md").read_text()
+    commands = [line.removeprefix("$ toughen ").split() for line in page.splitlines() if line.startswith("$ toughen ")]
+    assert {name for name, *_ in commands} == {"train", "sweep", "tasks", "evaluate"}
+    for name, *words in commands:
+        if name == "train":
+            translated(" ".join(words))
+        elif name == "sweep":
+            assert set(words) & {"search", *recipes.sweeps()}
+        else:
+            parser = ArgumentParser(exit_on_error=False)
+            import_module(f"toughen.cli.commands.{name}").add(parser)
+            parser.parse_args(words)
+
+
+def test_switches_with_a_word_behind_them():
+    words, _ = translate(["--fp16", "True", "--do_train", "true", "--warmup", "1000"])
+    assert words == ["--train.precision", "fp16", "--train.warmup", "1000"]
+    assert translate(["--fp16=False"])[0] == ["--train.precision", "fp32"]
+
+
+@pytest.mark.parametrize(
+    "words", ["--do_test --task_name SST-2 --test_model_file sst_bert/2_pytorch_model.bin", "--do_eval --task_name RTE"]
+)
+def test_scoring_alone_does_not_train(words):
+    with pytest.raises(ValueError, match=r"without --do_train trains nothing\. Score a run by: toughen evaluate RUN"):
+        translate(words.split())
+
+
+def test_paragens_config_is_named_as_such(tmp_path):
+    (tmp_path / "RTE.yaml").write_text("task: {class: SequenceClassificationTask, model: {init_mag: 0.05}}\n")
+    with pytest.raises(ValueError, match="is a ParaGen config; its RTE experiment is --recipe freelb/rte-roberta-base"):
+        config("--config", str(tmp_path / "RTE.yaml"))
+
+
 def test_every_old_flag_becomes_an_option_that_is_there():
-    flags = {flag for method in ("smart", "freelb") for a in train_parser(method)._actions for flag in a.option_strings}
+    flags = {
+        flag
+        for method in ("smart", "freelb", "asa")
+        for a in train_parser(method)._actions
+        for flag in a.option_strings
+    }
     assert {flag for flag in NEW.values() if not flag.startswith("--model_config.")} <= flags

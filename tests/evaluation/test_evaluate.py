@@ -130,6 +130,15 @@ def test_labels_in_another_order_are_put_in_order(tmp_path, file):
     np.testing.assert_allclose(found.logits[0], first[[1, 2, 0]], atol=1e-5)
 
 
+def test_withheld_labels_are_told_with_where_predictions_are(tmp_path, file):
+    model = BertForSequenceClassification.from_pretrained(save_model(tmp_path / "model", NAMES)).eval()
+    task = Task("own", "own", "sentence", "classes", ("text",), NAMES)
+    rows = tasks.load(validation_file=file, labels=NAMES, cache_dir=tmp_path / "cache").validation
+    hidden = rows.remove_columns("label").add_column("label", [-1] * len(rows))
+    with pytest.raises(tasks.DataError, match=r"withheld.*predictions/test\.tsv"):
+        outputs_of(model, TOKENIZER, task, hidden)
+
+
 @pytest.mark.parametrize(
     ("names", "message"), [(("bad", "good"), "2 classes"), (("x", "y", "z"), "the model's classes are x, y, z")]
 )

@@ -6,6 +6,7 @@ import toughen
 from toughen import compat
 from toughen.errors import SiteError, StepError
 
+from ..tiny import bert, text_batch
 from .cases import error, gradient_errors, load, model_of, names, under
 
 
@@ -121,3 +122,20 @@ def test_what_is_wrong_is_said():
         adv.loss(torch.zeros(1, 2), lambda m, x: m(x), torch.zeros(1, 8))
     with pytest.raises(StepError, match="no loss 'k1'"):
         adv.loss(torch.zeros(1, 2), lambda m, x: m(x), torch.zeros(1, 8), loss_fn="k1")
+    with pytest.raises(SiteError, match=r"hidden_size is 768, but the LayerNorm .* Give hidden_size=8"):
+        compat.hook_sift_layer(tower, hidden_size=768)
+
+
+def test_the_readmes_unpacking_of_a_transformers_output_is_told():
+    model = bert(torch.float32)
+    data = text_batch()
+    adv = compat.AdversarialLearner(model, compat.hook_sift_layer(model, model.config.hidden_size))
+
+    def logits_fn(model, *wargs, **kwargs):
+        logits, _ = model(*wargs, **kwargs)
+        return logits
+
+    with pytest.raises(StepError, match=r"first argument of loss\(\) is of type str.*use model\(\*\*data\)\.logits"):
+        adv.loss(logits_fn(model, **data), logits_fn, **data)
+    with pytest.raises(StepError, match=r"logits_fn gives is of type str"):
+        adv.loss(model(**data).logits, logits_fn, **data)

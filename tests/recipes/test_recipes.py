@@ -73,6 +73,7 @@ def test_a_recipe_says_what_it_must(name):
     assert said["score"] is not None or said["note"]
     groups = {"about", "task", "model", "model_config", "method", "head", "data", "train", "seed", "trainer"}
     assert set(recipe) <= groups
+    assert set(said) <= {"task", "metric", "score", "plain", "note"}  # what `toughen recipes NAME` shows
     assert set(recipe["train"]) <= TRAIN
     assert ("epochs" in recipe["train"]) != ("max_steps" in recipe["train"])
     # 2e-5 without a point is a word in YAML.
@@ -128,6 +129,9 @@ def test_the_published_experiments_are_there():
     assert {n for n in NAMES if n.startswith("mgcrp/")} == {
         f"mgcrp/{task}-bert-{size}" for task in ("mnli", "qnli", "rte", "cola") for size in ("base", "large")
     }
+    # The columns of the SiFT README's table that have a score with SiFT.
+    scores = {"mnli": 92.0, "sst2": 97.5, "qnli": 96.5, "cola": 73.5, "rte": 96.5, "qqp": 93.0}
+    assert {name: recipes.about(f"sift/{name}-deberta-v2-xxlarge")["published"]["score"] for name in scores} == scores
     assert {"asa/sst2-bert-base", "asa/dream-roberta-base", "asa/conll2003-bert-base"} <= set(NAMES)
 
 
@@ -170,6 +174,17 @@ def printed(capsys, *words) -> str:
     command.add(parser)
     assert command.run(parser.parse_args(list(words))) == 0
     return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("columns", ["80", None])
+def test_names_are_whole_on_a_narrow_terminal_and_rows_in_a_pipe(capsys, monkeypatch, columns):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    if columns:
+        monkeypatch.setenv("COLUMNS", columns)
+    everything = printed(capsys)
+    assert [name for name in NAMES if name not in everything] == []
+    row = next(line for line in everything.splitlines() if "sift/mnli-deberta-v2-xxlarge" in line)
+    assert columns or "92 (accuracy, plain 91.7)" in row
 
 
 def test_the_command(capsys, monkeypatch):

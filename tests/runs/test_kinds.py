@@ -1,6 +1,7 @@
 """Every head, adapters, the second-order head and a method from a file run through the same folder."""
 
 import json
+import re
 
 import pytest
 
@@ -59,6 +60,9 @@ def test_adapters_are_merged_into_a_plain_model(start):
 def test_second_order_head(start):
     run = start("freelb", head={"name": "second-order", "q": 8, "k": 4})
     assert run.results.head == "second-order"
+    told = (run.path / "train.log").read_text()
+    assert " + second-order head · " in told
+    assert re.search(r"epoch \d: eval loss \d\.\d+ · accuracy", told)
     assert type(run.load().model).__name__ == "SecondOrderForSequenceClassification"
     assert "import toughen" in (run.path / "README.md").read_text()
 
@@ -98,7 +102,7 @@ def test_keys_of_the_models_config(start):
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ({"classifier_droput": 0.1}, "BertConfig has no such key. Did you mean 'classifier_dropout'"),
+        ({"classifier_droput": 0.1}, "BertConfig has no such key. Did you mean 'classifier_dropout'.* give null"),
         ({"hidden_dropout_prob": "much"}, "model_config.hidden_dropout_prob=much: expected a number"),
         ({"num_labels": 3}, "model_config.num_labels cannot be changed"),
     ],

@@ -104,6 +104,16 @@ def test_paragens_search_json(tmp_path):
         read_definition(file)
 
 
+def test_a_search_goes_by_its_name_without_the_suffix(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "search.json").write_text(PARAGEN)
+    made, name = read_definition("search", "freelb/rte-roberta-base")
+    assert (len(grid(made)), name) == (8, "search")
+    (tmp_path / "freelb").mkdir()
+    (tmp_path / "freelb" / "rte-roberta-base.yaml").write_text("a recipe of this name is meant")
+    assert read_definition("freelb/rte-roberta-base")[0].keys[0] == "method.step_size"
+
+
 def test_other_forms_of_manytasks(tmp_path):
     def read(base, more=(), **top):
         file = tmp_path / "search.json"

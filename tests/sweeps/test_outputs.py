@@ -51,6 +51,24 @@ def test_a_row_is_the_mean_and_sd_of_its_seeds():
     assert r"boom \| bang" in text
 
 
+def test_the_printed_table_keeps_rank_and_score_on_a_narrow_terminal(monkeypatch, capsys):
+    from types import SimpleNamespace
+
+    from toughen.cli.commands.sweep import _tell
+
+    keys = ["method.step_size", "method.init_scale", "method.max_norm", "train.batch_size"]
+    rows = ranked([row(1, dict.fromkeys(keys, 0.1), 0.5, 0.7)], sign=1)
+    done = SimpleNamespace(
+        definition=SimpleNamespace(keys=keys, seeds=[1, 2]), metric="accuracy", rows=rows, failures={}, path="s"
+    )
+    monkeypatch.setenv("COLUMNS", "80")
+    assert _tell(done) == 0
+    shown = capsys.readouterr().out
+    assert "rank" in shown
+    assert "accuracy" in shown
+    assert re.search(r"^ 1 .* 0\.6000 ± 0\.1414 +2/2 +done", shown, flags=re.M)
+
+
 def test_a_formula_is_no_formula_in_a_spreadsheet():
     assert as_csv(["a"], [["=1+1"], [-1.5]]) == "a\n'=1+1\n-1.5\n"
 

@@ -110,7 +110,10 @@ def read_yaml(path: Path) -> dict[str, Any]:
         raise RunError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(values, dict):
         raise RunError(f"{path} holds no options; write one with: toughen init {path.stem}")
-    return cast("dict[str, Any]", values)
+    found = cast("dict[str, Any]", values)
+    if isinstance(found.get("task"), Mapping):
+        raise RunError(f"{path} is a ParaGen config; its RTE experiment is --recipe freelb/rte-roberta-base.")
+    return found
 
 
 def train_parser(method: str, trainer_keys: Sequence[str] = (), model_keys: Sequence[str] = ()) -> HintingParser:

@@ -1,22 +1,25 @@
 """Tables and lines on the terminal; data is printed as it stands, never as markup."""
 
-from collections.abc import Sequence
+import os
+import sys
+from collections.abc import Container, Sequence
 from typing import Any
 
 from ..errors import require
 
 
 def console() -> Any:
-    """Where commands print."""
-    return require("rich.console", "cli").Console(highlight=False)
+    """Where commands print. A file or pipe has no width: lines are whole there, unless COLUMNS says otherwise."""
+    width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else 10_000
+    return require("rich.console", "cli").Console(highlight=False, width=width)
 
 
-def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Any:
-    """First column to the left, the others to the right."""
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]], folds: Container[int] = (0,)) -> Any:
+    """First column to the left, the others to the right; `folds` are the columns that give way on a narrow terminal."""
     text = require("rich.text", "cli").Text
     made = require("rich.table", "cli").Table(box=require("rich.box", "cli").SIMPLE_HEAD, pad_edge=False)
     for place, head in enumerate(heads):
-        made.add_column(text(head), justify="right" if place else "left", overflow="fold", no_wrap=place > 0)
+        made.add_column(text(head), justify="right" if place else "left", overflow="fold", no_wrap=place not in folds)
     for row in rows:
         made.add_row(*(text(cell) for cell in row))
     return made

@@ -113,12 +113,22 @@ def hook_sift_layer(
         raise SiteError(f"hook_sift_layer: {type(model).__name__} has no module {target_module!r}. {hint}")
     layers: list[PerturbationLayer] = []
     for module in found:
+        _check_width(module, hidden_size)
         if module in _HOOKED:  # the new layer takes the old one's place
             _HOOKED[module][0].remove()
         layer = PerturbationLayer(hidden_size, learning_rate, init_perturbation, init)
         _HOOKED[module] = (module.register_forward_pre_hook(layer.before), layer)
         layers.append(layer)
     return layers
+
+
+def _check_width(module: nn.Module, hidden_size: int) -> None:
+    weight = getattr(module, "weight", None)
+    if isinstance(weight, Tensor) and weight.ndim == 1 and weight.shape[0] != hidden_size:  # a norm's
+        raise SiteError(
+            f"hook_sift_layer: hidden_size is {hidden_size}, but the {type(module).__name__} it goes to is "
+            f"{weight.shape[0]} wide. Give hidden_size={weight.shape[0]}."
+        )
 
 
 _HOOKED: "WeakKeyDictionary[nn.Module, tuple[RemovableHandle, PerturbationLayer]]" = WeakKeyDictionary()
@@ -147,6 +157,7 @@ class AdversarialLearner:
         loss_fn: str | LossFn = "symmetric-kl",
         **kwargs: Any,
     ) -> Tensor:
+        _check_logits("the first argument of loss()", target)
         if args and (isinstance(args[0], str) or callable(args[0])):  # where the original has it
             loss_fn, args = cast("str | LossFn", args[0]), args[1:]
         if isinstance(loss_fn, str):
@@ -158,7 +169,9 @@ class AdversarialLearner:
             layer.adversarial_(True)
         try:
             with torch.enable_grad():
-                height = loss_fn(logits_fn(self.model, *args, **kwargs), target.detach()).sum()
+                logits = logits_fn(self.model, *args, **kwargs)
+                _check_logits("what logits_fn gives", logits)
+                height = loss_fn(logits, target.detach()).sum()
                 self._climb(height)
             final = mse if target.shape[-1] == 1 else symmetric_kl
             return final(logits_fn(self.model, *args, **kwargs), target).mean()
@@ -171,3 +184,12 @@ class AdversarialLearner:
         grads = torch.autograd.grad(height, [p.at[0] for p in perturbations])
         for layer, perturbation, grad in zip(self.adv_modules, perturbations, grads, strict=True):
             perturbation.climb(layer.search, [grad])
+
+
+def _check_logits(what: str, value: Any) -> None:
+    # `logits, loss = model(**data)` of DeBERTa's own models unpacks the names of a transformers output.
+    if not isinstance(value, Tensor):
+        raise StepError(
+            f"SiFT: {what} is of type {type(value).__name__}, not a tensor of logits. "
+            "A model of transformers gives an output object: use model(**data).logits."
+        )

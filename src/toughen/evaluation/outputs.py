@@ -42,7 +42,10 @@ def outputs_of(
     length = bounded(max_length, model, tokenizer)
     split = prepare(Data(task, validation=rows), tokenizer, length).validation
     if "labels" not in split.column_names:
-        raise DataError("the labels of this split are withheld: nothing can be scored. Give another split or file.")
+        kept = "A run has its test predictions in seeds/1/predictions/test.tsv."
+        raise DataError(
+            f"the labels of this split are withheld: nothing can be scored. {kept} Give another split or file."
+        )
     lengths = np.array([_length(row) for row in split["input_ids"]])
     collate = collator(task, tokenizer)
     # Rows of like length share a batch: less padding, and no output depends on the order.

@@ -18,6 +18,7 @@ def introduction(
     seeds = f"{len(config.seed)} seed{'s' * (len(config.seed) > 1)}" + (" + plain" if config.baseline else "")
     where = f"{_device()} {precision}" + (f" x {world}{' sharded' * config.train.shard}" if world > 1 else "")
     model = Path(config.model).name if Path(config.model).is_dir() else config.model
+    model += f" + {config.head.name} head" if config.head.name else ""
     told = [f"toughen {__version__}", _method(config), f"{data.task.title} {rows}", model, where, seeds]
     yield " · ".join(told)
     report = data.report(tokenizer, length)

@@ -30,7 +30,8 @@ def check_keys(given: Mapping[str, Any], config: Any, kind: type | None) -> None
     for key, value in given.items():
         if not hasattr(config, key) and not _reads(kind, key):
             known = [name for name in config.to_dict() if not name.startswith("_") and name not in OURS]
-            raise RunError(f"model_config.{key}: {type(config).__name__} has no such key. {nearest(key, known)}")
+            hint = f"{nearest(key, known)} To leave out what a recipe or file says, give null."
+            raise RunError(f"model_config.{key}: {type(config).__name__} has no such key. {hint}")
         now = getattr(config, key, None)
         # None says nothing of the type, and a whole number may stand for a dropout of 0.
         kinds = float if isinstance(now, float) else type(now)

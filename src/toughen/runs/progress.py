@@ -84,7 +84,8 @@ class Reporter:
     def _scores(self, row: Mapping[str, Any]) -> None:
         scores = {key.removeprefix("eval_"): value for key, value in row.items() if key.startswith("eval_")}
         hidden = ("runtime", "samples_per_second", "steps_per_second", "model_preparation_time")
-        told = [f"{name} {value:.4f}" for name, value in scores.items() if name not in hidden]
+        named = {"loss": "eval loss"}  # not the training's, which lines between epochs tell
+        told = [f"{named.get(name, name)} {value:.4f}" for name, value in scores.items() if name not in hidden]
         score = scores.get(self._selects, float("nan"))
         if score > self._best:
             self._best, told[-1] = score, f"{told[-1]}  *"  # the best so far

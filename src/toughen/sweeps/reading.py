@@ -32,12 +32,14 @@ def read_definition(
 def _values(source: Any) -> tuple[dict[str, Any], str, Path]:
     if isinstance(source, Mapping):
         return dict(cast("Mapping[str, Any]", source)), "sweep", Path()
-    path = Path(source)
-    if path.is_file():
-        values = read_yaml(path)
-        found = translated(values, path) if is_manytasks(values) else values
-        return {key: value for key, value in found.items() if key != "about"}, path.stem, path.parent
-    if str(source) in recipes.sweeps():
+    recipe = str(source) in recipes.sweeps()
+    # ManyTasks calls its search.json `search`.
+    for path in (Path(source), *(Path(f"{source}{suffix}") for suffix in (".json", ".yaml") if not recipe)):
+        if path.is_file():
+            values = read_yaml(path)
+            found = translated(values, path) if is_manytasks(values) else values
+            return {key: value for key, value in found.items() if key != "about"}, path.stem, path.parent
+    if recipe:
         return recipes.sweep(str(source)), str(source).replace("/", "-"), Path()
     known = f" Recipes: {', '.join(recipes.sweeps())}."
     raise SweepError(f"{source}: there is no such file, folder or recipe of a sweep.{known}")
@@ -49,7 +51,8 @@ def _base(name: str, near: Path) -> dict[str, Any]:
         if path.is_file():
             values = read_yaml(path)
             if isinstance(values.get("task"), Mapping):
-                raise SweepError(f"base: {path} is a ParaGen config; name a recipe or config of toughen with --base.")
+                hint = "name a recipe or config of toughen with --base, such as freelb/rte-roberta-base"
+                raise SweepError(f"base: {path} is a ParaGen config; {hint}.")
             return values
     if name.removesuffix(".yaml") in recipes.available():
         return {**recipes.config(name), "recipe": name.removesuffix(".yaml")}

@@ -24,7 +24,7 @@ def run(arguments: Any) -> int:
             [each, recipes.config(each)["task"], recipes.config(each)["model"], recipes.published(each)]
             for each in chosen
         ]
-        out.print(table(["recipe", "task", "model", "published"], rows))
+        out.print(table(["recipe", "task", "model", "published"], rows, folds=(2, 3)))
         out.print("toughen recipes NAME tells more; toughen train --recipe NAME runs it.", markup=False)
         out.print(f"Published grids, for toughen sweep NAME: {', '.join(recipes.sweeps())}.", markup=False)
         return 0

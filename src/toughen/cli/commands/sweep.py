@@ -57,7 +57,7 @@ def _tell(done: Any) -> int:
 
     out, heads = console(), [*done.definition.keys, done.metric, "seeds", "state"]
     rows = [_cells(done, row) for row in done.rows]
-    out.print(table(["rank", *heads], rows))
+    out.print(table(["rank", *heads], rows, folds=range(1, len(heads) - 2)))
     for number, errors in done.failures.items():
         for error in errors:
             out.print(f"row {number}, {error}", markup=False, soft_wrap=True)
