@@ -49,7 +49,8 @@ class Reporter:
         if not self.speak:
             return
         again = f", from step {step}" if step else ""
-        self.line(f"{self._head}: {total} updates in {self._epochs:g} epochs{again}")
+        epochs = "1 epoch" if self._epochs == 1 else f"{self._epochs:g} epochs"
+        self.line(f"{self._head}: {total} updates in {epochs}{again}")
         if sys.stdout.isatty():
             self._open(step, total)
 
