@@ -49,16 +49,22 @@ def layout(mask: Tensor, tokens: int) -> Layout:
     rows, length = mask.shape
     order = torch.sort(~mask.flatten(), stable=True).indices[:tokens]
     ends = torch.nn.functional.pad(mask.sum(1, dtype=torch.int32).cumsum(0, dtype=torch.int32), (1, 0))
-    # Padding that fills up the number of tokens is cut into texts of its own, none longer than the others may be.
-    spare = torch.arange(1, -(-tokens // (PARTS * length)) + 2, device=mask.device, dtype=torch.int32) * length
+    # Padding that fills up the number of tokens is cut into texts of its own, none longer than the others may be. What
+    # lies in no text the kernel leaves as it finds it, in the backward pass too: gradients would be what memory held.
+    most = -(-_step(mask.numel()) // length)  # texts; there is less padding than a step
+    spare = torch.arange(1, most + 1, device=mask.device, dtype=torch.int32) * length
     ends = torch.cat([ends, (ends[-1] + spare).clamp(max=tokens)])
     return Layout(rows, length, order, ends)
 
 
 def rounded(real: int, padded: int) -> int:
     """How many tokens a batch of `padded` is computed with when `real` are no padding."""
-    step = max(-(-padded // PARTS), 8)
+    step = _step(padded)
     return min(-(-real // step) * step, padded)
+
+
+def _step(padded: int) -> int:
+    return max(-(-padded // PARTS), 8)
 
 
 def real_tokens(batch: Mapping[str, Any]) -> int | None:
