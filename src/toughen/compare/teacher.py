@@ -54,7 +54,7 @@ class MeanWeights:
         return [p for p in self.model.parameters() if p.requires_grad]
 
     def state_dict(self) -> dict[str, Tensor]:
-        return {str(i): local(mean) for i, mean in enumerate(self.mean)}
+        return {str(i): local(mean).contiguous() for i, mean in enumerate(self.mean)}  # safetensors takes no other
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         for i, mean in enumerate(self.mean):
