@@ -2,10 +2,11 @@
 
 import pytest
 import torch
-from transformers import AutoConfig, AutoModelForSequenceClassification, AutoModelForTokenClassification
+from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification, AutoModelForTokenClassification
 
 import toughen
 from tests.tiny import NO_DROPOUT, SMALL, TOKENIZER, assert_same_gradients, bert, gradients, text_batch
+from toughen.errors import RobustnessWarning
 from toughen.fast.obstacles import packable
 from toughen.fast.packing import PARTS, STACKS, Packing, layout, packing_of, real_tokens, rounded, tokens_to_compute
 
@@ -100,6 +101,19 @@ def test_the_spare_tokens_are_texts_of_their_own(rows, length, real, more):
 def test_texts_that_start_with_padding_are_left_alone():
     assert real_tokens({"attention_mask": torch.tensor([[0, 1, 1], [1, 1, 1]])}) is None
     assert real_tokens({"attention_mask": torch.tensor([[1, 1, 0], [1, 1, 1]])}) == 5
+
+
+def test_a_mask_stays_where_texts_hold_the_padding_token():
+    """A decoder's padding is often its end of text: without the mask its head would read one token too early."""
+    config = AutoConfig.for_model("gpt2", vocab_size=100, n_embd=32, n_layer=2, n_head=4, pad_token_id=2)
+    config.bos_token_id = config.eos_token_id = 2
+    torch.manual_seed(0)
+    model = toughen.second_order(AutoModel.from_config(config), num_labels=3, q=8, k=8, dropout=0.0).eval()
+    batch = text_batch(4, 10)
+    batch["attention_mask"][:], batch["input_ids"][:, -1] = 1, 2
+    assert real_tokens(batch, pad=2) is None
+    with toughen.plain().attach(model) as attached, pytest.warns(RobustnessWarning, match="eagerly"):
+        assert torch.equal(attached.captured(model)(batch), attached.backward(model, batch))
 
 
 def test_where_it_pays():

@@ -67,15 +67,22 @@ def _step(padded: int) -> int:
     return max(-(-padded // PARTS), 8)
 
 
-def real_tokens(batch: Mapping[str, Any]) -> int | None:
+def real_tokens(batch: Mapping[str, Any], pad: int | None = None) -> int | None:
     """How many tokens of a batch are no padding, asked of a mask on the CPU alone: the device would stop for it.
 
-    None also where a text starts with padding: these models read the first token, even if it is none.
+    None also where a text starts with padding: these models read the first token, even if it is none. And where texts
+    that fill their batch hold the token `pad`, which decoders' often end in: without a mask it might pass for padding.
     """
-    mask = batch.get("attention_mask")
+    mask, ids = batch.get("attention_mask"), batch.get("input_ids")
     if not isinstance(mask, Tensor) or mask.device.type != "cpu" or not mask[..., 0].all():
         return None
-    return int(mask.count_nonzero())
+    real = int(mask.count_nonzero())
+    full = real == mask.numel() and pad is not None and isinstance(ids, Tensor)
+    return None if full and bool((ids == pad).any()) else real
+
+
+def padding_token(model: nn.Module) -> int | None:
+    return getattr(getattr(model, "config", None), "pad_token_id", None)
 
 
 def tokens_to_compute(batch: Mapping[str, Any], real: int | None) -> int | None:

@@ -10,6 +10,7 @@ from transformers import PreTrainedModel, Trainer
 
 from ..attached import Attached
 from ..errors import MethodError
+from ..fast.packing import padding_token
 from ..method import Method, Sum
 from ..outcome import Outcome
 from . import state
@@ -100,7 +101,7 @@ class _RobustTrainer(Trainer):
         if not self._fast:
             return super().get_train_dataloader()
         collate = self.data_collator
-        self.data_collator = cast(Any, Counted(collate))
+        self.data_collator = cast(Any, Counted(collate, padding_token(self.attached.model)))
         try:
             return super().get_train_dataloader()
         finally:
