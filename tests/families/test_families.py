@@ -224,6 +224,21 @@ def test_padding_that_a_model_adds_is_left_alone_too(method: str, side: str) -> 
     assert moved.shape[1] == 8
 
 
+@pytest.mark.parametrize("kind", ["PromptTuningConfig", "PrefixTuningConfig"])
+@pytest.mark.parametrize("method", ["smart", "sift", "alum"])
+def test_a_learnt_prompt_is_left_alone(method: str, kind: str) -> None:
+    """A prompt comes before the embedded words, and a prefix into attention: sites inside see longer texts, or not."""
+    peft = pytest.importorskip("peft")
+    settings = getattr(peft, kind)(task_type="SEQ_CLS", num_virtual_tokens=3)
+    model, batch = peft.get_peft_model(FAMILIES["bert"].build(), settings), batch_for(FAMILIES["bert"])
+    with attached_to(model, toughen.make(method)) as attached:
+        step(attached, model, batch)
+        (delta,) = attached.passed[0].perturbation.deltas
+    moved = delta.detach().abs().amax(-1) > 0
+    assert torch.equal(moved[:, -7:], words(batch))
+    assert not moved[:, :-7].any()
+
+
 def test_a_layer_number_means_a_block_even_where_blocks_are_lists() -> None:
     model = FAMILIES["t5"].build(num_layers=1)
     with attached_to(model, toughen.alum(layer=-1)):

@@ -70,7 +70,7 @@ class NormalizedEmbedding:
             unit = F.layer_norm(value, value.shape[-1:], eps=self.eps)
             if not inject.active:
                 return (unit, *rest)
-            delta = inject(0, lambda: text_view(inject, unit, self.skip, 0, order.tail))
+            delta = inject(0, lambda: text_view(inject, unit, self.skip, 0, order))
             if self.replace:
                 # A gradient of 0 in place of none: DDP's find_unused_parameters looks at the last pass alone, and
                 # would not wait for the tables' gradient from the clean one.

@@ -74,10 +74,14 @@ def watch_reader(model: nn.Module, embedding: nn.Module) -> tuple[Callable[[], b
 
 
 def order_of(model: nn.Module, module: nn.Module) -> Order:
-    """How a module lays texts out: XLNet turns its input round, Longformer and its kin pad it to their windows."""
+    """How a module lays texts out: XLNet turns its input round, Longformer and its kin pad it to their windows, and
+    prompt tuning puts learnt vectors before it.
+    """
     turning = [m for m in model.modules() if type(m).__name__ == "XLNetModel" and m is not module]
     turned = any(module in set(m.modules()) for m in turning)
-    return Order(turned, any(hasattr(m, name) for m in model.modules() for name in _PADDING))
+    if getattr(getattr(model, "active_peft_config", None), "is_prompt_learning", False):
+        return Order(turned, "before")
+    return Order(turned, "behind" if any(hasattr(m, name) for m in model.modules() for name in _PADDING) else "")
 
 
 def embedding_norm(model: nn.Module) -> nn.Module:

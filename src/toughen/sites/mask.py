@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import torch
 import torch.nn.functional as F
@@ -29,19 +29,22 @@ class Order:
     """How a module lays the texts of a batch out, where it is not as the batch has them."""
 
     turned: bool = False  # positions before texts
-    tail: bool = False  # more padding behind the batch's own
+    more: Literal["", "before", "behind"] = ""  # where positions that the batch does not have may come in
+
+
+AS_GIVEN = Order()
 
 
 def perturbed(inject: Inject, value: Tensor, skip: Skip, order: Order) -> Tensor:
     """An activation with the perturbation that belongs there."""
     own = value.transpose(0, 1) if order.turned else value
-    delta = inject(0, lambda: text_view(inject, own, skip, 0, order.tail)).to(value.dtype)
+    delta = inject(0, lambda: text_view(inject, own, skip, 0, order)).to(value.dtype)
     return value + (delta.transpose(0, 1) if order.turned else delta)
 
 
-def text_view(inject: Inject, value: Tensor, skip: Skip, place: int, tail: bool = False) -> View:
+def text_view(inject: Inject, value: Tensor, skip: Skip, place: int, order: Order = AS_GIVEN) -> View:
     """A view of (batch, length, width) activations whose skipped positions are masked."""
-    return View(value.detach(), token_mask(inject, value, skip, tail), place)
+    return View(value.detach(), token_mask(inject, value, skip, order), place)
 
 
 def pair_view(inject: Inject, hidden: Tensor, pairs: Tensor | None, place: int, compute: torch.dtype) -> PairView:
@@ -62,16 +65,18 @@ def compact(hidden: Tensor) -> Tensor:
     return hidden.to(torch.get_autocast_dtype(kind)) if half else hidden
 
 
-def token_mask(inject: Inject, value: Tensor, skip: Skip, tail: bool = False) -> Tensor | None:
+def token_mask(inject: Inject, value: Tensor, skip: Skip, order: Order = AS_GIVEN) -> Tensor | None:
     rows, length = value.shape[0], value.shape[1] if value.dim() > 2 else 0
-    own = min(length, _length(inject.batch)) if tail else length
+    own = min(length, _length(inject.batch)) if order.more else length
     keep: Tensor | None = None
     for what in skip:
         one = _kept(inject, what, rows, own)
         keep = one if keep is None else keep if one is None else keep & one
     if keep is None:
         return None
-    return F.pad(keep, (0, length - own)).view(rows, length, *[1] * (value.dim() - 2))
+    if own < length:
+        keep = F.pad(keep, (length - own, 0) if order.more == "before" else (0, length - own))
+    return keep.view(rows, length, *[1] * (value.dim() - 2))
 
 
 def _kept(inject: Inject, what: str | int, rows: int, length: int) -> Tensor | None:
