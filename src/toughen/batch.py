@@ -25,7 +25,9 @@ from .tensors import length, total, zero
 Forward: TypeAlias = Callable[[], Any]
 Quiet: TypeAlias = Callable[[], AbstractContextManager[Any]]
 
-INNER_SCALE = 2.0**16  # keeps the search's half-precision gradients off zero, as GradScaler does for the training's
+# Keeps the search's half-precision gradients off zero, as GradScaler does for the training's. A loss is a mean over
+# examples: with few of them each one's gradient is as much larger, and would overflow.
+INNER_SCALE, INNER_ROWS = 2.0**16, 16
 
 
 class Recipe(Protocol):
@@ -180,8 +182,9 @@ class Batch:
         """The gradient of the perturbation alone; the weights get none."""
         kind = height.device.type
         half = torch.is_autocast_enabled(kind) and torch.get_autocast_dtype(kind) == torch.float16
-        scale = INNER_SCALE if half else 1.0
-        grads = torch.autograd.grad(height * scale if half else height, self.perturbation.deltas)
+        deltas = self.perturbation.deltas
+        scale = INNER_SCALE * min(len(deltas[0]) / INNER_ROWS, 1.0) if half else 1.0
+        grads = torch.autograd.grad(height * scale if half else height, deltas)
         return [grad / scale if half else grad for grad in grads]
 
     def term(self) -> Tensor:

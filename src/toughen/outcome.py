@@ -45,7 +45,10 @@ _BY_CLASS_NAME: tuple[tuple[str, Task], ...] = (
     ("ForMaskedLM", "masked_lm"),
     ("ForConditionalGeneration", "seq2seq_lm"),
     ("ForCausalLM", "causal_lm"),
+    ("WithLMHeadModel", "masked_lm"),  # XLM's and Flaubert's labels stand where they are predicted
+    ("XLNetLMHeadModel", "masked_lm"),
     ("LMHeadModel", "causal_lm"),
+    ("ModelWithLMHead", "causal_lm"),
 )
 
 
@@ -56,8 +59,11 @@ def without_adapters(model: nn.Module) -> nn.Module:
 
 def task_of(model: nn.Module) -> Task:
     """What the model's head does, from its class name; "auto" for sentence and image heads."""
-    name = type(without_adapters(model)).__name__
+    own = without_adapters(model)
+    name = type(own).__name__
     found: list[Task] = [task for ending, task in _BY_CLASS_NAME if ending in name]
+    if found[:1] == ["seq2seq_lm"] and getattr(getattr(own, "config", None), "is_encoder_decoder", None) is False:
+        return "causal_lm"  # models of text and images (Gemma 3, LLaVA) are decoders under that name
     return found[0] if found else "auto"
 
 
@@ -109,10 +115,10 @@ def _labelled(scores: Tensor, labels: Tensor | None, batch: Mapping[str, Any], t
     rows = scores.shape[:-1]
     if labels is not None and labels.dim() == 2:
         counts = labels.ne(IGNORED)
-        if task == "causal_lm":  # position t predicts label t + 1; the last one predicts nothing
-            counts = torch.cat([counts[:, 1:], torch.zeros_like(counts[:, :1])], dim=1)
         if counts.shape[1] < rows[1]:  # a prefix (prompt tuning, image tokens) comes before the labelled positions
             counts = nn.functional.pad(counts, (rows[1] - counts.shape[1], 0))
+        if task == "causal_lm":  # position t predicts label t + 1; the last one predicts nothing
+            counts = torch.cat([counts[:, 1:], torch.zeros_like(counts[:, :1])], dim=1)
         return counts
     mask: Tensor | None = batch.get("attention_mask")
     return mask.bool() if mask is not None and mask.shape == rows else None

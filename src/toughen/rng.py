@@ -182,7 +182,7 @@ class DropoutSwitch:
         if not self.flags:
             self.flags = [(module, module.training) for module in self.model.modules()]
         for module in self.model.modules():
-            if isinstance(module, BatchNorm) or module is self.model:
+            if isinstance(module, BatchNorm):
                 continue
             if getattr(module, "gradient_checkpointing", False):
                 self._zero_rates(module)

@@ -23,6 +23,7 @@ METHODS = toughen.available()
 NO_ATTENTION = {  # what ASA says to them
     "albert": "layers that share one.*toughen.smart",
     "mpnet": "computes attention by itself.*toughen.smart",
+    "xlnet": "computes attention by itself.*toughen.smart",
     "t5": "is an encoder-decoder.*toughen.smart",
     "bart": "is an encoder-decoder.*toughen.smart",
 }
@@ -202,6 +203,40 @@ def test_a_shared_embedding_is_perturbed_in_the_encoder_alone(kind: str) -> None
 
 PAD_OF = {"t5": None, "bart": 0}
 SCALE_OF: dict[str, dict[str, Any]] = {"t5": {}, "bart": {"embed_scale": 1.0}}
+
+
+@pytest.mark.parametrize("method", ["smart", "sift", "alum", "r3f"])
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_padding_that_a_model_adds_is_left_alone_too(method: str, side: str) -> None:
+    """Longformer lengthens a batch to a multiple of its window before it embeds it."""
+    sizes = {"vocab_size": 64, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+    ids = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "sep_token_id": 2}
+    config = hf.LongformerConfig(
+        **sizes, **ids, intermediate_size=64, max_position_embeddings=32, attention_window=[4, 4], num_labels=3
+    )
+    model, batch = hf.LongformerForSequenceClassification(config), batch_for(FAMILIES["bert"], side)
+    with attached_to(model, toughen.make(method)) as attached:
+        step(attached, model, batch)
+        (delta,) = attached.passed[0].perturbation.deltas
+    moved = delta.detach().abs().amax(-1) > 0
+    assert torch.equal(moved[:, :7], words(batch))
+    assert not moved[:, 7:].any()
+    assert moved.shape[1] == 8
+
+
+@pytest.mark.parametrize("kind", ["PromptTuningConfig", "PrefixTuningConfig"])
+@pytest.mark.parametrize("method", ["smart", "sift", "alum"])
+def test_a_learnt_prompt_is_left_alone(method: str, kind: str) -> None:
+    """A prompt comes before the embedded words, and a prefix into attention: sites inside see longer texts, or not."""
+    peft = pytest.importorskip("peft")
+    settings = getattr(peft, kind)(task_type="SEQ_CLS", num_virtual_tokens=3)
+    model, batch = peft.get_peft_model(FAMILIES["bert"].build(), settings), batch_for(FAMILIES["bert"])
+    with attached_to(model, toughen.make(method)) as attached:
+        step(attached, model, batch)
+        (delta,) = attached.passed[0].perturbation.deltas
+    moved = delta.detach().abs().amax(-1) > 0
+    assert torch.equal(moved[:, -7:], words(batch))
+    assert not moved[:, :-7].any()
 
 
 def test_a_layer_number_means_a_block_even_where_blocks_are_lists() -> None:

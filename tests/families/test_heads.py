@@ -153,6 +153,52 @@ def test_a_causal_model_counts_where_the_next_token_has_a_label(head: str) -> No
     assert torch.equal(prediction.counts, expected)
 
 
+_LM = {"vocab_size": 64, "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 64}
+_EYE = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 32, "image_size": 28}
+LANGUAGE: dict[str, Callable[[], Any]] = {
+    "gpt2": lambda: hf.GPT2LMHeadModel(hf.GPT2Config(vocab_size=64, n_embd=32, n_layer=1, n_head=4)),
+    "t5": lambda: model_of("seq2seq-t5"),
+    "xlnet": lambda: hf.XLNetLMHeadModel(hf.XLNetConfig(vocab_size=64, d_model=32, n_layer=1, n_head=4, d_inner=64)),
+    "xlm": lambda: hf.XLMWithLMHeadModel(hf.XLMConfig(vocab_size=64, emb_dim=32, n_layers=1, n_heads=4)),
+    "reformer": lambda: hf.ReformerModelWithLMHead(
+        hf.ReformerConfig(
+            **_LM, is_decoder=True, attn_layers=["local"], axial_pos_embds=False, local_attn_chunk_length=6,
+            attention_head_size=8, feed_forward_size=32,
+        )
+    ),
+    "llava": lambda: hf.LlavaForConditionalGeneration(
+        hf.LlavaConfig(
+            vision_config=hf.CLIPVisionConfig(**_EYE, patch_size=14), text_config=hf.LlamaConfig(**_LM),
+            image_token_index=63,
+        )
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LANGUAGE)
+def test_positions_of_language_models_count_where_their_loss_is(name: str) -> None:
+    """Read off the model itself: the loss has a gradient at a position's logits where a label is predicted from it."""
+    torch.manual_seed(0)
+    model = LANGUAGE[name]().eval()
+    batch = {"input_ids": torch.randint(5, 60, (2, 6))}
+    batch["labels"] = batch["input_ids"].where(torch.tensor([0, 0, 1, 0, 1, 1]) == 1, IGNORED)
+    output = model(**batch)
+    (slope,) = torch.autograd.grad(output.loss, output.logits)
+    (prediction,) = read(output, batch, task_of(model), model.config).predictions
+    assert torch.equal(prediction.counts, slope.abs().amax(-1) > 0)
+
+
+def test_the_last_position_of_a_prompt_predicts_the_first_label() -> None:
+    peft = pytest.importorskip("peft")
+    settings = peft.PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=3)
+    model = peft.get_peft_model(FAMILIES["llama"].build(hf.AutoModelForCausalLM), settings)
+    batch = continuation()
+    output = model(**batch)
+    (slope,) = torch.autograd.grad(output.loss, output.logits)
+    (prediction,) = read(output, batch, task_of(model), model.config).predictions
+    assert torch.equal(prediction.counts, slope.abs().amax(-1) > 0)
+
+
 def test_unlabelled_tokens_count_where_there_is_text() -> None:
     model, batch = model_of("tokens"), token_labels()
     labels = batch.pop("labels")

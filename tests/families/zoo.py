@@ -133,6 +133,12 @@ _ALL = [
         layer="model.encoder.layers.0",
     ),
     Family(
+        "xlnet", hf.XLNetConfig,
+        {"vocab_size": VOCABULARY, "d_model": WIDTH, "n_layer": 2, "n_head": 4, "d_inner": 64, "pad_token_id": PAD,
+         "bos_token_id": START, "eos_token_id": END},
+        "transformer.word_embedding", dropout=("dropout", "summary_last_dropout"), layer="transformer.layer.0",
+    ),
+    Family(
         "vit", hf.ViTConfig,
         {"hidden_size": WIDTH, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64,
          "image_size": 16, "patch_size": 4},

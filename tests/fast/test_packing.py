@@ -2,10 +2,11 @@
 
 import pytest
 import torch
-from transformers import AutoConfig, AutoModelForSequenceClassification, AutoModelForTokenClassification
+from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification, AutoModelForTokenClassification
 
 import toughen
 from tests.tiny import NO_DROPOUT, SMALL, TOKENIZER, assert_same_gradients, bert, gradients, text_batch
+from toughen.errors import RobustnessWarning
 from toughen.fast.obstacles import packable
 from toughen.fast.packing import PARTS, STACKS, Packing, layout, packing_of, real_tokens, rounded, tokens_to_compute
 
@@ -82,20 +83,37 @@ def test_methods_inside_the_layers_keep_their_padding(name):
         assert not packable(attached.bound)
 
 
-def test_the_spare_tokens_are_texts_of_their_own():
-    mask = torch.zeros(64, 7, dtype=torch.long)
-    mask[:, :3] = 1
-    tokens = rounded(192, 64 * 7)
+@pytest.mark.parametrize(("rows", "length", "real"), [(64, 7, 3), (128, 32, 1), (512, 9, 2), (3, 3, 2)])
+@pytest.mark.parametrize("more", [0, 1])
+def test_the_spare_tokens_are_texts_of_their_own(rows, length, real, more):
+    mask = torch.zeros(rows, length, dtype=torch.long)
+    mask[:, :real] = 1
+    mask[0, : real + more] = 1  # one more than a whole step leaves nearly a step to spare
+    tokens = rounded(int(mask.sum()), rows * length)
     laid = layout(mask, tokens)
-    assert tokens % -(-64 * 7 // PARTS) == 0
+    assert tokens % max(-(-rows * length // PARTS), 8) == 0 or tokens == rows * length
     assert int(laid.ends[-1]) == tokens
-    assert int(laid.ends.diff().max()) <= 7
+    assert int(laid.ends.diff().min()) >= 0
+    assert int(laid.ends.diff().max()) <= length
     assert laid.index.unique().numel() == tokens
 
 
 def test_texts_that_start_with_padding_are_left_alone():
     assert real_tokens({"attention_mask": torch.tensor([[0, 1, 1], [1, 1, 1]])}) is None
     assert real_tokens({"attention_mask": torch.tensor([[1, 1, 0], [1, 1, 1]])}) == 5
+
+
+def test_a_mask_stays_where_texts_hold_the_padding_token():
+    """A decoder's padding is often its end of text: without the mask its head would read one token too early."""
+    config = AutoConfig.for_model("gpt2", vocab_size=100, n_embd=32, n_layer=2, n_head=4, pad_token_id=2)
+    config.bos_token_id = config.eos_token_id = 2
+    torch.manual_seed(0)
+    model = toughen.second_order(AutoModel.from_config(config), num_labels=3, q=8, k=8, dropout=0.0).eval()
+    batch = text_batch(4, 10)
+    batch["attention_mask"][:], batch["input_ids"][:, -1] = 1, 2
+    assert real_tokens(batch, pad=2) is None
+    with toughen.plain().attach(model) as attached, pytest.warns(RobustnessWarning, match="eagerly"):
+        assert torch.equal(attached.captured(model)(batch), attached.backward(model, batch))
 
 
 def test_where_it_pays():

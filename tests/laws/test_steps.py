@@ -186,6 +186,20 @@ def test_a_text_without_words_is_left_alone() -> None:
         model.zero_grad()
 
 
+@pytest.mark.parametrize("rows", [1, 2, 4])
+def test_half_precision_searches_climb_however_few_the_examples(rows: int) -> None:
+    """The loss of one wrong example has a gradient of 1 at its logits, 65536 times which is no float16."""
+    model = Toy().float()
+    with torch.no_grad():
+        model.head.bias.copy_(torch.tensor([20.0, 0.0, -20.0]))
+    batch = {"input_ids": BATCH["input_ids"][:rows], "labels": torch.full((rows,), 2)}
+    with toughen.pgd().attach(model, seed=1) as attached, torch.autocast("cpu", torch.float16):
+        attached.backward(model, batch)
+        report = attached.report()
+    assert report["skipped"] == 0
+    assert report["delta_relative"] == pytest.approx(0.001, rel=1e-3)
+
+
 BALLS = {"pgd": 0.001, "freelb": 0.001, "freeat": 0.001, "creat": 0.003}
 
 

@@ -113,6 +113,30 @@ def test_the_teacher_follows_the_weights():
             ours.step()
 
 
+def test_the_teacher_keeps_to_its_weights_when_others_are_trained():
+    """One layer is frozen and the other thawed after the first update: both have weights of the same shapes."""
+    model = bert()
+    first, second = (list(layer.parameters()) for layer in model.bert.encoder.layer)
+    before = [weight.detach().clone() for weight in first + second]
+    for weight in second:
+        weight.requires_grad_(False)
+    with toughen.bregman(decay=0.9, switch=100).attach(model, TOKENIZER) as attached:
+        attached.backward(model, BATCH)
+        with torch.no_grad():
+            for weight in first + second:
+                weight += 1.0
+        for weight, other in zip(first, second, strict=True):
+            weight.requires_grad_(False)
+            other.requires_grad_()
+        attached.backward(model, BATCH)
+        teacher = attached.bound[0].mean
+        with teacher.in_place():
+            for weight, start in zip(first, before, strict=False):
+                torch.testing.assert_close(weight, start + 0.1)
+        for weight, start in zip(first + second, before, strict=True):
+            torch.testing.assert_close(weight.detach(), start + 1.0)
+
+
 def test_a_sum_with_freelb_adds_to_its_last_pass():
     net, model = naive_bert(), bert()
     naive.freelb(net)

@@ -124,3 +124,29 @@ def test_no_dropout_is_the_gradient_of_a_model_without(checkpointing: bool) -> N
         found.append([p.grad for p in model.parameters()])
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(one, other)
+
+
+class Functional(torch.nn.Module):
+    """A model of one's own that calls functional dropout by itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.words, self.head = torch.nn.Embedding(48, 16), torch.nn.Linear(16, 3)
+
+    def get_input_embeddings(self) -> torch.nn.Module:
+        return self.words
+
+    def forward(self, input_ids: torch.Tensor, labels: torch.Tensor | None = None, **_: Any) -> dict[str, Any]:
+        hidden = torch.nn.functional.dropout(self.words(input_ids).mean(1), 0.5, self.training)
+        scores = self.head(hidden)
+        loss = None if labels is None else torch.nn.functional.cross_entropy(scores, labels)
+        return {"loss": loss, "logits": scores}
+
+
+def test_dropout_of_the_model_itself_is_off_too() -> None:
+    with torch.no_grad():
+        still = Functional().eval()(**rows())["logits"]
+    bent, clean = logits(Functional(), "off", checkpointing=False)
+    torch.testing.assert_close(bent, still)
+    torch.testing.assert_close(clean, still)

@@ -190,6 +190,15 @@ def test_the_method_s_state_comes_back_where_data_is_not_skipped(tmp_path: Path)
     assert again.attached.updates == 3
 
 
+def test_a_teacher_is_saved_however_its_weights_lie_in_memory(tmp_path: Path) -> None:
+    model = bert()
+    model.classifier.weight.data = model.classifier.weight.data.t().contiguous().t()
+    arguments = settings(tmp_path, max_steps=2, save_strategy="steps", save_steps=2)
+    toughen.robust(Trainer)(model, arguments, train_dataset=texts(32), method=toughen.bregman()).train()
+    saved = load_file(tmp_path / "checkpoint-2" / "toughen_state_0.safetensors")
+    assert any(value.shape == model.classifier.weight.shape for value in saved.values())
+
+
 def test_a_checkpoint_without_the_method_is_refused(tmp_path: Path) -> None:
     arguments = settings(tmp_path, save_strategy="steps", save_steps=2)
     Trainer(bert(), arguments, train_dataset=texts()).train()
@@ -262,6 +271,25 @@ def test_an_interrupted_window_is_forgotten(tmp_path: Path) -> None:
         trainer.train()
         found.append(gradients.seen[0])
     assert_equal(*found)
+
+
+@pytest.mark.parametrize("name", ["growth", "bregman"])
+def test_a_second_training_begins_anew(name: str, tmp_path: Path) -> None:
+    """Trainer's step count and learning rates do; a ramp that stayed at its end would not match them."""
+    method = toughen.smart(growth=(0.1, 1.0)) if name == "growth" else toughen.bregman(decay=0.5)
+    trainer = toughen.robust(Trainer)(
+        bert(0.0), settings(tmp_path, max_steps=4), train_dataset=texts(32), method=method
+    )
+    sizes: list[float] = []
+    for _ in range(2):
+        trainer.train()
+        assert trainer.attached.updates == 4
+        logs = [entry for entry in trainer.state.log_history if "loss" in entry]
+        sizes.append(float(logs[0].get("robust/delta_relative", logs[0]["robust/term"])))
+    if name == "growth":
+        assert sizes[1] == pytest.approx(sizes[0], rel=0.2)
+    else:  # at the first update the teacher is the model itself
+        assert sizes == pytest.approx([0.0, 0.0], abs=1e-10)
 
 
 def test_what_is_not_a_method_is_refused(tmp_path: Path) -> None:

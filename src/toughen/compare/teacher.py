@@ -48,13 +48,12 @@ class MeanWeights:
 
     def __init__(self, model: nn.Module) -> None:
         self.model = model
-        self.mean: list[Tensor] = [p.detach().clone() for p in self._weights()]
-
-    def _weights(self) -> list[nn.Parameter]:
-        return [p for p in self.model.parameters() if p.requires_grad]
+        # Those trained now: weights frozen or thawed later keep their place beside their own mean.
+        self.weights = [p for p in model.parameters() if p.requires_grad]
+        self.mean: list[Tensor] = [p.detach().clone() for p in self.weights]
 
     def state_dict(self) -> dict[str, Tensor]:
-        return {str(i): local(mean) for i, mean in enumerate(self.mean)}
+        return {str(i): local(mean).contiguous() for i, mean in enumerate(self.mean)}  # safetensors takes no other
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         for i, mean in enumerate(self.mean):
@@ -62,13 +61,13 @@ class MeanWeights:
 
     @torch.no_grad()
     def update(self, decay: float) -> None:
-        approach(self.mean, self._weights(), 1 - decay)
+        approach(self.mean, self.weights, 1 - decay)
 
     @contextmanager
     def in_place(self) -> Generator[None]:
         """The model with the teacher's weights, without dropout and gradients. Only while no graph is alive."""
         with torch.no_grad(), without_dropout(self.model):
-            go_back = put_in(self.model, self._weights(), self.mean)
+            go_back = put_in(self.model, self.weights, self.mean)
             try:
                 yield
             finally:

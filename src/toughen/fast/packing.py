@@ -49,27 +49,40 @@ def layout(mask: Tensor, tokens: int) -> Layout:
     rows, length = mask.shape
     order = torch.sort(~mask.flatten(), stable=True).indices[:tokens]
     ends = torch.nn.functional.pad(mask.sum(1, dtype=torch.int32).cumsum(0, dtype=torch.int32), (1, 0))
-    # Padding that fills up the number of tokens is cut into texts of its own, none longer than the others may be.
-    spare = torch.arange(1, -(-tokens // (PARTS * length)) + 2, device=mask.device, dtype=torch.int32) * length
+    # Padding that fills up the number of tokens is cut into texts of its own, none longer than the others may be. What
+    # lies in no text the kernel leaves as it finds it, in the backward pass too: gradients would be what memory held.
+    most = -(-_step(mask.numel()) // length)  # texts; there is less padding than a step
+    spare = torch.arange(1, most + 1, device=mask.device, dtype=torch.int32) * length
     ends = torch.cat([ends, (ends[-1] + spare).clamp(max=tokens)])
     return Layout(rows, length, order, ends)
 
 
 def rounded(real: int, padded: int) -> int:
     """How many tokens a batch of `padded` is computed with when `real` are no padding."""
-    step = max(-(-padded // PARTS), 8)
+    step = _step(padded)
     return min(-(-real // step) * step, padded)
 
 
-def real_tokens(batch: Mapping[str, Any]) -> int | None:
+def _step(padded: int) -> int:
+    return max(-(-padded // PARTS), 8)
+
+
+def real_tokens(batch: Mapping[str, Any], pad: int | None = None) -> int | None:
     """How many tokens of a batch are no padding, asked of a mask on the CPU alone: the device would stop for it.
 
-    None also where a text starts with padding: these models read the first token, even if it is none.
+    None also where a text starts with padding: these models read the first token, even if it is none. And where texts
+    that fill their batch hold the token `pad`, which decoders' often end in: without a mask it might pass for padding.
     """
-    mask = batch.get("attention_mask")
+    mask, ids = batch.get("attention_mask"), batch.get("input_ids")
     if not isinstance(mask, Tensor) or mask.device.type != "cpu" or not mask[..., 0].all():
         return None
-    return int(mask.count_nonzero())
+    real = int(mask.count_nonzero())
+    full = real == mask.numel() and pad is not None and isinstance(ids, Tensor)
+    return None if full and bool((ids == pad).any()) else real
+
+
+def padding_token(model: nn.Module) -> int | None:
+    return getattr(getattr(model, "config", None), "pad_token_id", None)
 
 
 def tokens_to_compute(batch: Mapping[str, Any], real: int | None) -> int | None:

@@ -14,7 +14,7 @@ from ..errors import MethodError
 from ..parts import Turn
 from .captured import Captured, Host
 from .obstacles import of_method, packable
-from .packing import Packing, packing_of, real_tokens, tokens_to_compute, without_idle_mask
+from .packing import Packing, packing_of, padding_token, real_tokens, tokens_to_compute, without_idle_mask
 from .update import CapturedUpdate
 
 HALF = (torch.float16, torch.bfloat16)
@@ -23,6 +23,7 @@ HALF = (torch.float16, torch.bfloat16)
 class Attached(Host, Protocol):
     """A method on a model, as far as its captured step knows it."""
 
+    model: nn.Module
     bound: list[Bound]
 
     def turns(self, last: bool = True) -> tuple[Turn, ...]: ...
@@ -90,7 +91,7 @@ class CapturedStep:
         if self._undecided:  # until now, as autocast is on round the step and seldom round its making
             half = torch.is_autocast_enabled("cuda") or next(self.model.parameters()).dtype in HALF
             self.packing, self._undecided = packing_of(self.model, half), False
-        real = real_tokens(batch)
+        real = real_tokens(batch, padding_token(self.attached.model))
         tokens = tokens_to_compute(batch, real) if self.packing is not None else None
         batch = without_idle_mask(batch, real)
 

@@ -7,8 +7,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..parts import Detach, Inject
-from .locate import by_path, embedding_norm, input_embedding, watch_reader
-from .mask import Skip, check_skip, text_view
+from .locate import by_path, embedding_norm, input_embedding, order_of, watch_reader
+from .mask import Skip, check_skip, perturbed, text_view
 
 RECOMMENDED_SKIP: Skip = ("padding", "special")
 
@@ -24,12 +24,13 @@ class WordEmbedding:
 
     def attach(self, model: nn.Module, inject: Inject) -> Detach:
         module = input_embedding(model)
+        order = order_of(model, module)
         reading, stop_watching = watch_reader(model, module)
 
         def hook(_module: nn.Module, _args: Any, value: Tensor) -> Tensor | None:
             if not inject.active or not reading():
                 return None
-            return value + inject(0, lambda: text_view(inject, value, self.skip, 0)).to(value.dtype)
+            return perturbed(inject, value, self.skip, order)
 
         handle = module.register_forward_hook(hook)
 
@@ -60,6 +61,7 @@ class NormalizedEmbedding:
 
     def attach(self, model: nn.Module, inject: Inject) -> Detach:
         norm = embedding_norm(model) if self.path is None else by_path(model, self.path)
+        order = order_of(model, norm)
 
         def hook(_module: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...] | None:
             if not inject.active and not self.replace:
@@ -68,7 +70,7 @@ class NormalizedEmbedding:
             unit = F.layer_norm(value, value.shape[-1:], eps=self.eps)
             if not inject.active:
                 return (unit, *rest)
-            delta = inject(0, lambda: text_view(inject, unit, self.skip, 0))
+            delta = inject(0, lambda: text_view(inject, unit, self.skip, 0, order))
             if self.replace:
                 # A gradient of 0 in place of none: DDP's find_unused_parameters looks at the last pass alone, and
                 # would not wait for the tables' gradient from the clean one.

@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
 from ..parts import Detach, Inject
 from .embedding import RECOMMENDED_SKIP
-from .locate import by_path, layer_path
-from .mask import Skip, check_skip, text_view
+from .locate import by_path, layer_path, order_of
+from .mask import Skip, check_skip, perturbed
 
 
 @dataclass(frozen=True)
@@ -22,13 +22,14 @@ class Hidden:
         check_skip(self.skip)
 
     def attach(self, model: nn.Module, inject: Inject) -> Detach:
-        path = self.at if isinstance(self.at, str) else layer_path(model, self.at)
+        module = by_path(model, self.at if isinstance(self.at, str) else layer_path(model, self.at))
+        order = order_of(model, module)
 
         def hook(_module: nn.Module, _args: Any, output: Any) -> Any:
             if not inject.active:
                 return None
             value, *rest = output if isinstance(output, tuple) else (output,)
-            bent: Tensor = value + inject(0, lambda: text_view(inject, value, self.skip, 0)).to(value.dtype)
+            bent = perturbed(inject, value, self.skip, order)
             return (bent, *rest) if isinstance(output, tuple) else bent
 
-        return by_path(model, path).register_forward_hook(hook).remove
+        return module.register_forward_hook(hook).remove

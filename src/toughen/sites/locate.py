@@ -7,7 +7,9 @@ from torch import nn
 
 from ..errors import SiteError, nearest
 from ..parts import Detach
+from .mask import Order
 
+_PADDING = ("_pad_to_window_size", "_pad_to_block_size", "_pad_to_mult_of_chunk_length")  # what such models have
 _EMBEDDING_NORMS = ("embeddings.LayerNorm", "embeddings.norm", "embeddings.layer_norm", "layernorm_embedding")
 
 
@@ -69,6 +71,17 @@ def watch_reader(model: nn.Module, embedding: nn.Module) -> tuple[Callable[[], b
             handle.remove()
 
     return (lambda: inside[0]), stop
+
+
+def order_of(model: nn.Module, module: nn.Module) -> Order:
+    """How a module lays texts out: XLNet turns its input round, Longformer and its kin pad it to their windows, and
+    prompt tuning puts learnt vectors before it.
+    """
+    turning = [m for m in model.modules() if type(m).__name__ == "XLNetModel" and m is not module]
+    turned = any(module in set(m.modules()) for m in turning)
+    if getattr(getattr(model, "active_peft_config", None), "is_prompt_learning", False):
+        return Order(turned, "before")
+    return Order(turned, "behind" if any(hasattr(m, name) for m in model.modules() for name in _PADDING) else "")
 
 
 def embedding_norm(model: nn.Module) -> nn.Module:

@@ -1,9 +1,11 @@
 """Which positions of an input may be perturbed."""
 
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from ..errors import MethodError
@@ -22,9 +24,27 @@ def check_skip(skip: Skip) -> None:
             raise MethodError(f"skip={skip!r}: {what!r} is not known. Choose 'padding', 'special' or a token's id.")
 
 
-def text_view(inject: Inject, value: Tensor, skip: Skip, place: int) -> View:
+@dataclass(frozen=True)
+class Order:
+    """How a module lays the texts of a batch out, where it is not as the batch has them."""
+
+    turned: bool = False  # positions before texts
+    more: Literal["", "before", "behind"] = ""  # where positions that the batch does not have may come in
+
+
+AS_GIVEN = Order()
+
+
+def perturbed(inject: Inject, value: Tensor, skip: Skip, order: Order) -> Tensor:
+    """An activation with the perturbation that belongs there."""
+    own = value.transpose(0, 1) if order.turned else value
+    delta = inject(0, lambda: text_view(inject, own, skip, 0, order)).to(value.dtype)
+    return value + (delta.transpose(0, 1) if order.turned else delta)
+
+
+def text_view(inject: Inject, value: Tensor, skip: Skip, place: int, order: Order = AS_GIVEN) -> View:
     """A view of (batch, length, width) activations whose skipped positions are masked."""
-    return View(value.detach(), token_mask(inject, value, skip), place)
+    return View(value.detach(), token_mask(inject, value, skip, order), place)
 
 
 def pair_view(inject: Inject, hidden: Tensor, pairs: Tensor | None, place: int, compute: torch.dtype) -> PairView:
@@ -45,13 +65,18 @@ def compact(hidden: Tensor) -> Tensor:
     return hidden.to(torch.get_autocast_dtype(kind)) if half else hidden
 
 
-def token_mask(inject: Inject, value: Tensor, skip: Skip) -> Tensor | None:
+def token_mask(inject: Inject, value: Tensor, skip: Skip, order: Order = AS_GIVEN) -> Tensor | None:
     rows, length = value.shape[0], value.shape[1] if value.dim() > 2 else 0
+    own = min(length, _length(inject.batch)) if order.more else length
     keep: Tensor | None = None
     for what in skip:
-        one = _kept(inject, what, rows, length)
+        one = _kept(inject, what, rows, own)
         keep = one if keep is None else keep if one is None else keep & one
-    return None if keep is None else keep.view(rows, length, *[1] * (value.dim() - 2))
+    if keep is None:
+        return None
+    if own < length:
+        keep = F.pad(keep, (length - own, 0) if order.more == "before" else (0, length - own))
+    return keep.view(rows, length, *[1] * (value.dim() - 2))
 
 
 def _kept(inject: Inject, what: str | int, rows: int, length: int) -> Tensor | None:
@@ -67,6 +92,11 @@ def _kept(inject: Inject, what: str | int, rows: int, length: int) -> Tensor | N
             return None
         return ids.unsqueeze(-1).ne(inject.special_ids).all(-1)  # isin sorts long lists (T5's), with a device sync
     return None if ids is None else ids.ne(int(what))
+
+
+def _length(batch: Mapping[str, Any]) -> int:
+    known = (batch.get(key) for key in ("input_ids", "attention_mask"))
+    return max((tensor.shape[-1] for tensor in known if isinstance(tensor, Tensor)), default=0)
 
 
 def _fitting(batch: Mapping[str, Any], key: str, rows: int, length: int) -> Tensor | None:

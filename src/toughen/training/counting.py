@@ -14,7 +14,8 @@ class Counted:
     """A collator whose batches carry the count as a plain number."""
 
     collate: Callable[[Any], dict[str, Any]]
+    pad: int | None = None  # the token that stands for padding
 
     def __call__(self, rows: Any) -> dict[str, Any]:
         batch = self.collate(rows)
-        return {**batch, COUNT: real_tokens(batch)}
+        return {**batch, COUNT: real_tokens(batch, self.pad)}

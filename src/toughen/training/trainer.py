@@ -10,6 +10,7 @@ from transformers import PreTrainedModel, Trainer
 
 from ..attached import Attached
 from ..errors import MethodError
+from ..fast.packing import padding_token
 from ..method import Method, Sum
 from ..outcome import Outcome
 from . import state
@@ -78,7 +79,6 @@ class _RobustTrainer(Trainer):
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
         self.attached.attach()
-        self.attached.abandon()  # a window that an earlier run left open when it was interrupted
         try:
             return super().train(*args, **kwargs)
         finally:
@@ -88,11 +88,20 @@ class _RobustTrainer(Trainer):
                 self._graphs = None
             self.attached.detach()  # the trained model is a plain one
 
+    def _inner_training_loop(self, *args: Any, **kwargs: Any) -> Any:
+        """Trainer counts from 0 in every training that it does not resume, and so do schedules and teachers."""
+        self.attached.abandon()  # a window that an earlier run left open when it was interrupted
+        self.attached.updates = 0
+        for bound in self.attached.bound:
+            bound.mean = None
+        self._probed_at = -PROBE_EVERY
+        return super()._inner_training_loop(*args, **kwargs)
+
     def get_train_dataloader(self) -> Any:
         if not self._fast:
             return super().get_train_dataloader()
         collate = self.data_collator
-        self.data_collator = cast(Any, Counted(collate))
+        self.data_collator = cast(Any, Counted(collate, padding_token(self.attached.model)))
         try:
             return super().get_train_dataloader()
         finally:

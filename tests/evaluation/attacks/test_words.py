@@ -172,6 +172,19 @@ def test_only_words_that_come_back_are_in_the_vocabulary():
     assert _decodable(tokenizer, [(0, "good"), (1, "good")]) == [(0, "good")]
 
 
+def test_words_are_as_large_as_the_table_gives_them():
+    """Gemma's and BART's embeddings are multiplied on their way out; a flip from one word to another must be, too."""
+    victim = target(3).victim
+    plain = Vocabulary(victim).matrix
+    victim.model.set_input_embeddings(_Scaled.from_pretrained(victim.model.get_input_embeddings().weight))
+    assert torch.equal(Vocabulary(victim).matrix, 3 * plain)
+
+
+class _Scaled(torch.nn.Embedding):
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return 3 * super().forward(input)
+
+
 def test_flips_rank_by_the_gradient_of_each_embedding():
     victims = target(4)
     victim, net = victims.victim, victims.victim.model

@@ -29,8 +29,9 @@ class Vocabulary:
             raise DataError("this model's vocabulary holds no whole word; use the attack characters or synonyms.")
         self.words = [text for _, text in kept]
         self.numbers = {text: place for place, text in enumerate(self.words)}
-        weight: Tensor = table.weight.detach()
-        self.matrix = weight[torch.tensor([number for number, _ in kept], device=weight.device)].float()
+        numbers = torch.tensor([number for number, _ in kept], device=table.weight.device)
+        with torch.no_grad():  # as the table gives them: Gemma's and BART's multiply their weights
+            self.matrix: Tensor = table(numbers).float()
         self._unit = torch.nn.functional.normalize(self.matrix, dim=-1)
         self._near: dict[tuple[str, int], list[str]] = {}
 
