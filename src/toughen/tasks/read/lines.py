@@ -118,6 +118,10 @@ def _wide_lines(path: Path, encoding: str, form: Format) -> Iterator[str]:
 def find_delimiter(path: Path, form: Format, header: str) -> str:
     """The delimiter asked for, or by the file's ending, or the most frequent one in the header line."""
     if form.delimiter:
+        if len(form.delimiter) > 1:
+            raise DataError(
+                f"{path}: delimiter={form.delimiter!r} has {len(form.delimiter)} characters; give one, such as ;."
+            )
         return form.delimiter
     if suffix(path) == ".tsv":
         return "\t"
