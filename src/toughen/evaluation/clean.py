@@ -22,10 +22,21 @@ if TYPE_CHECKING:
 # The run's own settings that say how its files are read.
 _READING = (
     *("dir", "train_file", "validation_file", "test_file", "text_column", "label_column", "labels", "head"),
-    *("delimiter", "label_separator", "on_bad", "validation_share", "limit", "seed", "cache_dir"),
+    *(
+        "delimiter",
+        "encoding",
+        "quoting",
+        "max_line",
+        "label_separator",
+        "on_bad",
+        "validation_share",
+        "limit",
+        "seed",
+        "cache_dir",
+    ),
 )
 
-_OWN_FILE = ("text_column", "label_column", "delimiter", "label_separator")
+_OWN_FILE = ("text_column", "label_column", "delimiter", "encoding", "quoting", "max_line", "label_separator")
 
 
 def evaluate(
@@ -57,6 +68,8 @@ def evaluate(
     neighbours, noise, sets. `settings` are their budgets; summaries and attacked examples go to attacks/, and into
     `attacks` of what is returned. An interrupted attack goes on when it is called again.
     """
+    if batch_size is not None and batch_size < 1:
+        raise DataError(f"batch_size={batch_size}: it must be at least 1.")
     suite = _suite(attack, settings, limit, progress) if attack else None
     found: list[Evaluation] = []
     for subject in subjects_of(path, all_seeds=all_seeds, all_checkpoints=all_checkpoints):
@@ -98,6 +111,8 @@ def evaluate(
 def _data(
     subject: Subject, task: str | Task | None, split: str, file: Any, dir: Any, columns: dict[str, Any], limit: Any
 ) -> Any:
+    if limit is not None and limit < 1:
+        raise DataError(f"limit={limit} leaves no rows; give 1 or more.")
     if split not in SPLITS:
         raise DataError(f"there is no split {split!r}: give one of {', '.join(SPLITS)}.")
     chosen = task or subject.task
@@ -108,9 +123,7 @@ def _data(
     if file is not None:
         if isinstance(columns.get("text_column"), str):
             columns["text_column"] = columns["text_column"].split(",")
-        usable = {
-            key: own[key] for key in ("text_column", "label_column", "delimiter", "label_separator") if key in own
-        }
+        usable = {key: own[key] for key in _OWN_FILE if key in own}
         settings: dict[str, Any] = {**usable, **columns, f"{split}_file": file, "limit": limit}
         if chosen is None:
             settings |= {"labels": own.get("labels") or _labels(subject), "head": own.get("head")}

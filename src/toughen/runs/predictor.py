@@ -146,7 +146,13 @@ def load(run: "str | os.PathLike[str]", *, device: str | None = None, batch_size
     asked = read_config(root).data.max_length if root else 512
     length = min(asked, longest_input(tokenizer, model.config) or asked)
     where = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    return Predictor(model.to(where).eval(), tokenizer, task, length, batch_size)
+    try:
+        model = model.to(where)
+    except (RuntimeError, AssertionError) as error:
+        if isinstance(error, torch.OutOfMemoryError):
+            raise
+        raise RunError(f"device {where!r} is not to be had here: {str(error).partition(chr(10))[0]}") from error
+    return Predictor(model.eval(), tokenizer, task, length, batch_size)
 
 
 def _task_of_run(root: Path) -> Task:
