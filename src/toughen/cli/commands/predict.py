@@ -37,6 +37,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise RunError(f"--out {out}: end it with .csv or .jsonl, or give --format.")
     if not arguments.text and not arguments.file and sys.stdin.isatty():
         raise RunError("nothing to predict: give --text, --file, or texts on stdin.")
+    if arguments.batch_size < 1:
+        raise RunError(f"--batch_size {arguments.batch_size}: it must be at least 1.")
     predictor = load(arguments.run, device=arguments.device, batch_size=arguments.batch_size)
     inputs = list(_inputs(arguments, predictor.task))
     text = FORMATS[form](inputs, predictor(inputs), predictor.task)
@@ -70,12 +72,16 @@ def _line(line: str, task: Any) -> Any:
 
 def _rows(path: Path, asked: str | None, task: Any) -> Iterator[Any]:
     from ...runs.errors import RunError
-    from ...tasks.read.lines import Format, check_file
+    from ...tasks.read.labels import Bad
+    from ...tasks.read.lines import Format, check_file, place
+    from ...tasks.read.rows import text_of
     from ...tasks.read.tables import read_rows
 
     check_file(path)
     names = [part.strip() for part in asked.split(",")] if asked else list(task.columns)
     for raw in read_rows(path, Format()):
+        if raw.problem:
+            raise RunError(f"{place(path, raw)}: {raw.problem.partition(', or give')[0]}.")
         missing = [name for name in names if name not in raw.fields and name != "question"]
         if missing:
             raise RunError(
@@ -87,7 +93,10 @@ def _rows(path: Path, asked: str | None, task: Any) -> Iterator[Any]:
         elif task.head == "tokens":
             yield raw.fields[names[0]]
         else:
-            texts = [str(raw.fields[name]) for name in names]
+            try:
+                texts = [text_of(raw.fields[name], name) for name in names]
+            except Bad as bad:
+                raise RunError(f"{place(path, raw)}: {bad.kind}; fill it in or leave the row out.") from None
             yield tuple(texts) if len(texts) > 1 else texts[0]
 
 
