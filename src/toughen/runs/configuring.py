@@ -149,6 +149,11 @@ def _check(config: Config) -> None:
             raise RunError(f"{name}.{changed[0]} does nothing without --{name} {bare}; add it, or leave it out.")
     if train.shard and config.peft.name:
         raise RunError("train.shard with --peft: adapters are merged into a whole model at the end; leave one out.")
+    share = train.batch_size // config.nproc
+    if share % min(train.micro_batch or share, share or 1):
+        raise RunError(
+            f"train.micro_batch={train.micro_batch} does not divide the {share} rows of a device's share of an update."
+        )
     if train.batch_size % config.nproc:
         raise RunError(f"train.batch_size={train.batch_size} cannot be shared by {config.nproc} processes evenly.")
 

@@ -37,8 +37,6 @@ def run(arguments: argparse.Namespace) -> int:
         raise RunError(f"--out {out}: end it with .csv or .jsonl, or give --format.")
     if not arguments.text and not arguments.file and sys.stdin.isatty():
         raise RunError("nothing to predict: give --text, --file, or texts on stdin.")
-    if arguments.batch_size < 1:
-        raise RunError(f"--batch_size {arguments.batch_size}: it must be at least 1.")
     predictor = load(arguments.run, device=arguments.device, batch_size=arguments.batch_size)
     inputs = list(_inputs(arguments, predictor.task))
     text = FORMATS[form](inputs, predictor(inputs), predictor.task)
