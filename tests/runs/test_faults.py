@@ -189,3 +189,8 @@ def test_a_method_that_does_nothing_says_so_on_the_screen(start, little, capsys)
     off = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     start("rdrop", model_config=off, data={**little.data, "limit": 8})
     assert "! R-Drop compares two dropout masks" in capsys.readouterr().out
+
+
+def test_a_warm_up_longer_than_the_training(start, little, capsys):
+    start("plain", train={**little.train, "max_steps": 2, "warmup": 100})
+    assert "! train.warmup=100, but there are 2 updates" in capsys.readouterr().out

@@ -46,6 +46,7 @@ CASES = {
     ),
     "text is label": ("x.csv", GOOD, {"text_column": "label"}, ["'label' cannot be text and label"]),
     "long delimiter": ("x.csv", GOOD, {"delimiter": "||"}, ["delimiter='||'", "2 characters"]),
+    "unknown encoding": ("x.csv", GOOD, {"encoding": "cp9999"}, ["encoding='cp9999' is not known"]),
     "carriage returns": ("x.csv", GOOD.replace(b"\n", b"\r"), {}, ["line 1", "carriage return alone"]),
     "ragged conll": ("x.conll", b"EU B-ORG\nrejects\n", {}, ["line 2", "1 columns"]),
     "tags and tokens": ("x.jsonl", b'{"tokens": ["a", "b"], "tags": ["O"]}\n' * 2, {"labels": ["O", "B-X"]}, ["row 1"]),

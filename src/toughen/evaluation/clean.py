@@ -1,5 +1,6 @@
 """`toughen.evaluate`: a run or a model on any split or file."""
 
+import json
 import os
 from collections.abc import Sequence
 from dataclasses import replace
@@ -139,8 +140,23 @@ def _data(
     data = load(chosen, **settings)
     if getattr(data, split) is None:
         raise DataError(f"{data.task.name!r} has no split {split!r}; it has {', '.join(data.splits)}.")
+    if limit is None and not other and dir is None:
+        _same_rows(subject, split, len(getattr(data, split)))
     # Only this split is tokenised.
     return replace(data, **{name: None for name in SPLITS if name != split})
+
+
+def _same_rows(subject: Subject, split: str, rows: int) -> None:
+    """Refuse a made development set of a file that has changed: rows the model was trained on may be in it now."""
+    file = subject.home / "began.json"
+    if split != "validation" or subject.data.get("validation_file") or not file.is_file():
+        return
+    before = json.loads(file.read_text(encoding="utf-8")).get("rows", {}).get(split, rows)
+    if before != rows:
+        raise DataError(
+            f"{subject.home} held out {before} rows and now it would be {rows}: its training file has changed, and "
+            "rows it learnt from may be among them. Give file= (--file)."
+        )
 
 
 def _suite(attack: "str | Sequence[str]", settings: "AttackSettings | None", limit: int | None, progress: bool) -> Any:

@@ -64,7 +64,10 @@ def _inputs(arguments: argparse.Namespace, task: Any) -> Iterator[Any]:
 def _line(line: str, task: Any) -> Any:
     """A line of stdin: a text, a pair with a tab between, or JSON for multiple choice."""
     if task.head == "choices":
-        return json.loads(line)
+        try:
+            return json.loads(line)
+        except json.JSONDecodeError:
+            raise ValueError(f"{line[:40]!r} is not JSON; write context, question and choices of a row.") from None
     return tuple(line.split("\t")) if len(task.columns) == 2 else line
 
 

@@ -65,6 +65,10 @@ def open_bytes(path: Path) -> IO[bytes]:
 def find_encoding(path: Path, form: Format) -> str:
     """The encoding asked for, or the one its first bytes announce, or UTF-8."""
     if form.encoding:
+        try:
+            codecs.lookup(form.encoding)
+        except LookupError:
+            raise DataError(f"{path}: encoding={form.encoding!r} is not known; give one such as cp1252.") from None
         return form.encoding
     with open_bytes(path) as file:
         head = _guarded(file.read, path, 4)
