@@ -60,6 +60,8 @@ BAD_SETTINGS = [
     ("sift", {"max_norm": -0.1}, "max_norm=-0.1"),
     ("freelb", {"steps": 0}, "steps=0: at least one is needed"),
     ("freelb", {"norm": "l3"}, "norm='l3' is not known. Choose 'l2' or 'linf'"),
+    ("freelb", {"steps": 1.5}, "steps=1.5: it must be a whole number"),
+    ("smart", {"weight": "big"}, "weight='big': it must be a number"),
     ("freeat", {"steps": 0}, "steps=0"),
     ("pgd", {"max_norm": -1.0}, "max_norm=-1.0"),
     ("fgm", {"step_size": 0.0}, "step_size=0.0"),
@@ -231,6 +233,33 @@ def test_a_bare_model_is_told_what_it_lacks() -> None:
     with toughen.alum(layer="words").attach(model) as attached:  # the way out
         attached.backward(model, BATCH)
         assert attached.report()["delta_norm"] > 0
+
+
+@pytest.mark.parametrize("thing", ["bert-base-uncased", object()])
+@pytest.mark.parametrize("method", [toughen.smart(), toughen.smart() + toughen.rdrop()])
+def test_what_is_no_model_is_refused(thing: Any, method: Any) -> None:
+    with pytest.raises(MethodError, match=f"attached to a model, and {type(thing).__name__} is none"):
+        method.attach(thing)
+
+
+def test_an_update_of_no_micro_batches() -> None:
+    model = bert()
+    with attached_to(model, toughen.smart()) as attached, pytest.raises(MethodError, match="accumulate=0"):
+        attached.backward(model, BATCH, accumulate=0)
+
+
+def test_what_is_no_method_is_not_added() -> None:
+    with pytest.raises(TypeError, match="unsupported operand"):
+        toughen.smart() + 1  # pyright: ignore[reportOperatorIssue]
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_two_masks_need_a_model_in_training(training: bool) -> None:
+    model = bert().train(training)
+    with toughen.rdrop().attach(model) as attached, warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        attached.backward(model, BATCH)
+    assert any("eval mode" in str(each.message) for each in told) is not training
 
 
 def test_a_head_that_is_not_there() -> None:

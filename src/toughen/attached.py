@@ -10,7 +10,7 @@ from typing_extensions import Unpack  # torch needs it, too; Python has it from 
 
 from .batch import Batch, Forward, Quiet, Recipe, Step
 from .bound import Bound, under
-from .checks import special_ids, warn_about, warn_if_special_unknown
+from .checks import counted, special_ids, warn_about, warn_if_special_unknown
 from .combine import Add
 from .compare.features import FeatureWatch
 from .driving import drive
@@ -147,7 +147,7 @@ class Attached:
             )
 
         def take(loss: Tensor, _turn: Turn) -> Tensor:
-            loss = loss / accumulate
+            loss = loss / counted(accumulate)
             loss.backward() if backward is None else backward(loss)
             return loss
 

@@ -1,5 +1,6 @@
 """One micro-batch on its way through a method: the passes, the search, the comparison."""
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 from .compare import loss_of
 from .compare.features import FeatureWatch
 from .compare.teacher import Teacher
-from .errors import MethodError, SiteError, StepError
+from .errors import MethodError, RobustnessWarning, SiteError, StepError
 from .outcome import Outcome, Task, read
 from .parts import Combine, Compare, Detach, Dropout, Explained, Search, Site, View
 from .perturbation import Injector, Perturbation
@@ -148,6 +149,13 @@ class Batch:
         if isinstance(site, Nowhere):
             return self.clean()
         if isinstance(site, DropoutMask):
+            if not self.step.model.training:
+                warnings.warn(
+                    "R-Drop compares two dropout masks, and the model is in eval mode: both passes are the same and "
+                    "the term is 0. Call model.train() first.",
+                    RobustnessWarning,
+                    stacklevel=2,
+                )
             return self.again()
         outcome = self.under_perturbation(self.again)
         if not self.perturbation.at:

@@ -7,11 +7,24 @@ import torch
 from torch import Tensor, nn
 
 from .batch import Recipe
-from .errors import RobustnessWarning
+from .errors import MethodError, RobustnessWarning
 from .rng import has_batch_norm, has_dropout
 from .search import Absolute, Ascent, Noise, Normal, Raw, Uniform
 from .sites import DropoutMask, Hidden, NormalizedEmbedding, Nowhere, WordEmbedding
 from .sites.locate import input_embedding
+
+
+def counted(micro_batches: int) -> int:
+    """The number of micro-batches of an update; by none the loss cannot be shared."""
+    if micro_batches < 1:
+        raise MethodError(f"accumulate={micro_batches}: an update has at least one micro-batch.")
+    return micro_batches
+
+
+def refuse_other_things(model: Any) -> None:
+    """A method is attached to a module, and not to its name or its tokenizer."""
+    if not isinstance(model, nn.Module):
+        raise MethodError(f"a method is attached to a model, and {type(model).__name__} is none; load it first.")
 
 
 def warn_about(model: nn.Module, method: Recipe) -> None:

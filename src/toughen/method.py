@@ -7,6 +7,7 @@ from torch import nn
 
 from .attached import Attached
 from .batch import wants
+from .checks import refuse_other_things
 from .combine import Accumulate, Add, Replay, Sharpen
 from .compare import Budgeted, Divergence
 from .compare.teacher import Teacher
@@ -38,7 +39,7 @@ class Method:
                 raise MethodError(message)
 
     def __add__(self, other: "Method | Sum") -> "Sum":
-        return Sum((self,)) + other
+        return Sum((self,)) + other if isinstance(other, (Method, Sum)) else NotImplemented  # pyright: ignore[reportUnnecessaryIsInstance]
 
     def attach(
         self,
@@ -54,6 +55,7 @@ class Method:
         `tokenizer` says which tokens are special. `seed` starts the noise (default: torch's). `task` overrides what
         the head's class name says. `total_steps` is the number of updates, for methods with a schedule.
         """
+        refuse_other_things(model)
         return Attached((self,), model, tokenizer, seed, task, total_steps)
 
 
@@ -97,6 +99,7 @@ class Sum:
         total_steps: int | None = None,
     ) -> Attached:
         """Bind all methods to a model; see `Method.attach`."""
+        refuse_other_things(model)
         return Attached(self.methods, model, tokenizer, seed, task, total_steps)
 
 

@@ -8,6 +8,9 @@ from .errors import MethodError, nearest
 from .schedule import Ramp, lowest, scheduled
 
 S = TypeVar("S")
+POSITIVE = ("step_size", "rho", "probe", "growth")
+NOT_NEGATIVE = ("weight", "init_scale", "max_norm", "temperature")
+SIZES = (*POSITIVE, *NOT_NEGATIVE, "steps")
 
 
 def choose(presets: Mapping[str, S], preset: str, **changes: Any) -> S:
@@ -27,9 +30,13 @@ def check(settings: Any) -> None:
         value: Any = getattr(settings, name)
         if isinstance(value, Ramp):
             value = lowest(value)
-        if name in ("step_size", "rho", "probe", "growth") and value is not None and not value > 0:
+        if name in SIZES and isinstance(value, str):
+            raise MethodError(f"{name}={value!r}: it must be a number.")
+        if name == "steps" and isinstance(value, float):
+            raise MethodError(f"steps={value}: it must be a whole number.")
+        if name in POSITIVE and value is not None and not value > 0:
             raise MethodError(f"{name}={value}: it must be above 0.")
-        if name in ("weight", "init_scale", "max_norm", "temperature") and value is not None and not value >= 0:
+        if name in NOT_NEGATIVE and value is not None and not value >= 0:
             raise MethodError(f"{name}={value}: it cannot be negative.")
         if name == "steps" and value is not None and value < 1:
             raise MethodError(f"steps={value}: at least one is needed.")

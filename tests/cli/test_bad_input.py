@@ -34,12 +34,41 @@ TRAIN = [
     (["--nnodes", "2"], "--output_dir"),
     (["--adv_epsilon", "1"], "only guarded a division"),
     (["--data.eval_split", "test"], "data.eval_split=test: there is none"),
+    (["--data.eval_split", "test", "--data.test_file", "{folder}/bare.csv"], "it has no labels to score"),
+    (["--data.test_file", "{folder}/half.csv"], "row 2 (line 3): label in some rows only"),
+    (["--data.few_shot", "-1"], "--data.few_shot -1 leaves no rows"),
+    (["--data.head", "regression"], "mend it or give --data.head classes."),
+    (["--data.labels", "neg,ok"], "mend it or give --data.labels A,B."),
+    (["--data.delimiter", ",,"], "has 2 characters"),
+    (["--head.q", "4"], "head.q does nothing without --head second-order"),
+    (["--peft.r", "4"], "peft.r does nothing without --peft lora"),
+    (["--trainer.learning_rate", "1"], "use train.learning_rate"),
+    (["--train.max_grad_norm", "-1"], "cannot be negative"),
+    (["--seed", "4294967296"], "from 0 to 2**32 - 1"),
+    (["--config", "{folder}/twice.yaml"], "the key 'train' is there twice"),
+    (["--config", "{folder}/loose.yaml"], "there is no option learning_rate. Did you mean train.learning_rate?"),
+    (["--config", "{folder}/list.yaml"], "method=['fgm', 'rdrop']: give a name"),
+    (["--config", "{folder}/words.yaml"], "toughen: train.batch_size=eight: expected a whole number."),
+    (["--config", "{folder}/labels.yaml"], "toughen: data.labels=[False, True]: expected a list of text"),
+    (["--config", "{folder}/resume.yaml"], "give --resume RUN on the command line"),
 ]
+FILES = {
+    "bare.csv": "text\ngood film\nbad film\n",
+    "half.csv": "text,label\ngood film,pos\nbad film,\n",
+    "twice.yaml": "train: {epochs: 1}\nmethod: fgm\ntrain: {batch_size: 8}\n",
+    "loose.yaml": "learning_rate: 1e-5\n",
+    "list.yaml": "method: [fgm, rdrop]\n",
+    "words.yaml": "train: {batch_size: eight}\n",
+    "labels.yaml": "data: {labels: [no, yes]}\n",
+    "resume.yaml": "resume: runs/x\n",
+}
 
 
-@pytest.mark.parametrize(("words", "message"), TRAIN, ids=[words[0] for words, _ in TRAIN])
+@pytest.mark.parametrize(("words", "message"), TRAIN, ids=[" ".join(words) for words, _ in TRAIN])
 def test_train(words, message, little, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    for name, content in FILES.items():
+        (little.folder / name).write_text(content)
     before = files(little.folder)
     shared = ["--model", little.model]
     shared += [word for key, value in little.data.items() for word in (f"--data.{key}", value)]
@@ -77,7 +106,21 @@ OTHERS = [
     (["tasks", "fetch", "rte"], "--to FOLDER"),
     (["submit", "{folder}"], "is no run folder"),
     (["submit", "{run}"], "was trained on 'train', which is no task of GLUE"),
+    (["predict", "{run}", "--txt", "x"], "unrecognized arguments: --txt x. Did you mean '--text'"),
+    (["predict"], "predict: the following arguments are required: run. See: toughen predict --help"),
+    (["predict", "{run}", "--text", "x", "--batch_size", "-1"], "must be at least 1"),
+    (["predict", "{run}", "--text", "x", "--batch_size", "two"], "'two' is not a whole number"),
+    (["predict", "{run}", "--text", "x", "--device", "gpu"], "device 'gpu' is not to be had here"),
+    (["evaluate", "{run}", "--limit", "0"], "leaves no rows"),
+    (["evaluate", "{run}", "--batch_size", "0"], "must be at least 1"),
+    (["evaluate", "{run}", "--file", "{folder}/amounts.csv"], "has amounts for labels and the model 2 classes"),
+    (["report", "{run}", "--out", "{folder}/train.csv"], "end it with .html"),
+    (["demo", "--out", "{run}"], "nothing is overwritten"),
+    (["bench", "--model", "tiny", "--methods", "smrt"], "Did you mean 'smart'"),
+    (["sweep", "--engine", "dask", "x"], "invalid choice: 'dask'"),
+    (["tasks", "verify", "--to", "{folder}"], "has no manifest.json"),
     (["push", "{run}", "name"], "write owner/name"),
+    (["push", "{run}", "me/na me"], "write owner/name"),
     (["push", "{folder}/cache", "a/b"], "holds no trained model"),
 ]
 
@@ -85,10 +128,23 @@ OTHERS = [
 @pytest.mark.parametrize(("words", "message"), OTHERS, ids=[" ".join(words[:2]) for words, _ in OTHERS])
 def test_other_commands(words, message, little, finished, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    (little.folder / "amounts.csv").write_text("text,label\ngood film,0.5\nbad film,1.5\n")
     before = files(little.folder) | files(finished.path)
     line = told(capsys, [word.format(folder=little.folder, run=finished.path) for word in words])
     assert message in line
     assert files(little.folder) | files(finished.path) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("ragged.csv", "text\ngood film\nbad, film\n", "row 2 (line 3): has 2 fields where the header has 1"),
+        ("null.jsonl", '{"text": null}\n', "row 1 (line 1): text is missing"),
+    ],
+)
+def test_a_text_is_never_guessed(name, content, message, finished, tmp_path, capsys):
+    (tmp_path / name).write_text(content)
+    assert message in told(capsys, ["predict", str(finished.path), "--file", str(tmp_path / name)])
 
 
 def test_an_error_of_ours_is_shown_whole_on_request(monkeypatch):

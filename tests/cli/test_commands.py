@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from toughen.cli.main import COMMANDS, available, main
+from toughen.cli.parser import parse_train
 from toughen.runs.configuring import build
 
 SOURCE = str(Path(__file__).resolve().parents[2] / "src")
@@ -30,6 +31,28 @@ def test_train_from_the_command_line(little, tmp_path, capsys):
     assert "accuracy: seed 1" in text
     assert f"saved {tmp_path / 'run'}/" in text
     assert yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())["method"] == {"name": "rdrop", "weight": 2.0}
+
+
+def test_fast_needs_no_value(little):
+    values, _ = parse_train(["--fast", "--model", little.model, "--task", "rte"])
+    assert values["fast"] is True
+
+
+def test_as_a_module():
+    done = subprocess.run(
+        [sys.executable, "-m", "toughen", "--version"], env={"PYTHONPATH": SOURCE}, capture_output=True, text=True
+    )
+    assert done.stdout.startswith("toughen "), done.stderr
+
+
+def test_a_list_of_words_is_joined_as_in_training(finished, tmp_path, capsys):
+    (tmp_path / "x.jsonl").write_text('{"text": ["good", "film"]}\n')
+    one = out(capsys, "predict", finished.path, "--file", tmp_path / "x.jsonl")
+    assert one == out(capsys, "predict", finished.path, "--text", "good film")
+
+
+def test_a_run_named_twice_counts_once(finished, capsys):
+    assert out(capsys, "compare", finished.path, finished.path) == out(capsys, "compare", finished.path)
 
 
 def test_help_lists_every_command(capsys):

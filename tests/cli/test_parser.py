@@ -94,7 +94,7 @@ def test_sums_have_the_options_of_their_parts():
         (["--train.epochs", "many"], r"train\.epochs=many: expected a number\."),
         (["--train.precision", "fp8"], r"train\.precision=fp8: expected auto, fp32, bf16, fp16\."),
         (["--trainer.learning_rat", "1"], "has no 'learning_rat'. Did you mean 'learning_rate'"),
-        (["--trainer.logging_steps", "x"], r"trainer\.logging_steps=x: expected a number"),
+        (["--trainer.adam_beta1", "x"], r"trainer\.adam_beta1=x: expected a number"),
         (["--seed", "1,x"], "give a whole number"),
         (["--method", "smrt"], "Did you mean 'smart'"),
         (["--data.labels", "3"], r"data\.labels=3: expected a list of text such as \[a, b\] or null\."),

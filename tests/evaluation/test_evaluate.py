@@ -216,3 +216,18 @@ def test_the_command(run, file, capsys, monkeypatch):
     (found,) = json.loads(capsys.readouterr().out)
     assert found["rows"] == 9
     assert found["source"] == str(file)
+
+
+def test_a_training_file_that_has_grown(run, file):
+    """The development rows were made from it: other ones now, and some of them were trained on."""
+    config = yaml.safe_load((run / "config.yaml").read_text())
+    config["data"].pop("validation_file", None)
+    (run / "config.yaml").write_text(yaml.safe_dump(config))
+    write_json(run / "began.json", {"rows": {"train": 27, "validation": 3}})
+    (found,) = evaluate(run, write=False)
+    assert found.rows == 3
+    file.write_text(file.read_text() + "".join(json.dumps(row) + "\n" for row in ROWS))
+    with pytest.raises(DataError, match=r"held out 3 rows and now it would be 6: its training file has changed"):
+        evaluate(run, write=False)
+    (found,) = evaluate(run, file=file, write=False)
+    assert found.rows == 60

@@ -272,6 +272,7 @@ def test_an_attached_hook_on_the_embedding_is_reached(bert, batch):
         ({"num_labels": 3, "id2label": {0: "a"}}, ValueError, "id2label names 1"),
         ({"settings": head_settings("rte"), "q": 3}, ValueError, "drop preset"),
         ({"from_pretrained": {"dtype": "auto"}}, ValueError, "by name"),
+        ({"num_labels": 0}, ValueError, "at least 1"),
         ({"depth": 3}, TypeError, "unknown head setting depth"),
     ],
 )

@@ -1,7 +1,10 @@
 """A broken loss is named, memory that runs out is worked around, bad settings are told before training."""
 
+import shutil
+
 import pytest
 import torch
+from transformers import BertConfig, BertForSequenceClassification, GPT2Config, GPT2LMHeadModel
 
 from toughen.runs import Diverged, RunError
 from toughen.runs.health import Health
@@ -65,6 +68,8 @@ def test_out_of_memory_with_one_row_gives_up_and_says_what_to_do(start, monkeypa
         ({"trainer": {"optm": "x"}}, "Did you mean 'optim'"),
         ({"trainer": {"optim": "nonsense"}}, "trainer options: .*nonsense"),
         ({"seeds": [1, 1]}, "different numbers"),
+        ({"seeds": [1.5]}, "give a whole number"),
+        ({"seeds": True}, "give a whole number"),
         ({"model": "nobody/nothing-here"}, "neither a folder here nor to be had from the Hub"),
         ({"weight": -1.0}, "weight=-1.0: it cannot be negative"),
         ({"wieght": 1.0}, "has no option 'wieght'. Did you mean 'weight'"),
@@ -118,3 +123,74 @@ def test_a_run_that_could_not_begin_leaves_nothing(start, little, tmp_path):
         start("plain", data={**little.data, "label_column": "verdict"})
     assert not (tmp_path / "run").exists()
     start("plain", data={**little.data, "limit": 8})  # so the same name can be used
+
+
+def test_no_rows_can_be_held_out(start, tmp_path):
+    (tmp_path / "x.csv").write_text("text,label\n" + "".join(f"film {n},{n}\n" for n in range(20)))
+    with pytest.raises(RunError, match=r"20 training rows of 20 classes, too few to hold some out: .*regression"):
+        start("plain", data={"train_file": str(tmp_path / "x.csv"), "cache_dir": str(tmp_path)})
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.fixture
+def spoilt(little, tmp_path):
+    """A copy of the model with something done to it."""
+
+    def make(harm):
+        folder = tmp_path / "spoilt"
+        shutil.copytree(little.model, folder)
+        harm(folder)
+        return str(folder)
+
+    return make
+
+
+def without_tokenizer(folder):
+    for file in folder.glob("tokenizer*"):
+        file.unlink()
+
+
+def weights_of_another(folder):
+    GPT2LMHeadModel(GPT2Config(vocab_size=25, n_embd=32, n_layer=2, n_head=2)).save_pretrained(folder / "other")
+    (folder / "other" / "model.safetensors").replace(folder / "model.safetensors")
+
+
+def half_a_file(folder):
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:20_000])
+
+
+def fewer_words(folder):
+    config = BertConfig.from_pretrained(folder, vocab_size=10)
+    BertForSequenceClassification(config).save_pretrained(folder)
+
+
+@pytest.mark.parametrize(
+    ("harm", "message"),
+    [
+        (without_tokenizer, "has no tokenizer: it knows no word"),
+        (weights_of_another, "lacks most weights of a BertModel"),
+        (half_a_file, "weights cannot be read"),
+        (fewer_words, "the tokenizer has 25 words and the model 10"),
+    ],
+)
+def test_a_model_that_would_learn_from_nothing(start, spoilt, tmp_path, harm, message):
+    with pytest.raises(RunError, match=message):
+        start("plain", model=spoilt(harm))
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_body_of_another_size_is_not_made_anew(start):
+    with pytest.raises(RunError, match=r"is \[32\] in the file and \[64\] in the config"):
+        start("plain", model_config={"hidden_size": 64})
+
+
+def test_a_method_that_does_nothing_says_so_on_the_screen(start, little, capsys):
+    off = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    start("rdrop", model_config=off, data={**little.data, "limit": 8})
+    assert "! R-Drop compares two dropout masks" in capsys.readouterr().out
+
+
+def test_a_warm_up_longer_than_the_training(start, little, capsys):
+    start("plain", train={**little.train, "max_steps": 2, "warmup": 100})
+    assert "! train.warmup=100, but there are 2 updates" in capsys.readouterr().out

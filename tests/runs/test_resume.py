@@ -51,6 +51,19 @@ def assert_same_end(one, other):
     assert metrics[0] == metrics[1]
 
 
+def test_a_config_that_was_changed_meanwhile(little, tmp_path):
+    run = create(config_of(little, tmp_path / "run", method="fgm", max_steps=2))
+    execute(run)
+    text = (run / "config.yaml").read_text()
+    for before, after, message in (
+        ("learning_rate: 0.003", "learning_rate: 0.3", r"began with train\.learning_rate 0\.003, and now it is 0\.3"),
+        ("name: fgm", "name: r3f", r"began with method {'name': 'fgm'}"),
+    ):
+        (run / "config.yaml").write_text(text.replace(before, after))
+        with pytest.raises(RunError, match=message):
+            execute(run)
+
+
 def test_kill_9_in_the_middle_of_an_epoch(little, tmp_path):
     whole = create(config_of(little, tmp_path / "whole", save_steps=2))
     execute(whole)

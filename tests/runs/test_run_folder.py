@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from toughen.runs import RunError, load, read
+from toughen.runs import RunError, load, read, train
 from toughen.runs.configuring import build
 from toughen.runs.folder import create, read_config
 
@@ -138,3 +138,16 @@ def test_an_unfinished_run_says_how_to_go_on(little, tmp_path):
     folder = create(build({"model": little.model, "data": little.data, "output_dir": str(tmp_path / "run")}))
     with pytest.raises(RunError, match=f"toughen train --resume {folder}"):
         read(folder)
+
+
+@pytest.mark.parametrize("given", [None, 3, b"good", [None], ["good", float("nan")], [3]])
+def test_what_is_no_text_is_refused(finished, given):
+    with pytest.raises(RunError, match="is no text"):
+        finished.load()(given)
+
+
+def test_things_in_place_of_names(little):
+    with pytest.raises(RunError, match="save it with save_pretrained and give the folder"):
+        train("fgm", model=object(), data=little.data)
+    with pytest.raises(RunError, match="give a group of options by name"):
+        train("fgm", model=little.model, data="train.csv")

@@ -148,6 +148,7 @@ def test_words_of_wandb():
 BAD = {
     "parameters.method.step_size.values is empty": {"parameters": {"method.step_size": {"values": []}}},
     r"parameters.a: there is no 'value_s'. Did you mean 'values'": {"parameters": {"a": {"value_s": [1]}}},
+    "parameters.a.values='1,2': expected a list": {"parameters": {"a": {"values": "1,2"}}},
     "parameters.a: give values: .* or min: and max:": {"parameters": {"a": {"min": 1}}},
     "parameters.a: min 2 is not below max 1": {"search": "random", "parameters": {"a": {"min": 2, "max": 1}}},
     "parameters.a: a log scale starts above 0": {"parameters": {"a": {"min": 0, "max": 1, "log": True}}},

@@ -38,6 +38,16 @@ CASES = {
         {},
         ["row 1001", "label_column="],
     ),
+    "an object as label": (
+        "x.jsonl",
+        b'{"text": "a b", "label": {"x": 1}}\n',
+        {},
+        ["row 1 (line 1)", "holds an object"],
+    ),
+    "text is label": ("x.csv", GOOD, {"text_column": "label"}, ["'label' cannot be text and label"]),
+    "long delimiter": ("x.csv", GOOD, {"delimiter": "||"}, ["delimiter='||'", "2 characters"]),
+    "unknown encoding": ("x.csv", GOOD, {"encoding": "cp9999"}, ["encoding='cp9999' is not known"]),
+    "carriage returns": ("x.csv", GOOD.replace(b"\n", b"\r"), {}, ["line 1", "carriage return alone"]),
     "ragged conll": ("x.conll", b"EU B-ORG\nrejects\n", {}, ["line 2", "1 columns"]),
     "tags and tokens": ("x.jsonl", b'{"tokens": ["a", "b"], "tags": ["O"]}\n' * 2, {"labels": ["O", "B-X"]}, ["row 1"]),
     "ragged choices": (
@@ -84,6 +94,31 @@ def test_an_unseen_label_in_the_development_file(tmp_path):
         tasks.load(train_file=train, validation_file=dev, cache_dir=tmp_path / "cache")
     found = sorted(path.suffix for path in (tmp_path / "cache").iterdir())
     assert found == [".arrow", ".json"], "only the whole training file may be there"
+
+
+def test_names_that_are_there_twice(tmp_path):
+    (tmp_path / "x.csv").write_bytes(GOOD)
+    with pytest.raises(tasks.DataError, match=r"labels=.* a name is there twice"):
+        tasks.load(train_file=tmp_path / "x.csv", labels=["pos", "neg", "pos"], cache_dir=tmp_path)
+
+
+def test_a_test_file_has_all_labels_or_none(tmp_path):
+    """A missing amount is -1 in the table; beside real ones it would be scored as if it were meant."""
+    train, test = tmp_path / "train.csv", tmp_path / "test.csv"
+    train.write_text("text,label\n" + "".join(f"film {n},{n / 4}\n" for n in range(8)))
+    for rows in ("a,0.5\nb,\n", "a,\nb,0.5\n"):
+        test.write_text(f"text,label\n{rows}")
+        with pytest.raises(tasks.DataError, match=r"test\.csv, row 2 \(line 3\): label in some rows only"):
+            tasks.load(train_file=train, test_file=test, cache_dir=tmp_path / "cache")
+    test.write_text("text,label\na,\nb,\n")
+    assert len(tasks.load(train_file=train, test_file=test, cache_dir=tmp_path / "cache").test) == 2
+
+
+def test_few_shot_of_nothing(tmp_path):
+    (tmp_path / "x.csv").write_bytes(GOOD)
+    for rows in (0, -1):
+        with pytest.raises(tasks.DataError, match=f"few_shot={rows} leaves no rows"):
+            tasks.load(train_file=tmp_path / "x.csv", few_shot=rows, cache_dir=tmp_path)
 
 
 def test_a_longer_line_can_be_allowed(tmp_path):

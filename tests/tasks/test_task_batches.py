@@ -54,9 +54,10 @@ def test_long_rows_are_cut_and_reported(ready, tiny_data, tokenizer):
     assert "raise max_length" in str(report)
 
 
-def test_withheld_labels_are_left_out(tmp_path, tokenizer):
-    file = write_jsonl(tmp_path / "x.jsonl", rows_of("classes"))
-    bare = write_jsonl(tmp_path / "test.jsonl", [{"text": row["text"]} for row in rows_of("classes")])
+@pytest.mark.parametrize("head", ["classes", "multilabel"])
+def test_withheld_labels_are_left_out(tmp_path, tokenizer, head):
+    file = write_jsonl(tmp_path / "x.jsonl", rows_of(head))
+    bare = write_jsonl(tmp_path / "test.jsonl", [{"text": row["text"]} for row in rows_of(head)])
     data = tasks.load(train_file=file, test_file=bare, cache_dir=tmp_path)
     assert "labels" not in tasks.prepare(data, tokenizer, cache_dir=tmp_path).test.column_names
 

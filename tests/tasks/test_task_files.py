@@ -168,3 +168,20 @@ def test_streams(tmp_path, tokenizer):
     assert first["input_ids"] == tokenizer(TEXTS[0])["input_ids"]
     assert list(data.train)[3]["text"] == "bad"
     assert not (tmp_path / "cache").exists()
+
+
+@pytest.mark.parametrize(
+    ("written", "labels", "numbers"),
+    [
+        (["1.0", "0.0", "1.0", "0.0"], ("0", "1"), [1, 0, 1, 0]),  # as pandas writes whole numbers beside a gap
+        (["007", "010", "007", "010"], ("007", "010"), [0, 1, 0, 1]),  # names made of digits
+        (["1000000000000000001", "7", "7", "7"], ("7", "1000000000000000001"), [1, 0, 0, 0]),
+        ([1, "1", "x", "x"], ("1", "x"), [0, 0, 1, 1]),
+        ([1.0, 0.0, 1.0, 0.0], ("0", "1"), [1, 0, 1, 0]),
+    ],
+)
+def test_numbers_that_are_classes(tmp_path, written, labels, numbers):
+    rows = [{"text": f"film {place}", "label": label} for place, label in enumerate(written)]
+    data = load(write_jsonl(tmp_path / "own.jsonl", rows), validation_file=tmp_path / "own.jsonl")
+    assert (data.task.head, data.task.labels) == ("classes", labels)
+    assert data.train["label"][:] == numbers

@@ -293,5 +293,7 @@ def test_a_second_training_begins_anew(name: str, tmp_path: Path) -> None:
 
 
 def test_what_is_not_a_method_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(MethodError, match="give the class of a Trainer"):
+        toughen.robust("Trainer")  # pyright: ignore[reportArgumentType]
     with pytest.raises(MethodError, match="not a method"):
         toughen.robust(Trainer)(bert(), settings(tmp_path), train_dataset=texts(), method="smart")

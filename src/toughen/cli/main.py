@@ -72,9 +72,9 @@ def run(command: Any, name: str, rest: Sequence[str]) -> int:
     """Parse a command's arguments and run it. A command that parses by itself has `main(rest)`."""
     if hasattr(command, "main"):
         return int(command.main(rest))
-    import argparse
+    from .one_line import OneLine
 
-    parser = argparse.ArgumentParser(f"toughen {name}", description=command.HELP, allow_abbrev=False)
+    parser = OneLine(f"toughen {name}", description=command.HELP, allow_abbrev=False)
     command.add(parser)
     return int(command.run(parser.parse_args(rest)))
 
@@ -85,7 +85,7 @@ def told(error: Exception) -> int:
     from ..runs.errors import Diverged
 
     # DataError, RunError and MethodError are ValueErrors, and so is what transformers says of bad settings.
-    known = (ValueError, MethodError, SiteError, StepError, ImportError, FileNotFoundError, PermissionError)
+    known = (ValueError, MethodError, SiteError, StepError, ImportError, OSError)
     if not isinstance(error, (*known, Diverged)):
         raise error
     sys.stderr.write(f"toughen: {' '.join(str(error).split())}\n")

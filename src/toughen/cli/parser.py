@@ -18,9 +18,10 @@ from ..runs.kinds import worded
 from ..runs.method_config import options_of
 from ..runs.model_keys import check_model_keys
 from ..runs.signatures import NO_DEFAULT
+from ..runs.strict_yaml import load_yaml
 from ..runs.trainer_options import check_trainer, trainer_options
 
-SWITCHES = ("--baseline", "--train.keep_checkpoints", "--train.shard")
+SWITCHES = ("--baseline", "--fast", "--train.keep_checkpoints", "--train.shard")
 LISTS = ("--data.labels", "--peft.targets")
 LAUNCH = ("nnodes", "node_rank", "rdzv_endpoint")
 
@@ -29,8 +30,12 @@ class HintingParser(ArgumentParser):
     """Errors are one line; an unknown option names the nearest known one."""
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
-        message = " ".join(message.split())
-        wrong = re.search(r'key "(?P<key>[^"]+)": (?P<why>.*?)(?:Given|Got) value: (?P<value>.*)$', message)
+        # What is wrong in a file is told by its key, as on the command line.
+        message = " ".join(message.split()).removeprefix('Parser key "config": ')
+        unknown_key = re.search(r"Option '(?P<key>[^']+)' is not accepted", message)
+        if unknown_key:
+            raise RunError(f"there is no option {unknown_key['key']}. {self._near(unknown_key['key'])}")
+        wrong = re.search(r'key "(?P<key>[^"]+)": (?P<why>.*)(?:Given|Got) value: (?P<value>.*)$', message)
         if wrong:
             action = next((each for each in self._actions if each.dest == wrong["key"]), None)
             kind = getattr(action, "_typehint", None) or getattr(action, "type", None)
@@ -43,6 +48,13 @@ class HintingParser(ArgumentParser):
             near = difflib.get_close_matches(unknown[0], flags, n=2, cutoff=0.6) if unknown else []
             hint = f" Did you mean {' or '.join(near)}?" if near else " See: toughen train --help"
         raise RunError(message + "." * (not message.endswith(".")) + hint)
+
+    def _near(self, key: str) -> str:
+        """The option of the same last name, such as train.epochs for epochs, or the nearest ones."""
+        known = [action.dest for action in self._actions if action.option_strings]
+        same = [each for each in known if each.rpartition(".")[2] == key.rpartition(".")[2]]
+        near = same or difflib.get_close_matches(key, known, n=2, cutoff=0.6)
+        return f"Did you mean {' or '.join(near)}?" if near else "See: toughen train --help"
 
 
 def split_arguments(arguments: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
@@ -103,7 +115,7 @@ def _recipe(name: str) -> dict[str, Any]:
 def read_yaml(path: Path) -> dict[str, Any]:
     """The values of a YAML file, or one line that says what is wrong with it."""
     try:
-        values: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
+        values: Any = load_yaml(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise RunError(f"{path}: {error.strerror or error}.") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:

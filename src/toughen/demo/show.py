@@ -30,6 +30,9 @@ def demo(
     say: Callable[[str], Any] | None = None,
 ) -> dict[str, list[Arm]]:
     """Fine-tune plain and with two robust methods, print accuracy on every split, write report.html into `out`."""
+    folder = Path(out)
+    if folder.is_file() or any((folder / name).is_file() for name in ("results.json", "began.json")):
+        raise ValueError(f"{folder} is a run or a file, and nothing is overwritten; choose another --out.")
     tell = say or _print
     began = time.monotonic()
     quiet()
@@ -53,7 +56,6 @@ def demo(
             arms[name].append(arm)
             clean = accuracy(arm.outputs["clean"])
             tell(f"  seed {seed}  {name:7} {arm.steps} updates in {arm.seconds:5.1f} s, clean accuracy {clean:.3f}")
-    folder = Path(out)
     rows = {name: len(each) for name, each in data.items()}
     done = [arm.seed for arm in arms[METHODS[0]]]
     counted = f"All scores are {'means over' if len(done) > 1 else 'of'} {_listed(done)}."

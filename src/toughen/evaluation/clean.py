@@ -1,5 +1,6 @@
 """`toughen.evaluate`: a run or a model on any split or file."""
 
+import json
 import os
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,10 +23,21 @@ if TYPE_CHECKING:
 # The run's own settings that say how its files are read.
 _READING = (
     *("dir", "train_file", "validation_file", "test_file", "text_column", "label_column", "labels", "head"),
-    *("delimiter", "label_separator", "on_bad", "validation_share", "limit", "seed", "cache_dir"),
+    *(
+        "delimiter",
+        "encoding",
+        "quoting",
+        "max_line",
+        "label_separator",
+        "on_bad",
+        "validation_share",
+        "limit",
+        "seed",
+        "cache_dir",
+    ),
 )
 
-_OWN_FILE = ("text_column", "label_column", "delimiter", "label_separator")
+_OWN_FILE = ("text_column", "label_column", "delimiter", "encoding", "quoting", "max_line", "label_separator")
 
 
 def evaluate(
@@ -57,6 +69,8 @@ def evaluate(
     neighbours, noise, sets. `settings` are their budgets; summaries and attacked examples go to attacks/, and into
     `attacks` of what is returned. An interrupted attack goes on when it is called again.
     """
+    if batch_size is not None and batch_size < 1:
+        raise DataError(f"batch_size={batch_size}: it must be at least 1.")
     suite = _suite(attack, settings, limit, progress) if attack else None
     found: list[Evaluation] = []
     for subject in subjects_of(path, all_seeds=all_seeds, all_checkpoints=all_checkpoints):
@@ -98,6 +112,8 @@ def evaluate(
 def _data(
     subject: Subject, task: str | Task | None, split: str, file: Any, dir: Any, columns: dict[str, Any], limit: Any
 ) -> Any:
+    if limit is not None and limit < 1:
+        raise DataError(f"limit={limit} leaves no rows; give 1 or more.")
     if split not in SPLITS:
         raise DataError(f"there is no split {split!r}: give one of {', '.join(SPLITS)}.")
     chosen = task or subject.task
@@ -108,9 +124,7 @@ def _data(
     if file is not None:
         if isinstance(columns.get("text_column"), str):
             columns["text_column"] = columns["text_column"].split(",")
-        usable = {
-            key: own[key] for key in ("text_column", "label_column", "delimiter", "label_separator") if key in own
-        }
+        usable = {key: own[key] for key in _OWN_FILE if key in own}
         settings: dict[str, Any] = {**usable, **columns, f"{split}_file": file, "limit": limit}
         if chosen is None:
             settings |= {"labels": own.get("labels") or _labels(subject), "head": own.get("head")}
@@ -126,8 +140,23 @@ def _data(
     data = load(chosen, **settings)
     if getattr(data, split) is None:
         raise DataError(f"{data.task.name!r} has no split {split!r}; it has {', '.join(data.splits)}.")
+    if limit is None and not other and dir is None:
+        _same_rows(subject, split, len(getattr(data, split)))
     # Only this split is tokenised.
     return replace(data, **{name: None for name in SPLITS if name != split})
+
+
+def _same_rows(subject: Subject, split: str, rows: int) -> None:
+    """Refuse a made development set of a file that has changed: rows the model was trained on may be in it now."""
+    file = subject.home / "began.json"
+    if split != "validation" or subject.data.get("validation_file") or not file.is_file():
+        return
+    before = json.loads(file.read_text(encoding="utf-8")).get("rows", {}).get(split, rows)
+    if before != rows:
+        raise DataError(
+            f"{subject.home} held out {before} rows and now it would be {rows}: its training file has changed, and "
+            "rows it learnt from may be among them. Give file= (--file)."
+        )
 
 
 def _suite(attack: "str | Sequence[str]", settings: "AttackSettings | None", limit: int | None, progress: bool) -> Any:

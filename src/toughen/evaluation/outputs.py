@@ -69,6 +69,8 @@ def outputs_of(
 def class_order(config: Any, task: Task) -> list[int] | None:
     """Where the task's classes stand in the model's output; None where they stand as they are."""
     wanted = model_task(task)
+    if wanted.head == "regression" and config.num_labels != 1:
+        raise DataError(f"{task.name!r} has amounts for labels and the model {config.num_labels} classes.")
     if wanted.head in ("choices", "regression"):
         return None
     names = [str(config.id2label[number]) for number in range(config.num_labels)]

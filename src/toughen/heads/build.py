@@ -94,6 +94,8 @@ def _load(model_or_name: Any, arguments: dict[str, Any] | None) -> Any:
 
 
 def _labels(below: Any, num_labels: int | None, id2label: dict[int, str] | None) -> dict[str, Any]:
+    if num_labels is not None and num_labels < 1:
+        raise ValueError(f"num_labels={num_labels}: it must be at least 1; 1 is regression.")
     if id2label is None and num_labels is not None:
         return {"num_labels": num_labels}
     if id2label is None:

@@ -120,6 +120,8 @@ def find_runs(paths: "Sequence[str | os.PathLike[str]]") -> list[Run]:
     for path in map(Path, paths):
         inside = [] if (path / "results.json").is_file() else sorted(path.glob("*/results.json"))
         found += [read_run(file.parent) for file in inside] if inside else [read_run(path)]
+    # A run that is named twice is one run: its seeds would count double.
+    found = list({run.path.resolve(): run for run in found}.values())
     if not found:
         raise ReportError("there is no run to report on: give one or more run folders.")
     return found

@@ -17,7 +17,7 @@ from .comparison import By, Comparison, compare_runs
 from .drawing import Drawing
 from .evaluations import evaluation_table
 from .failures import failures
-from .folder import Run, find_runs
+from .folder import ReportError, Run, find_runs
 from .robustness import robustness
 from .sections import Section, run_section
 from .side_by_side import comparison_section
@@ -44,6 +44,8 @@ def report(
     place = Path(out) if out is not None else (found[0].path if len(found) == 1 else Path()) / "report.html"
     if place.is_dir():
         place = place / "report.html"
+    if place.suffix.lower() not in (".html", ".htm"):
+        raise ReportError(f"{place} is no name of a page, and a page goes over what is there; end it with .html.")
     page = Page(found, by)
     write_text(place, page.render(title, intro))
     if out is None and len(found) == 1:

@@ -31,6 +31,10 @@ class Watch(TrainerCallback):
     ) -> None:
         if args.fsdp:
             check_sharded(kwargs["model"])
+        warmup = self.job.config.train.warmup
+        if warmup >= max(state.max_steps, 1):
+            said = f"train.warmup={warmup:g}, but there are {state.max_steps} updates"
+            self.reporter.line(f"! {said}: the learning rate never gets to its height")
         self.reporter.begin(self.job.title, self.job.names, self.job.data.task.selects, state)
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:

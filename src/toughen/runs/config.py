@@ -32,6 +32,12 @@ class DataConfig:
     """What the labels of own files are, where it is not found out rightly."""
     delimiter: str | None = None
     """Of a table, when it is not found out rightly."""
+    encoding: str | None = None
+    """Of a file that is not UTF-8, such as cp1252."""
+    quoting: bool | None = None
+    """Whether quotes enclose a cell; by default not in tables split at tabs."""
+    max_line: int = 1_000_000
+    """Bytes of a line; a longer one is taken for a broken file."""
     label_separator: str | None = None
     """Between several labels of one row."""
     on_bad: Literal["error", "skip"] = "error"

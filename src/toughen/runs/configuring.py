@@ -71,11 +71,13 @@ def seeds_of(value: Any) -> list[int]:
     """`1`, `"1,2,3"` or `[1, 2, 3]` as a list."""
     parts = value.split(",") if isinstance(value, str) else value if isinstance(value, Sequence) else [value]
     try:
+        if any(isinstance(part, (bool, float)) for part in cast("Sequence[Any]", parts)):
+            raise ValueError  # int() would cut 1.7 and take true for 1
         seeds = [int(part) for part in parts]
     except (TypeError, ValueError):
         raise RunError(f"seed={value!r}: give a whole number, or several with commas: 1,2,3.") from None
-    if not seeds or len(set(seeds)) < len(seeds) or min(seeds) < 0:
-        raise RunError(f"seed={value!r}: give one or more different numbers, none below 0.")
+    if not seeds or len(set(seeds)) < len(seeds) or min(seeds) < 0 or max(seeds) >= 2**32:
+        raise RunError(f"seed={value!r}: give one or more different numbers, from 0 to 2**32 - 1.")
     return seeds
 
 
@@ -137,8 +139,21 @@ def _check(config: Config) -> None:
             raise RunError(f"{name}={value}: it must be at least 1.")
     if train.warmup < 0:
         raise RunError(f"train.warmup={train.warmup}: it cannot be negative; below 1 it is a share of all updates.")
+    for name in ("weight_decay", "max_grad_norm"):
+        if getattr(train, name) < 0:
+            raise RunError(f"train.{name}={getattr(train, name)}: it cannot be negative.")
+    for name, bare in {"head": "second-order", "peft": "lora"}.items():
+        group = getattr(config, name)
+        changed = [each.name for each in fields(group) if getattr(group, each.name) != each.default]
+        if changed and group.name is None:
+            raise RunError(f"{name}.{changed[0]} does nothing without --{name} {bare}; add it, or leave it out.")
     if train.shard and config.peft.name:
         raise RunError("train.shard with --peft: adapters are merged into a whole model at the end; leave one out.")
+    share = train.batch_size // config.nproc
+    if share % min(train.micro_batch or share, share or 1):
+        raise RunError(
+            f"train.micro_batch={train.micro_batch} does not divide the {share} rows of a device's share of an update."
+        )
     if train.batch_size % config.nproc:
         raise RunError(f"train.batch_size={train.batch_size} cannot be shared by {config.nproc} processes evenly.")
 

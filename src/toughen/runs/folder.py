@@ -17,6 +17,7 @@ from .configuring import build, to_yaml
 from .errors import RunError
 from .files import write_json, write_text
 from .method_config import parts_of
+from .strict_yaml import load_yaml
 
 Numbers = Mapping[str, float]
 
@@ -80,7 +81,7 @@ def read_config(folder: Path) -> Config:
     if not file.is_file():
         raise RunError(f"{folder} is no run folder: it has no config.yaml.")
     try:
-        values: Any = yaml.safe_load(file.read_text(encoding="utf-8"))
+        values: Any = load_yaml(file.read_text(encoding="utf-8"))
     except yaml.YAMLError as error:
         raise RunError(f"{file} is not YAML: {' '.join(str(error).split())}") from None
     return build(values)

@@ -28,6 +28,8 @@ def introduction(
     if data.task.head == "classes" and len(balance) <= 5:
         whole = sum(balance.values())
         told.append(" / ".join(f"{label} {count / whole:.1%}" for label, count in balance.items()))
+    else:
+        told.append(f"{len(data.task.labels)} classes" if data.task.head == "classes" else data.task.head)
     yield " · ".join(told)
     yield from (f"! {line}" for line in (*report.warnings, *notes))
 

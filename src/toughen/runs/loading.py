@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from ..tasks import Data, DataError, Task
 from ..tasks import load as load_data
+from ..tasks.tokenising import is_labelled
 from .config import Config
 from .errors import RunError
 
@@ -26,6 +27,9 @@ def load(config: Config) -> Data:
         labels=given.labels,
         head=given.head,
         delimiter=given.delimiter,
+        encoding=given.encoding,
+        quoting=given.quoting,
+        max_line=given.max_line,
         label_separator=given.label_separator,
         on_bad=given.on_bad,
         validation_share=given.validation_share,
@@ -41,7 +45,20 @@ def load(config: Config) -> Data:
         raise RunError(f"{data.task.title} has no training rows{tested}.")
     if getattr(data, given.eval_split) is None:
         raise RunError(f"data.eval_split={given.eval_split}: there is none; there are {', '.join(data.splits)}.")
+    _check_rows(data, given.eval_split)
     return data
+
+
+def _check_rows(data: Data, split: str) -> None:
+    """Refuse a split that would be scored each epoch and has nothing to score: no rows, or no labels."""
+    rows = getattr(data, split)
+    if not len(rows):
+        raise RunError(
+            f"{data.task.title} has {len(data.train)} training rows of {len(data.task.labels)} classes, too few to "
+            "hold some out: give --data.validation_file, or --data.head regression if the labels are amounts."
+        )
+    if not is_labelled(rows, data.task):
+        raise RunError(f"data.eval_split={split}: it has no labels to score; choose another, or give it labels.")
 
 
 def also_scored(config: Config, task: Task) -> tuple[dict[str, Data], list[str]]:

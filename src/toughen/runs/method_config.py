@@ -15,6 +15,8 @@ OWN = "own"  # the name of a method that was given as an object and that no name
 
 def parts_of(name: str) -> list[tuple[str, str]]:
     """The names of a sum with the key under which each one's settings stand: `smart+./mine.py:soft` -> smart, soft."""
+    if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]  a YAML file may hold anything
+        raise MethodError(f"method={name}: give a name, such as smart, or a sum: smart+rdrop.")
     parts = [part.strip() for part in name.split("+")]
     if not all(parts):
         raise MethodError(f"method {name!r}: write a sum as a+b.")
@@ -37,8 +39,7 @@ def options_of(name: str) -> dict[str, tuple[Signature, Any]]:
 
 def settings_of(method: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """The given settings of each part, by the part's name as written."""
-    name = str(method["name"])
-    parts = parts_of(name)
+    parts = parts_of(method["name"])
     rest = {key: value for key, value in method.items() if key != "name" and value is not None}
     if len(parts) == 1:
         return {parts[0][0]: rest}

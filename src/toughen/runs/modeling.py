@@ -1,5 +1,6 @@
 """The model and tokenizer of a run: dtype, head, labels, adapters."""
 
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,9 @@ def load_tokenizer(name: str) -> Any:
     from transformers import AutoTokenizer
 
     tokenizer = loaded(partial(AutoTokenizer.from_pretrained, name), name)
+    # Where the files are missing transformers makes an empty one, to which every word is unknown.
+    if len(tokenizer) <= len(tokenizer.all_special_ids):
+        raise RunError(f"model {name!r} has no tokenizer: it knows no word; put one there with save_pretrained.")
     if tokenizer.pad_token_id is None:
         if tokenizer.eos_token is None:
             raise RunError(f"the tokenizer of {name} has neither a padding nor an end token; batches need one.")
@@ -48,12 +52,34 @@ def load_model(config: Config, task: Task, tokenizer: Any) -> Any:
         kind, kwargs = auto_class(task), model_kwargs(task)
         settings |= _changed_config(config, kind.__name__, kwargs) or kwargs
         # A head of another size is made anew; the LOAD REPORT of transformers says so.
-        model = loaded(
-            partial(kind.from_pretrained, config.model, ignore_mismatched_sizes=True, **settings), config.model
-        )
+        settings |= {"ignore_mismatched_sizes": True, "output_loading_info": True}
+        model, report = loaded(partial(kind.from_pretrained, config.model, **settings), config.model)
+        _check_weights(config.model, model, report)
+    _check_words(config.model, model, tokenizer)
     if getattr(model.config, "pad_token_id", None) is None:
         model.config.pad_token_id = tokenizer.pad_token_id
     return with_adapters(model, config.peft, task) if config.peft.name else model
+
+
+def _check_weights(name: str, model: Any, report: Mapping[str, Any]) -> None:
+    """Refuse a body made anew: only the head may be, or nothing of the pretraining is left and nobody is told."""
+    body = {f"{model.base_model_prefix}.{key}" for key, _ in model.base_model.named_parameters()}
+    other = next((each for each in sorted(report["mismatched_keys"]) if each[0] in body), None)
+    if other is not None:
+        shapes = f"{list(other[1])} in the file and {list(other[2])} in the config"
+        raise RunError(f"model {name!r}: {other[0]} is {shapes}; leave out the model_config key that changes it.")
+    if len(body & set(report["missing_keys"])) > len(body) // 2:
+        kind = type(model.base_model).__name__
+        raise RunError(
+            f"model {name!r}: its file lacks most weights of a {kind}; do config.json and weights belong together?"
+        )
+
+
+def _check_words(name: str, model: Any, tokenizer: Any) -> None:
+    rows = getattr(model.get_input_embeddings(), "num_embeddings", None)
+    if rows is not None and tokenizer.vocab_size > rows:
+        words = f"{tokenizer.vocab_size:,} words and the model {rows:,}"
+        raise RunError(f"model {name!r}: the tokenizer has {words}; it is the tokenizer of another model.")
 
 
 def _changed_config(config: Config, auto: str, kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -114,8 +140,17 @@ def without_adapters(model: Any) -> Any:
 
 def loaded(load: Any, name: str) -> Any:
     """What `load` gives, or one line on why the model is not to be had."""
+    from safetensors import SafetensorError
+
     try:
         return load()
+    except SafetensorError as error:
+        raise RunError(f"model {name!r}: its weights cannot be read ({error}); copy or fetch them again.") from error
+    except ValueError as error:
+        if not str(error).startswith("Unrecognized configuration class"):
+            raise RunError(f"model {name!r}: {error}") from error
+        kind = str(error).partition("for this kind of AutoModel: ")[2].partition(".")[0].removeprefix("AutoModelFor")
+        raise RunError(f"model {name!r} has no form for {kind.split(chr(10))[0]}; choose one for texts.") from error
     except (OSError, ConnectionError) as error:
         local = Path(name).exists()
         first = str(error).strip().partition("\n")[0]

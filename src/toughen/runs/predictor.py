@@ -48,6 +48,8 @@ class Predictor:
 
     def __call__(self, inputs: Input | Sequence[Input]) -> Any:
         """One prediction for one input, a list for a list."""
+        if not isinstance(inputs, (Sequence, Mapping)) or isinstance(inputs, bytes):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise RunError(f"{inputs!r} is no text; give a text, a pair, or a list of them.")
         one = isinstance(inputs, (str, tuple, Mapping))
         given = cast("list[Input]", [inputs] if one else list(inputs))
         if not given:
@@ -71,7 +73,9 @@ class Predictor:
             raise RunError(f"input {number + 1}: multiple choice needs context, question and choices by name.")
         if self.task.head == "tokens":
             return {"tokens": given.split() if isinstance(given, str) else list(given)}
-        texts = [given] if isinstance(given, str) else list(given)
+        texts: list[Any] = [given] if isinstance(given, str) or not hasattr(given, "__len__") else list(given)
+        if odd := next((repr(text) for text in texts if not isinstance(text, str)), None):
+            raise RunError(f"input {number + 1}: {odd} is no text.")
         if len(texts) != len(self.task.columns):
             wanted = "a pair of texts" if len(self.task.columns) == 2 else "one text"
             raise RunError(f"input {number + 1} has {len(texts)} texts; this model reads {wanted}.")
@@ -133,6 +137,8 @@ def load(run: "str | os.PathLike[str]", *, device: str | None = None, batch_size
 
     from .modeling import load_tokenizer, loaded
 
+    if batch_size < 1:
+        raise RunError(f"batch_size={batch_size}: it must be at least 1.")
     folder = Path(run)
     root = next((each for each in (folder, *folder.parents[:3]) if (each / "began.json").is_file()), None)
     place = folder / "model" if (folder / "model" / "config.json").is_file() else folder
@@ -146,7 +152,13 @@ def load(run: "str | os.PathLike[str]", *, device: str | None = None, batch_size
     asked = read_config(root).data.max_length if root else 512
     length = min(asked, longest_input(tokenizer, model.config) or asked)
     where = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    return Predictor(model.to(where).eval(), tokenizer, task, length, batch_size)
+    try:
+        model = model.to(where)
+    except (RuntimeError, AssertionError) as error:
+        if isinstance(error, torch.OutOfMemoryError):
+            raise
+        raise RunError(f"device {where!r} is not to be had here: {str(error).partition(chr(10))[0]}") from error
+    return Predictor(model.eval(), tokenizer, task, length, batch_size)
 
 
 def _task_of_run(root: Path) -> Task:

@@ -23,6 +23,9 @@ from .results import finish, is_complete, write_page
 from .single import train_seed
 from .stopping import Stop
 
+# Half a run with other values of these would be no run of either.
+LEARNT_BY = ("learning_rate", "epochs", "max_steps", "batch_size", "warmup", "weight_decay", "max_grad_norm")
+
 
 def execute(folder: Path, method: Any = None) -> None:
     """Train what is left of a run; every process of a distributed run calls this. `method` goes for the config's."""
@@ -34,7 +37,7 @@ def execute(folder: Path, method: Any = None) -> None:
         raise RunError("train.shard shares a model among processes: give --nproc 2 or more, or leave it out.")
     reporter = Reporter(folder / "train.log" if rank == 0 else None, speak=rank == 0)
     first, log = _first(world), folder / ("train.log" if rank == 0 else f"train-{rank}.log")
-    with Stop(folder, shared=world > 1) as stop, quiet(log):
+    with Stop(folder, shared=world > 1) as stop, quiet(log, reporter.line):
         with first():
             material = _material(folder, config, method, world, reporter)
         for arm in ("method", "baseline") if config.baseline else ("method",):
@@ -61,7 +64,7 @@ def _material(folder: Path, config: Config, method: Any, world: int, reporter: R
     precision, note = resolve(config.train.precision)
     made = method if method is not None else make_method(config.method)
     data = load(config)
-    _same_as_before(folder, data, world)
+    _same_as_before(folder, config, data, world)
     tokenizer = load_tokenizer(config.model)
     length, shorter = length_of(config, tokenizer)
     others, missing = also_scored(config, data.task)
@@ -84,9 +87,9 @@ def _first(world: int) -> Any:
     return PartialState(cpu=not torch.accelerator.is_available()).main_process_first
 
 
-def _same_as_before(folder: Path, data: Data, world: int) -> None:
+def _same_as_before(folder: Path, config: Config, data: Data, world: int) -> None:
     """Note what a run began with, and refuse to go on with anything else."""
-    now = {
+    now: dict[str, Any] = {
         "task": data.task.name,
         "labels": list(data.task.labels),
         "head": data.task.head,
@@ -95,6 +98,8 @@ def _same_as_before(folder: Path, data: Data, world: int) -> None:
         "metrics": list(data.task.metrics),
         "rows": {name: len(split) for name, split in data.splits.items()},
         "processes": world,
+        "method": config.method,
+        **{f"train.{key}": getattr(config.train, key) for key in LEARNT_BY},
     }
     file = folder / "began.json"
     if not file.is_file():
@@ -102,5 +107,5 @@ def _same_as_before(folder: Path, data: Data, world: int) -> None:
         return
     before: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     for key, value in now.items():
-        if before.get(key) != value:
+        if before.get(key, value) != value:
             raise RunError(f"{folder} began with {key} {before.get(key)}, and now it is {value}; start a new run.")

@@ -18,7 +18,12 @@ from .errors import RunError
 OURS: Mapping[str, str] = {
     "output_dir": "output_dir",
     "seed": "seed",
-    "max_steps": "train.max_steps",
+    **{key: f"train.{key}" for key in ("max_steps", "learning_rate", "weight_decay", "max_grad_norm", "save_steps")},
+    "warmup_steps": "train.warmup",
+    "warmup_ratio": "train.warmup",
+    "logging_steps": "train.log_steps",
+    "per_device_eval_batch_size": "train.eval_batch_size",
+    "save_total_limit": "train.keep_checkpoints",
     "num_train_epochs": "train.epochs",
     "per_device_train_batch_size": "train.micro_batch",
     "gradient_accumulation_steps": "train.batch_size and train.micro_batch",

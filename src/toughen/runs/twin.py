@@ -72,6 +72,8 @@ def train(
     object, too: `train(toughen.smart(weight=5.0) + toughen.rdrop(), ...)`. Its name and settings are found out where
     some make the very same method, and then config.yaml runs it again; else config.yaml says what it was.
     """
+    if model is not None and not isinstance(model, (str, os.PathLike)):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise RunError(f"model is a {type(model).__name__}: save it with save_pretrained and give the folder.")
     made = None if isinstance(method, str) else _object(method, settings, nproc)
     given: dict[str, Any] = {
         "method": {"name": method, **settings} if made is None else recognised(made),
@@ -120,4 +122,6 @@ def _plain(values: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """Paths as text, so that the config can be written."""
     if values is None:
         return None
+    if not isinstance(values, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise RunError(f"{values!r}: give a group of options by name, such as data={{'train_file': 'train.csv'}}.")
     return {key: os.fspath(value) if isinstance(value, os.PathLike) else value for key, value in values.items()}

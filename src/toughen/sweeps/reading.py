@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from .. import recipes
 from ..runs.configuring import merge, normalised
+from ..runs.strict_yaml import load_yaml
 from .configs import anchored
 from .definition import Definition, parse
 from .errors import SweepError
@@ -64,7 +65,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     import yaml
 
     try:
-        values: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
+        values: Any = load_yaml(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise SweepError(f"{path}: {error.strerror or error}.") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:

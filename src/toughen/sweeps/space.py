@@ -75,7 +75,9 @@ def parameter(key: str, given: Any) -> Parameter:
         return Choice((number(entry["value"]),))
     if "values" in entry:
         values: Any = entry["values"]
-        if not isinstance(values, Sequence) or isinstance(values, str) or not values:
+        if isinstance(values, str):
+            raise SweepError(f"parameters.{key}.values={values!r}: expected a list, such as [0.05, 0.1].")
+        if not isinstance(values, Sequence) or not values:
             raise SweepError(f"parameters.{key}.values is empty: give one or more, such as [0.05, 0.1].")
         return Choice(tuple(number(value) for value in cast("Sequence[Any]", values)))
     return _range(key, entry, kind)

@@ -94,6 +94,8 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 def verify(folder: "str | os.PathLike[str]") -> list[str]:
     """Files of a fetched folder that are missing or altered."""
     manifest = read_manifest(Path(folder))
+    if not manifest:
+        raise DataError(f"{folder} has no manifest.json: nothing was fetched there; see toughen tasks fetch.")
     return [name for name, entry in manifest.items() if not _intact(Path(folder) / name, entry)]
 
 

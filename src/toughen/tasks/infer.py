@@ -35,11 +35,14 @@ class _Seen:
     lists: bool = False
     numbers: bool = True
     fractions: bool = False
+    words: bool = False
+    """Digits that are a name and no number: 007."""
 
     def add(self, value: Any) -> None:
         number = _as_number(value)
         self.numbers = self.numbers and number is not None
-        self.fractions = self.fractions or isinstance(value, float) or (number is not None and not _is_whole(value))
+        self.fractions = self.fractions or (number is not None and not number.is_integer())
+        self.words = self.words or _is_word(value)
         if len(self.values) <= _MOST_LABELS:
             self.values.setdefault(value)
 
@@ -65,10 +68,16 @@ def infer_task(
     elif head == "choices" or (head is None and (listed or len(numbered_columns(first.fields)) > 1)):
         return _choice_task(path, first.fields, text_column, label, listed, name)
     else:
+        if label in text_column:
+            raise DataError(
+                f"{path}: {label!r} cannot be text and label; name another with text_column= or label_column=."
+            )
         columns = tuple(text_column) or _text_columns(path, first.fields, label)
         kind = "pair" if len(columns) == 2 else "sentence"
     seen = _look(path, first, source, label, form, head) if labels is None or head is None else _Seen()
     head = head or _head(seen, form)
+    if labels is not None and len(set(labels)) < len(labels):
+        raise DataError(f"labels={list(labels)}: a name is there twice; each class needs its own.")
     own = tuple(map(str, labels)) if labels is not None else _label_names(path, seen, head, label)
     names = ("tokens",) if kind == "tokens" else columns
     task = Task(
@@ -122,6 +131,8 @@ def _look(path: Path, first: Raw, rest: Iterator[Raw], label: str, form: Format,
             value = [part.strip() for part in value.split(form.label_separator or "|") if part.strip()]
         if isinstance(value, str):
             value = value.strip()
+        if isinstance(value, dict):
+            raise DataError(f"{place(path, raw)}: the column {label!r} holds an object; write one label or a list.")
         if isinstance(value, list):
             seen.lists = True
             for part in cast("list[Any]", value):
@@ -147,8 +158,9 @@ def _label_names(path: Path, seen: _Seen, head: Head, label: str) -> tuple[str, 
         return ()
     if seen.lists and seen.numbers and set(seen.values) <= {0, 1} and head == "multilabel":
         raise DataError(f"{path}: the lists of 0 and 1 in {label!r} say nothing of the label names; give labels=[...].")
-    numeric = seen.numbers and not seen.fractions
-    names = sorted({str(int(value)) if numeric else str(value) for value in seen.values}, key=int if numeric else None)
+    numeric = seen.numbers and not seen.fractions and not seen.words
+    # By way of float only where it must be: pandas writes 1 as 1.0, and a long number would lose its last digits.
+    names = sorted({_whole(value) if numeric else str(value) for value in seen.values}, key=int if numeric else None)
     if len(names) < 2:
         only = f"only {names[0]!r}" if names else "no label at all"
         raise DataError(
@@ -201,5 +213,10 @@ def _as_number(value: Any) -> float | None:
         return None
 
 
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) or (isinstance(value, str) and value.lstrip("+-").isdigit())
+def _is_word(value: Any) -> bool:
+    digits = value.strip() if isinstance(value, str) else ""
+    return len(digits) > 1 and digits.isdigit() and digits.startswith("0")
+
+
+def _whole(value: Any) -> str:
+    return str(int(value if isinstance(value, int) or str(value).lstrip("+-").isdigit() else float(value)))

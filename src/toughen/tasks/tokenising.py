@@ -39,7 +39,7 @@ def prepare(
     base = tokeniser(data.task, tokenizer, max_length, truncation)
 
     def change(_: str, split: Any) -> Any:
-        work = replace(base, labelled=_is_labelled(split, data.task))
+        work = replace(base, labelled=is_labelled(split, data.task))
         if not hasattr(split, "__len__"):
             return _stream(split, work, batch_size)
         return _tokenise(split, work, batch_size, num_proc, cache_dir)
@@ -193,7 +193,7 @@ def _full(ends: Any) -> Any:
     return extra("pyarrow").ListArray.from_arrays(ends, np.ones(int(ends[-1]), dtype=np.int8))
 
 
-def _is_labelled(split: Any, task: Task) -> bool:
+def is_labelled(split: Any, task: Task) -> bool:
     """Whether a split has labels: a withheld one is -1 throughout."""
     first = next(iter(split), None)
     if first is None or "label" not in first:
@@ -201,7 +201,7 @@ def _is_labelled(split: Any, task: Task) -> bool:
     if task.head == "tokens":
         return min(first["label"]) >= 0
     if task.head == "multilabel":
-        return True
+        return not hasattr(split, "__len__") or any(len(labels) for labels in split["label"])
     return first["label"] != -1 or (task.head == "regression" and hasattr(split, "__len__") and _varies(split))
 
 

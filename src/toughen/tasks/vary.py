@@ -21,6 +21,8 @@ def limit(split: Any, rows: int, seed: int = 0) -> Any:
 
 def few_shot(split: Any, per_class: int, seed: int = 0) -> Any:
     """That many rows of every class."""
+    if per_class < 1:
+        raise DataError(f"few_shot={per_class} leaves no rows; give 1 or more.")
     labels = class_numbers(split)
     drawn: list[Any] = []
     for number in np.unique(labels):

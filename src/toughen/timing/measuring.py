@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from ..attached import Attached
 from ..fast.compiling import compile_layers, uncompile_layers
-from ..registry import available, make
+from ..registry import available, factory, make
 from .subject import SPECIAL, Shape, batch_of, model_named, settings_of
 
 MODES = ("eager", "fast")
@@ -70,6 +70,8 @@ def bench(
     if unknown:
         raise ValueError(f"{unknown[0]!r} is no mode: give eager, fast or both.")
     names = ["plain", *[name for name in methods or available() if name != "plain"]]
+    for name in names:
+        factory(name)  # an unknown one is told before anything is timed
     parsed = [Shape.parse(shape) for shape in shapes]
     rows: list[Row] = []
     for shape in parsed:

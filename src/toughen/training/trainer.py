@@ -29,6 +29,8 @@ def robust(trainer: type[T] = Trainer) -> type[T]:
     a few lengths then (`pad_to_multiple_of`). Steps that cannot be captured run as always, and a warning says why.
     Evaluation, checkpoints and the saved model are the Trainer's own. What the method did is logged as `robust/...`.
     """
+    if not (isinstance(trainer, type) and issubclass(trainer, Trainer)):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise MethodError(f"robust({trainer!r}): give the class of a Trainer, such as transformers.Trainer.")
 
     class Robust(_RobustTrainer, trainer):  # pyright: ignore[reportGeneralTypeIssues, reportUntypedBaseClass]
         pass

@@ -64,18 +64,25 @@ def _inputs(arguments: argparse.Namespace, task: Any) -> Iterator[Any]:
 def _line(line: str, task: Any) -> Any:
     """A line of stdin: a text, a pair with a tab between, or JSON for multiple choice."""
     if task.head == "choices":
-        return json.loads(line)
+        try:
+            return json.loads(line)
+        except json.JSONDecodeError:
+            raise ValueError(f"{line[:40]!r} is not JSON; write context, question and choices of a row.") from None
     return tuple(line.split("\t")) if len(task.columns) == 2 else line
 
 
 def _rows(path: Path, asked: str | None, task: Any) -> Iterator[Any]:
     from ...runs.errors import RunError
-    from ...tasks.read.lines import Format, check_file
+    from ...tasks.read.labels import Bad
+    from ...tasks.read.lines import Format, check_file, place
+    from ...tasks.read.rows import text_of
     from ...tasks.read.tables import read_rows
 
     check_file(path)
     names = [part.strip() for part in asked.split(",")] if asked else list(task.columns)
     for raw in read_rows(path, Format()):
+        if raw.problem:
+            raise RunError(f"{place(path, raw)}: {raw.problem.partition(', or give')[0]}.")
         missing = [name for name in names if name not in raw.fields and name != "question"]
         if missing:
             raise RunError(
@@ -87,7 +94,10 @@ def _rows(path: Path, asked: str | None, task: Any) -> Iterator[Any]:
         elif task.head == "tokens":
             yield raw.fields[names[0]]
         else:
-            texts = [str(raw.fields[name]) for name in names]
+            try:
+                texts = [text_of(raw.fields[name], name) for name in names]
+            except Bad as bad:
+                raise RunError(f"{place(path, raw)}: {bad.kind}; fill it in or leave the row out.") from None
             yield tuple(texts) if len(texts) > 1 else texts[0]
 
 

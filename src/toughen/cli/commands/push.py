@@ -1,6 +1,7 @@
 """`toughen push`."""
 
 import argparse
+import re
 import sys
 from pathlib import Path
 
@@ -20,7 +21,7 @@ def run(arguments: argparse.Namespace) -> int:
     model = Path(arguments.run) / "model"
     if not (model / "config.json").is_file():
         raise RunError(f"{arguments.run} holds no trained model.")
-    if arguments.repo.count("/") != 1 or not all(arguments.repo.split("/")):
+    if not re.fullmatch(r"[\w.-]+/[\w.-]+", arguments.repo, re.ASCII):
         raise RunError(f"{arguments.repo!r} is no repository; write owner/name.")
     files = sorted(path for path in model.rglob("*") if path.is_file())
     size = sum(path.stat().st_size for path in files)

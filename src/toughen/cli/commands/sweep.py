@@ -9,9 +9,9 @@ HELP = "Try many settings of a config, each with several seeds: on one machine, 
 
 def main(arguments: Sequence[str]) -> int:
     """Parse, run, and say what came of it. Options of `toughen train` go over the base."""
-    import argparse
+    from ..one_line import OneLine
 
-    parser = argparse.ArgumentParser("toughen sweep", description=HELP, allow_abbrev=False, epilog=EPILOG)
+    parser = OneLine("toughen sweep", description=HELP, allow_abbrev=False, epilog=EPILOG)
     parser.add_argument("source", help="sweep file (YAML, or ManyTasks' search.json), recipe, or a sweep's folder")
     parser.add_argument("--resume", action="store_true", help="go on with the sweep; runs only what is missing")
     parser.add_argument("--base", help="config file or recipe in place of the file's base")

@@ -3,16 +3,16 @@
 import re
 import sys
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 HELP = "Fine-tune a model with a robust method."
-# Arguments of the Python functions, as their messages name them; here they are options.
-OPTION = re.compile(r"\b(dir|(?:train|validation|test)_file|(?:text|label)_column|labels|head|delimiter|max_length)=")
 
 
 def main(arguments: Sequence[str]) -> int:
     """Parse, make the run folder, train here or in several processes, and say what to do next."""
+    from ...runs.errors import RunError
     from ..old_flags import translate
     from ..parser import parse_train
 
@@ -25,7 +25,8 @@ def main(arguments: Sequence[str]) -> int:
     if resumed is not None:
         return _run(*resumed, new=False)
     values, launch = parse_train(words)
-    values.pop("resume")
+    if values.pop("resume"):
+        raise RunError("resume: a config cannot say it; give --resume RUN on the command line.")
     return _run(_created(values, launch), launch, new=True)
 
 
@@ -84,13 +85,26 @@ def _run(folder: Path, launch: dict[str, Any], new: bool) -> int:
     try:
         (run_new if new else execute_everywhere)(folder, **launch)
     except DataError as error:
-        raise RunError(OPTION.sub(r"--data.\1", str(error))) from error
+        raise RunError(_as_options(str(error))) from error
     except Interrupted as stopped:
         sys.stdout.write(f"{stopped}\ncontinue with: toughen train --resume {folder}\n")
         return 128 + stopped.signal
     if launch["node_rank"] == 0:
         _say(folder)
     return 0
+
+
+def _as_options(message: str) -> str:
+    """Arguments of the Python functions, as their messages name them: `head='classes'` is `--data.head classes`."""
+    from ...runs.config import DataConfig
+
+    names = "|".join(each.name for each in fields(DataConfig))
+    message = re.sub(rf"\b({names})=(['\"])(.*?)\2", r"--data.\1 \3", message).replace(
+        "labels=[...]", "--data.labels A,B"
+    )
+    return re.sub(
+        rf"(?<![\w.])({names})=(?=(\S)?)", lambda m: f"--data.{m[1]}" + " " * ((m[2] or ".") not in ".,;)"), message
+    )
 
 
 def _say(folder: Path) -> None:

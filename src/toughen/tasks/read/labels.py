@@ -24,7 +24,7 @@ def label_reader(task: Task, form: Format) -> Callable[[Any], Any]:
     if task.head == "regression":
         return _number
     known: dict[Any, int] = {}
-    words = not all(label.lstrip("-").isdigit() for label in task.labels)
+    words = not all(_is_number(label) for label in task.labels)
     for number, label in enumerate(task.labels):
         if task.positional and words:
             known[number] = known[str(number)] = number
@@ -51,10 +51,12 @@ def label_reader(task: Task, form: Format) -> Callable[[Any], Any]:
             if short in _NO_LABEL and short not in known:
                 return None
             number = known.get(short, known.get(short.lower()))
+            if number is None and not words:
+                number = known.get(_as_float(short))  # pandas writes 1 as 1.0
         elif isinstance(value, bool):
             number = known.get(str(value), known.get(str(value).lower(), known.get(int(value))))
-        elif isinstance(value, float):
-            number = known.get(str(value))
+        else:
+            number = known.get(str(value))  # a file may hold both 1 and "1"
         if number is None:
             shown = ", ".join(task.labels[:8]) + (", ..." if len(task.labels) > 8 else "")
             raise Bad("label outside the set", f"{value!r} is none of {shown}: mend it or give labels=[...]")
@@ -73,6 +75,19 @@ def label_reader(task: Task, form: Format) -> Callable[[Any], Any]:
         return cast("list[int]", numbers)
 
     return several if task.head in ("multilabel", "tokens") else one
+
+
+def _is_number(label: str) -> bool:
+    """Whether a label is a whole number as such, and not a name of digits: 007."""
+    digits = label.lstrip("-")
+    return digits.isdigit() and (digits == "0" or not digits.startswith("0"))
+
+
+def _as_float(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
 
 
 def _is_multi_hot(value: Any, task: Task) -> bool:

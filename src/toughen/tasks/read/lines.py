@@ -65,6 +65,10 @@ def open_bytes(path: Path) -> IO[bytes]:
 def find_encoding(path: Path, form: Format) -> str:
     """The encoding asked for, or the one its first bytes announce, or UTF-8."""
     if form.encoding:
+        try:
+            codecs.lookup(form.encoding)
+        except LookupError:
+            raise DataError(f"{path}: encoding={form.encoding!r} is not known; give one such as cp1252.") from None
         return form.encoding
     with open_bytes(path) as file:
         head = _guarded(file.read, path, 4)
@@ -118,6 +122,10 @@ def _wide_lines(path: Path, encoding: str, form: Format) -> Iterator[str]:
 def find_delimiter(path: Path, form: Format, header: str) -> str:
     """The delimiter asked for, or by the file's ending, or the most frequent one in the header line."""
     if form.delimiter:
+        if len(form.delimiter) > 1:
+            raise DataError(
+                f"{path}: delimiter={form.delimiter!r} has {len(form.delimiter)} characters; give one, such as ;."
+            )
         return form.delimiter
     if suffix(path) == ".tsv":
         return "\t"

@@ -62,6 +62,7 @@ def encoder(task: Task, recipe: Recipe, sample: Mapping[str, Any]) -> Callable[[
     read_label = label_reader(task, recipe.form)
     numbered = numbered_columns(sample) if task.head == "choices" and source["choices"] is None else []
     optional = recipe.split == "test"
+    labelled: set[bool] = set()
 
     def encode(fields: dict[str, Any]) -> dict[str, Any]:
         row: dict[str, Any] = {}
@@ -72,11 +73,16 @@ def encoder(task: Task, recipe: Recipe, sample: Mapping[str, Any]) -> Callable[[
             elif column == "tokens":
                 row[column] = _tokens(fields.get(cast(str, name)))
             else:
-                row[column] = "" if name is None else _text(fields.get(name), name)
+                row[column] = "" if name is None else text_of(fields.get(name), name)
         value = None if label_name is None else fields.get(label_name)
         if task.head == "choices":
             value = _choice_label(value, row["choices"])
         label = read_label(value)
+        labelled.add(label is not None)
+        if len(labelled) > 1 and optional and not recipe.public:
+            # A test set may keep its labels to itself; half of them would be scored as if they were real.
+            kind = "has a label and rows before it have none" if label is not None else "has none and others have"
+            raise Bad(f"label in some rows only: this one {kind}", "label all rows of a test file or none")
         if label is None:
             if not optional:
                 raise Bad("no label", f"the column {label_name!r} is empty there: fill it in or give on_bad='skip'")
@@ -111,7 +117,8 @@ def find_column(task: Task, column: str, recipe: Recipe, sample: Mapping[str, An
     return found
 
 
-def _text(value: Any, name: str) -> str:
+def text_of(value: Any, name: str) -> str:
+    """A text as it stands in a cell; a list of words is joined."""
     if isinstance(value, str):
         return value
     if value is None or (isinstance(value, float) and math.isnan(value)):

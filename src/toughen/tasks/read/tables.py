@@ -117,6 +117,10 @@ def _quoted_records(
         try:
             record = next(reader, None)
         except csv.Error as problem:
+            if "new-line character" in str(problem):
+                raise DataError(
+                    f"{path}, line {reader.line_num}: lines end with a carriage return alone; save it with common ones."
+                ) from None
             raise DataError(
                 f"{path}, line {reader.line_num}: {problem} - a quote is not closed or not doubled; "
                 "mend it or give quoting=False."
