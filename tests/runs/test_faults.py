@@ -180,6 +180,16 @@ def test_a_model_that_would_learn_from_nothing(start, spoilt, tmp_path, harm, me
     assert not (tmp_path / "run").exists()
 
 
+def test_a_model_without_a_table_of_words(start, little, monkeypatch):
+    """CANINE and Perceiver read characters, and transformers raises when it is asked for their table."""
+
+    def none(_model):
+        raise NotImplementedError
+
+    monkeypatch.setattr(BertForSequenceClassification, "get_input_embeddings", none)
+    start("plain", data={**little.data, "limit": 8})
+
+
 def test_a_body_of_another_size_is_not_made_anew(start):
     with pytest.raises(RunError, match=r"is \[32\] in the file and \[64\] in the config"):
         start("plain", model_config={"hidden_size": 64})
