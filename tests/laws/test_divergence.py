@@ -105,6 +105,19 @@ def test_a_large_vocabulary_is_sliced(monkeypatch) -> None:
     assert seen
 
 
+def test_slices_leave_the_random_state_alone(monkeypatch) -> None:
+    """Reading it from a CUDA device is forbidden while a graph is captured."""
+
+    def read() -> None:
+        raise AssertionError("the random state was read")
+
+    monkeypatch.setattr(torch, "get_rng_state", read)
+    monkeypatch.setattr(rows, "SLICE", 4)
+    bent = tensor((3, 5, 9), 0).requires_grad_()
+    divergence("kl", bent, tensor((3, 5, 9), 1)).backward()
+    assert bent.grad.abs().sum() > 0
+
+
 @pytest.mark.parametrize("stop", ["nothing", "clean", "targets"])
 @every_form
 def test_what_is_stopped_gets_no_gradient(form, stop) -> None:

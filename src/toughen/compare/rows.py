@@ -1,7 +1,7 @@
 """From two blocks of scores to one number: in float32, only the rows that count, a large vocabulary in slices."""
 
 from collections.abc import Callable
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, cast
 
 import torch
 import torch.nn.functional as F
@@ -57,13 +57,18 @@ def _sliced(pointwise: Pointwise, bent: Tensor, clean: Tensor) -> Tensor:
         return pointwise(exact(b) - log_b, exact(c) - log_c).sum(-1)
 
     pairs = zip(bent.split(SLICE, dim=-1), clean.split(SLICE, dim=-1), strict=True)
-    parts = [checkpoint(part, b, c, *log_sums, use_reentrant=False) for b, c in pairs]
-    return torch.stack([p for p in parts if isinstance(p, Tensor)]).sum(0)
+    parts = [_light(part, b, c, *log_sums) for b, c in pairs]
+    return torch.stack(parts).sum(0)
 
 
 def _log_sum_exp(scores: Tensor) -> Tensor:
     def part(s: Tensor) -> Tensor:
         return exact(s).logsumexp(-1, keepdim=True)
 
-    parts = [checkpoint(part, s, use_reentrant=False) for s in scores.split(SLICE, dim=-1)]
-    return torch.cat([p for p in parts if isinstance(p, Tensor)], dim=-1).logsumexp(-1, keepdim=True)
+    parts = [_light(part, s) for s in scores.split(SLICE, dim=-1)]
+    return torch.cat(parts, dim=-1).logsumexp(-1, keepdim=True)
+
+
+def _light(part: Callable[..., Tensor], *inputs: Tensor) -> Tensor:
+    """Computed again in the backward pass. Nothing here is random, and reading the random state would end a capture."""
+    return cast(Tensor, checkpoint(part, *inputs, use_reentrant=False, preserve_rng_state=False))
