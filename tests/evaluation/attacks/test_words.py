@@ -56,6 +56,8 @@ def test_words_that_stay():
     ]
     assert not any(Keep.of((), task)(word) for word in ("positive", "the", "3"))
     assert not Keep.of(("stopwords",), TASK)("not")  # negations carry meaning
+    french = Task("x", "x", "sentence", "classes", ("text",), ("négatif", "très_positif"))
+    assert all(map(Keep.of(("labels",), french), ("Négatif", "très", "positif")))
 
 
 def test_the_share_of_words_is_rounded_up():
@@ -148,6 +150,8 @@ def test_substitutes_are_written_as_the_word_is():
     attempt = type("One", (), {"passage": passage})()
     assert substitutes({"good": ["fine", "nice", "well"]}, 2)(attempt, ("text", 0)) == ["Fine", "Nice"]
     assert substitutes({}, 2)(attempt, ("text", 1)) == []
+    # The word itself would spend a query and a change on nothing, and so would a word told twice.
+    assert substitutes({"good": ["good", "fine", "Good", "fine", "nice"]}, 2)(attempt, ("text", 0)) == ["Fine", "Nice"]
 
 
 def test_neighbours_are_the_nearest_by_angle():
