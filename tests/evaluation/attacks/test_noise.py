@@ -54,6 +54,7 @@ def test_full_strength_hits_every_place():
     assert contractions("They are not here; it 's late, I can't", 1.0, "1") == (
         "They're not here; it is late, I can not"
     )
+    assert contractions("ı am, İ am, it iſ", 1.0, "1") == "ı am, İ am, it iſ"  # letters that count as i and s
 
 
 def test_the_seed_and_the_row_decide():
