@@ -93,6 +93,16 @@ def test_metrics_without_intervals_and_numbers_that_are_none(folder):
     checked(report(folder))
 
 
+def test_a_model_that_had_nothing_right_was_not_attacked(folder):
+    nothing = {"value": None, "low": None, "high": None}
+    told = {"accuracy": interval(0.0), "success_rate": nothing, "skipped": 9, "failed": 0, "succeeded": 0, "queries": 0}
+    write(folder, "flips", summary("flips", "flips", "Word flips", clean=interval(0.0), attacked=told))
+    (attack,) = attacks_of(read_run(folder))
+    assert "success_rate" not in attack.attacked
+    assert attack.end[0][0] == 0.0
+    checked(report(folder))
+
+
 def test_differences_under_attack_are_paired_by_example(folder):
     add_characters(folder, 100, 0.0)
     add_characters(folder, 100, 1.0, "baseline-1")
