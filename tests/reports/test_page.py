@@ -11,6 +11,8 @@ import pytest
 from toughen.cli.commands import compare as compare_command
 from toughen.cli.commands import report as report_command
 from toughen.reports import ReportError, compare_runs, find_runs, read_run, report
+from toughen.reports.errors import confusion_of, reliability_of
+from toughen.reports.folder import amounts
 
 from .samples import add_evaluation, make_run
 
@@ -181,6 +183,21 @@ def test_comparison(smart, freelb, tmp_path):
     assert other.rows[0].summary.mean == pytest.approx(2.03 / 3 - 0.01)
     with pytest.raises(ReportError, match=r"no run has the metric 'bleu': there are accuracy, f1"):
         compare_runs([read_run(smart)], metric="bleu")
+
+
+def test_class_names_with_a_point_are_no_amounts(smart, tmp_path):
+    for file in smart.glob("*/*/predictions/validation.tsv"):
+        file.write_text(file.read_text().replace("not_entailment", "sci.med").replace("entailment", "comp.graphics"))
+    (smart / "model").mkdir(exist_ok=True)
+    (smart / "model" / "config.json").write_text('{"id2label": {"0": "comp.graphics", "1": "sci.med"}}')
+    run = read_run(smart)
+    (found,) = compare_runs([run])
+    assert found.rows[1].over_rows
+    assert confusion_of(run)
+    assert reliability_of(run)
+    assert amounts(["3", "2.5"])
+    assert amounts(["-1.5e-05"])
+    assert not amounts(["3", "v1.0", "sci.med"])
 
 
 def test_by_method_pools_runs(tmp_path):

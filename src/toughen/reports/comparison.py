@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from ..statistics import Paired, Summary, cost, cost_ratio, mcnemar, paired_bootstrap, paired_t, summarise
 from .attacks import attacks_of
-from .folder import Predictions, ReportError, Run
+from .folder import Predictions, ReportError, Run, amounts
 
 By = Literal["run", "method"]
 LOWER = ("loss", "mse")  # metrics of which less is better
@@ -131,8 +131,8 @@ def _on_rows(members: Sequence[Member], reference: Sequence[Member]) -> tuple[Pa
 
 
 def _comparable(a: Predictions, b: Predictions) -> bool:
-    """The same labels in the same order, and answers that are classes: numbers with a point are scores."""
-    return bool(a.labels) and a.labels == b.labels and not any("." in answer for answer in a.answers[:50])
+    """The same labels in the same order, and answers that are classes."""
+    return bool(a.labels) and a.labels == b.labels and not amounts(a.answers[:50])
 
 
 def cost_beside_plain(run: Run) -> tuple[dict[str, float], dict[str, float], dict[str, float]]:

@@ -4,6 +4,7 @@ import csv
 import json
 import math
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,6 +25,11 @@ class Predictions:
     answers: list[str]
     labels: list[str] | None
     probabilities: list[list[float]] | None
+
+
+def amounts(cells: Sequence[str]) -> bool:
+    """Whether there are numbers with a point among them: a regression's. Names may have one too (sci.med)."""
+    return any("." in cell and re.fullmatch(r"[-+]?[\d.]+(e[-+]?\d+)?", cell) for cell in cells)
 
 
 @dataclass(frozen=True)
