@@ -12,6 +12,7 @@ from toughen.cli.commands import compare as compare_command
 from toughen.cli.commands import report as report_command
 from toughen.reports import ReportError, compare_runs, find_runs, read_run, report
 from toughen.reports.errors import confusion_of, reliability_of
+from toughen.reports.evaluations import evaluation_table
 from toughen.reports.folder import amounts
 
 from .samples import add_evaluation, make_run
@@ -212,6 +213,39 @@ def test_by_method_pools_runs(tmp_path):
     assert tables[0].rows[1].over_seeds.difference == pytest.approx((0.72 - 0.60 + 0.72 - 0.61) / 2)
     names = [row.name for row in compare_runs(find_runs([tmp_path]))[0].rows]
     assert names == ["plain", "a", "b"]
+
+
+def test_folders_of_the_same_name_are_two_runs(tmp_path):
+    for place, score in (("one", 0.5), ("two", 0.9)):
+        add_evaluation(make_run(tmp_path / place / "rte", scores=(score, score + 0.02)), "typos", score)
+    runs = find_runs([tmp_path / "one" / "rte", tmp_path / "two"])
+    assert [run.name for run in runs] == ["one/rte", "two/rte"]
+    (table,) = compare_runs(runs)
+    assert [(row.name, row.summary.count) for row in table.rows] == [("one/rte", 2), ("two/rte", 2)]
+    assert compare_runs([read_run(run.path) for run in runs])[0].rows[1].name == "two/rte"
+    assert [row["cells"][0]["text"] for row in evaluation_table(runs)["rows"]] == ["0.5000", "0.9000"]
+    checked(report([run.path for run in runs], tmp_path / "page.html"))
+
+
+def test_a_folder_named_like_another_method(tmp_path):
+    for name, method in (("freelb", "smart"), ("other", "smart"), ("third", "freelb")):
+        make_run(tmp_path / name, method, scores=(0.7, 0.72))
+    (table,) = compare_runs(find_runs([tmp_path]))
+    assert [(row.name, row.summary.count) for row in table.rows] == [
+        ("freelb (smart)", 2),
+        ("other", 2),
+        ("third (freelb)", 2),
+    ]
+
+
+def test_a_score_that_was_not_finite_is_left_out(smart):
+    results = json.loads((smart / "results.json").read_text())
+    results["seeds"][1]["metrics"]["accuracy"] = None
+    (smart / "results.json").write_text(json.dumps(results))
+    run = read_run(smart)
+    assert run.scores() == {1: 0.70, 3: 0.71}
+    assert run.best()["seed"] == 3
+    checked(report(smart))
 
 
 def arguments(command, *words):
