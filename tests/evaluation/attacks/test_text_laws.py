@@ -244,4 +244,9 @@ def test_bad_settings_are_told_in_a_line(synonyms):
     (attack,) = make_attacks("characters", AttackSettings(columns=("hypothesis",)))
     with pytest.raises(DataError, match="no text column 'hypothesis'; it has text"):
         attack.check(target(3).task)
+    (attack,) = make_attacks("characters", AttackSettings(columns=("choices",)))
+    with pytest.raises(DataError, match="'choices' is a list"):
+        attack.check(Task("x", "x", "choices", "choices", ("context", "question", "choices"), ("0", "1")))
+    with pytest.raises(DataError, match="candidates=0: give at least 1"):
+        AttackSettings(candidates=0)
     assert len(make_attacks("all", AttackSettings(synonyms=synonyms))) == 7
