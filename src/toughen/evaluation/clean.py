@@ -179,5 +179,11 @@ def _labels(subject: Subject) -> list[str] | None:
 def _name(subject: Subject, task: Task, split: str, file: Any) -> str:
     """Of the file, or of the set where it is another than the run's, and the split; then which model."""
     other = task.name != subject.task and subject.task is not None
-    first = Path(file).name.partition(".")[0] if file else (f"{task.name}-{split}" if other else split)
+    first = _stem(Path(file)) if file else (f"{task.name}-{split}" if other else split)
     return "-".join(part for part in (first, subject.label) if part)
+
+
+def _stem(file: Path) -> str:
+    """Its name without endings; never a split's, which would go over what is known of the run's own rows."""
+    stem = Path(file.stem).stem if file.suffix == ".gz" else file.stem
+    return f"file-{stem}" if stem in SPLITS else stem
