@@ -4,11 +4,12 @@ import json
 
 import pytest
 
-from toughen.reports import ReportError, compare_runs, read_run, report
+from toughen.reports import ReportError, compare_runs, find_runs, read_run, report
 from toughen.reports.adversarial import findings
 from toughen.reports.attacks import attacks_of
 from toughen.reports.comparison import under_attack
 from toughen.reports.failures import BYTES, LONGEST, MOST, _differences, failures
+from toughen.reports.page import Page
 from toughen.reports.robustness import robustness
 from toughen.reports.side_by_side import comparison_section
 
@@ -76,6 +77,15 @@ def test_the_page_shows_every_kind(folder):
     assert "Is the attack more than noise?" in text
     assert "keep numbers" in text
     assert (folder / "plots" / "pgd-on-embeddings.svg").is_file()
+
+
+def test_the_same_method_on_two_tasks_has_two_curves(folder, tmp_path):
+    other = make_run(tmp_path / "cola-smart", plain=(0.5, 0.6, 0.6), task="cola")
+    for each in (folder, other):
+        add_embedding(each)
+    page = Page(find_runs([folder, other]))
+    assert [row["model"] for row in page.robustness["rows"]] == ["rte: smart", "cola: smart"]
+    assert "cola: smart, attacked" in page.robustness["drawings"][0].svg
 
 
 def test_a_broken_summary_names_its_file(folder):
