@@ -227,6 +227,17 @@ def test_folders_of_the_same_name_are_two_runs(tmp_path):
     checked(report([run.path for run in runs], tmp_path / "page.html"))
 
 
+def test_a_filter_has_the_name_to_the_letter(tmp_path):
+    """The value of an option without one is its text with blanks put together, and would be found nowhere."""
+    for place, name in enumerate(("a  model", "other")):
+        folder = make_run(tmp_path / name, scores=(0.7 + place / 10, 0.72), plain=(0.6, 0.61))
+        results = json.loads((folder / "results.json").read_text())
+        (folder / "results.json").write_text(json.dumps(results | {"model": name}))
+    text, _ = checked(report([tmp_path], tmp_path / "page.html"))
+    assert 'data-model="a  model"' in text
+    assert '<option value="a  model">' in text
+
+
 def test_a_folder_named_like_another_method(tmp_path):
     for name, method in (("freelb", "smart"), ("other", "smart"), ("third", "freelb")):
         make_run(tmp_path / name, method, scores=(0.7, 0.72))
