@@ -254,6 +254,11 @@ def test_a_file_is_a_set_too(run, file, tmp_path):
     (found,) = evaluate(run, attack="sets", settings=settings, samples=20)
     (group,) = found.attacks[0].summary["groups"]
     assert (group["name"], group["points"][0]["rows"], group["points"][0]["value"]) == ("hard.jsonl", 7, 1.0)
+    other = write_rows(tmp_path / "b" / "hard.jsonl", [json.loads(line) for line in file.read_text().splitlines()][:3])
+    (found,) = evaluate(run, attack="sets", settings=AttackSettings(sets=(str(own), str(other))), samples=20)
+    groups = {group["name"]: group["points"][0]["rows"] for group in found.attacks[0].summary["groups"]}
+    assert groups == {str(own): 7, str(other): 3}
+    assert found.attacks[0].outcomes.keys() == groups.keys()
     with pytest.raises(DataError, match="'nosuchset' is neither a file nor a set"):
         evaluate(run, attack="sets", settings=AttackSettings(sets=("nosuchset",)))
 

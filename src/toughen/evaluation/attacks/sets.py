@@ -81,7 +81,9 @@ class SetsAttack:
             answers, labels = _told(other, task, rows)
             kept = {name: [str(row.get(name)) for row in rows] for name in task.keep if name in rows[0]}
             groups = {name: values for name, values in kept.items() if 1 < len(set(values)) <= _FEW}
-            about: dict[str, Any] = {"index": number, "set": names[number], "title": task.title, "groups": groups}
+            same = [name for name in names if Path(name).name == task.title]
+            title = names[number] if len(same) > 1 else task.title  # files of one name in two folders
+            about: dict[str, Any] = {"index": number, "set": names[number], "title": title, "groups": groups}
             yield [{**about, "answers": answers, "labels": labels, "fold": list(task.fold)}]
 
     def sum_up(self, target: Target, rows: Sequence[Mapping[str, Any]]) -> Sum:
