@@ -71,6 +71,8 @@ def evaluate(
     """
     if batch_size is not None and batch_size < 1:
         raise DataError(f"batch_size={batch_size}: it must be at least 1.")
+    if samples < 1:
+        raise DataError(f"samples={samples}: an interval needs at least 1, and 1000 for two digits.")
     suite = _suite(attack, settings, limit, progress) if attack else None
     found: list[Evaluation] = []
     for subject in subjects_of(path, all_seeds=all_seeds, all_checkpoints=all_checkpoints):
