@@ -14,6 +14,7 @@ from toughen.reports import ReportError, compare_runs, find_runs, read_run, repo
 from toughen.reports.errors import confusion_of, reliability_of
 from toughen.reports.evaluations import evaluation_table
 from toughen.reports.folder import amounts
+from toughen.reports.side_by_side import comparison_section
 
 from .samples import add_evaluation, make_run
 
@@ -225,6 +226,16 @@ def test_folders_of_the_same_name_are_two_runs(tmp_path):
     assert compare_runs([read_run(run.path) for run in runs])[0].rows[1].name == "two/rte"
     assert [row["cells"][0]["text"] for row in evaluation_table(runs)["rows"]] == ["0.5000", "0.9000"]
     checked(report([run.path for run in runs], tmp_path / "page.html"))
+
+
+def test_p_values_are_sorted_as_numbers_and_those_that_are_none_at_the_end(smart, freelb, tmp_path):
+    one = make_run(tmp_path / "one", "vat", scores=(0.7,))  # one seed: no p over seeds
+    (table,) = compare_runs(find_runs([smart, freelb, one]))
+    cells = {row["name"]: row["p_seeds"] for row in comparison_section(table, "run", draw=False)["rows"]}
+    assert float(cells["smart"]["sort"]) == pytest.approx(table.rows[1].over_seeds.p, rel=1e-4)
+    assert cells["smart"]["text"].startswith("p = ")
+    assert cells["vat"] == {"text": "-", "sort": ""}
+    assert cells["plain"] == {"text": "", "sort": ""}
 
 
 def test_a_filter_has_the_name_to_the_letter(tmp_path):
