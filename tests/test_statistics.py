@@ -38,6 +38,8 @@ def test_paired_t_is_scipys():
         ({1: 0.5}, {2: 0.5}, "no seed in common"),
         ({1: 0.5}, {1: 0.4}, "one seed"),
         ({1: 0.5, 2: 0.75}, {1: 0.25, 2: 0.5}, "same difference"),
+        ({1: 0.9, 2: 0.8, 3: 0.7}, {1: 0.8, 2: 0.7, 3: 0.6}, "same difference"),  # but for rounding
+        ({1: 0.0, 2: 0.0}, {1: 0.0, 2: 0.0}, "same difference"),
     ],
 )
 def test_paired_t_says_when_it_cannot(first, second, why):

@@ -78,11 +78,12 @@ def _save(path: Path, clean: Tensor, bent: Tensor, hidden: Tensor, tokens: list[
     size = max(3.0, 0.32 * len(tokens) + 1.2)
     figure = figures.Figure(figsize=(2 * size, size + 0.6), layout="constrained")
     top = max(float(clean.max()), float(bent.max()))
+    names = [token.replace("$", r"\$") for token in tokens]  # two dollar signs would hold a formula
     for axes, weights, name in zip(figure.subplots(1, 2), (clean, bent), ("clean", "adversarial"), strict=True):
         image = axes.imshow(weights.numpy(), cmap="Blues", vmin=0, vmax=top)
         axes.set(title=name, xlabel="attended to", ylabel="from")
-        axes.set_xticks(range(len(tokens)), tokens, rotation=90, fontsize=8)
-        axes.set_yticks(range(len(tokens)), tokens, fontsize=8)
+        axes.set_xticks(range(len(tokens)), names, rotation=90, fontsize=8)
+        axes.set_yticks(range(len(tokens)), names, fontsize=8)
         if name == "adversarial":
             rows, columns = torch.nonzero(hidden, as_tuple=True)
             axes.scatter(columns.numpy(), rows.numpy(), marker="x", s=12, color="tab:red", linewidths=0.8)

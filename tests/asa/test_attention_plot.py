@@ -41,7 +41,7 @@ def test_picture(tmp_path, ending, start):
     pytest.importorskip("matplotlib")
     model = build("bert")
     attached = toughen.asa(visible=0.6).attach(model, seed=0)
-    path = draw_attention(attached, Words(), ("a b cc", "dd eee"), tmp_path / f"a.{ending}", head=1, sample=True)
+    path = draw_attention(attached, Words(), ("a $$ cc", "dd $e$"), tmp_path / f"a.{ending}", head=1, sample=True)
     assert path.read_bytes().startswith(start)
     assert [p.name for p in tmp_path.iterdir()] == [f"a.{ending}"]
     with pytest.raises(MethodError, match="no adversary"):

@@ -14,6 +14,7 @@ from toughen import tasks
 from toughen.atomic import write_json
 from toughen.cli.commands import evaluate as command
 from toughen.evaluation import Outputs, evaluate, measure, outputs_of
+from toughen.evaluation.outputs import class_order
 from toughen.tasks.spec import DataError, Task
 
 from ..reports.samples import make_run
@@ -119,6 +120,34 @@ def test_a_model_folder_on_an_own_file(tmp_path, file):
     assert found.confusion["labels"] == list(names)
 
 
+def test_files_do_not_write_over_each_other_or_the_runs_own_split(run, file):
+    (own,) = evaluate(run, samples=20)
+    names = []
+    for name in ("validation.jsonl", "dev.en.jsonl", "dev.fr.jsonl"):
+        rows = file.read_text().splitlines(keepends=True)[:4]
+        other = file.with_name(name)
+        other.write_text("".join(rows))
+        names += [found.name for found in evaluate(run, file=other, samples=20)]
+    assert names == ["file-validation", "dev.en", "dev.fr"]
+    assert json.loads((run / "evaluations" / "validation.json").read_text())["rows"] == own.rows == 30
+    assert {path.stem for path in (run / "evaluations").iterdir()} == {"validation", *names}
+
+
+@pytest.mark.parametrize(
+    ("names", "labels", "order"),
+    [
+        (("US", "us"), ("US", "us"), None),
+        (("us", "US"), ("US", "us"), [1, 0]),
+        (("POS", "NEG"), ("neg", "pos"), [1, 0]),
+        (("LABEL_1", "LABEL_0"), ("LABEL_0", "LABEL_1"), [1, 0]),
+        (("LABEL_0", "LABEL_1"), ("neg", "pos"), None),
+    ],
+)
+def test_classes_are_found_by_name(names, labels, order):
+    config = BertConfig(id2label=dict(enumerate(names)))
+    assert class_order(config, Task("own", "own", "sentence", "classes", ("text",), labels)) == order
+
+
 def test_labels_in_another_order_are_put_in_order(tmp_path, file):
     folder = save_model(tmp_path / "model", ("fair", "bad", "good"))
     model = BertForSequenceClassification.from_pretrained(folder).eval()
@@ -156,6 +185,8 @@ def test_bad_input(tmp_path, run, file):
         evaluate(run, split="dev")
     with pytest.raises(DataError, match="has no split 'test'"):
         evaluate(run, split="test")
+    with pytest.raises(DataError, match="samples=0: an interval needs at least 1"):
+        evaluate(run, samples=0)
     folder = save_model(tmp_path / "model")
     with pytest.raises(DataError, match="does not say its task"):
         evaluate(folder)

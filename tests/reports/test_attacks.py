@@ -4,11 +4,12 @@ import json
 
 import pytest
 
-from toughen.reports import ReportError, compare_runs, read_run, report
+from toughen.reports import ReportError, compare_runs, find_runs, read_run, report
 from toughen.reports.adversarial import findings
 from toughen.reports.attacks import attacks_of
 from toughen.reports.comparison import under_attack
 from toughen.reports.failures import BYTES, LONGEST, MOST, _differences, failures
+from toughen.reports.page import Page
 from toughen.reports.robustness import robustness
 from toughen.reports.side_by_side import comparison_section
 
@@ -78,6 +79,15 @@ def test_the_page_shows_every_kind(folder):
     assert (folder / "plots" / "pgd-on-embeddings.svg").is_file()
 
 
+def test_the_same_method_on_two_tasks_has_two_curves(folder, tmp_path):
+    other = make_run(tmp_path / "cola-smart", plain=(0.5, 0.6, 0.6), task="cola")
+    for each in (folder, other):
+        add_embedding(each)
+    page = Page(find_runs([folder, other]))
+    assert [row["model"] for row in page.robustness["rows"]] == ["rte: smart", "cola: smart"]
+    assert "cola: smart, attacked" in page.robustness["drawings"][0].svg
+
+
 def test_a_broken_summary_names_its_file(folder):
     write(folder, "characters", {"kind": "characters"})
     with pytest.raises(ReportError, match=r"characters.json is no attack's summary"):
@@ -90,6 +100,16 @@ def test_metrics_without_intervals_and_numbers_that_are_none(folder):
     write(folder, "noise", content | {"groups": [{"name": "typos", "points": points}]})
     (attack,) = attacks_of(read_run(folder))
     assert attack.end == ((0.7, 0.7, 0.7), "worst: typos")
+    checked(report(folder))
+
+
+def test_a_model_that_had_nothing_right_was_not_attacked(folder):
+    nothing = {"value": None, "low": None, "high": None}
+    told = {"accuracy": interval(0.0), "success_rate": nothing, "skipped": 9, "failed": 0, "succeeded": 0, "queries": 0}
+    write(folder, "flips", summary("flips", "flips", "Word flips", clean=interval(0.0), attacked=told))
+    (attack,) = attacks_of(read_run(folder))
+    assert "success_rate" not in attack.attacked
+    assert attack.end[0][0] == 0.0
     checked(report(folder))
 
 

@@ -11,6 +11,10 @@ import pytest
 from toughen.cli.commands import compare as compare_command
 from toughen.cli.commands import report as report_command
 from toughen.reports import ReportError, compare_runs, find_runs, read_run, report
+from toughen.reports.errors import confusion_of, reliability_of
+from toughen.reports.evaluations import evaluation_table
+from toughen.reports.folder import amounts
+from toughen.reports.side_by_side import comparison_section
 
 from .samples import add_evaluation, make_run
 
@@ -183,6 +187,21 @@ def test_comparison(smart, freelb, tmp_path):
         compare_runs([read_run(smart)], metric="bleu")
 
 
+def test_class_names_with_a_point_are_no_amounts(smart, tmp_path):
+    for file in smart.glob("*/*/predictions/validation.tsv"):
+        file.write_text(file.read_text().replace("not_entailment", "sci.med").replace("entailment", "comp.graphics"))
+    (smart / "model").mkdir(exist_ok=True)
+    (smart / "model" / "config.json").write_text('{"id2label": {"0": "comp.graphics", "1": "sci.med"}}')
+    run = read_run(smart)
+    (found,) = compare_runs([run])
+    assert found.rows[1].over_rows
+    assert confusion_of(run)
+    assert reliability_of(run)
+    assert amounts(["3", "2.5"])
+    assert amounts(["-1.5e-05"])
+    assert not amounts(["3", "v1.0", "sci.med"])
+
+
 def test_by_method_pools_runs(tmp_path):
     make_run(tmp_path / "a", scores=(0.70, 0.72))
     make_run(tmp_path / "b", scores=(0.74,))
@@ -195,6 +214,60 @@ def test_by_method_pools_runs(tmp_path):
     assert tables[0].rows[1].over_seeds.difference == pytest.approx((0.72 - 0.60 + 0.72 - 0.61) / 2)
     names = [row.name for row in compare_runs(find_runs([tmp_path]))[0].rows]
     assert names == ["plain", "a", "b"]
+
+
+def test_folders_of_the_same_name_are_two_runs(tmp_path):
+    for place, score in (("one", 0.5), ("two", 0.9)):
+        add_evaluation(make_run(tmp_path / place / "rte", scores=(score, score + 0.02)), "typos", score)
+    runs = find_runs([tmp_path / "one" / "rte", tmp_path / "two"])
+    assert [run.name for run in runs] == ["one/rte", "two/rte"]
+    (table,) = compare_runs(runs)
+    assert [(row.name, row.summary.count) for row in table.rows] == [("one/rte", 2), ("two/rte", 2)]
+    assert compare_runs([read_run(run.path) for run in runs])[0].rows[1].name == "two/rte"
+    assert [row["cells"][0]["text"] for row in evaluation_table(runs)["rows"]] == ["0.5000", "0.9000"]
+    checked(report([run.path for run in runs], tmp_path / "page.html"))
+
+
+def test_p_values_are_sorted_as_numbers_and_those_that_are_none_at_the_end(smart, freelb, tmp_path):
+    one = make_run(tmp_path / "one", "vat", scores=(0.7,))  # one seed: no p over seeds
+    (table,) = compare_runs(find_runs([smart, freelb, one]))
+    cells = {row["name"]: row["p_seeds"] for row in comparison_section(table, "run", draw=False)["rows"]}
+    assert float(cells["smart"]["sort"]) == pytest.approx(table.rows[1].over_seeds.p, rel=1e-4)
+    assert cells["smart"]["text"].startswith("p = ")
+    assert cells["vat"] == {"text": "-", "sort": ""}
+    assert cells["plain"] == {"text": "", "sort": ""}
+
+
+def test_a_filter_has_the_name_to_the_letter(tmp_path):
+    """The value of an option without one is its text with blanks put together, and would be found nowhere."""
+    for place, name in enumerate(("a  model", "other")):
+        folder = make_run(tmp_path / name, scores=(0.7 + place / 10, 0.72), plain=(0.6, 0.61))
+        results = json.loads((folder / "results.json").read_text())
+        (folder / "results.json").write_text(json.dumps(results | {"model": name}))
+    text, _ = checked(report([tmp_path], tmp_path / "page.html"))
+    assert 'data-model="a  model"' in text
+    assert '<option value="a  model">' in text
+
+
+def test_a_folder_named_like_another_method(tmp_path):
+    for name, method in (("freelb", "smart"), ("other", "smart"), ("third", "freelb")):
+        make_run(tmp_path / name, method, scores=(0.7, 0.72))
+    (table,) = compare_runs(find_runs([tmp_path]))
+    assert [(row.name, row.summary.count) for row in table.rows] == [
+        ("freelb (smart)", 2),
+        ("other", 2),
+        ("third (freelb)", 2),
+    ]
+
+
+def test_a_score_that_was_not_finite_is_left_out(smart):
+    results = json.loads((smart / "results.json").read_text())
+    results["seeds"][1]["metrics"]["accuracy"] = None
+    (smart / "results.json").write_text(json.dumps(results))
+    run = read_run(smart)
+    assert run.scores() == {1: 0.70, 3: 0.71}
+    assert run.best()["seed"] == 3
+    checked(report(smart))
 
 
 def arguments(command, *words):

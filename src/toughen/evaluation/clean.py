@@ -71,6 +71,8 @@ def evaluate(
     """
     if batch_size is not None and batch_size < 1:
         raise DataError(f"batch_size={batch_size}: it must be at least 1.")
+    if samples < 1:
+        raise DataError(f"samples={samples}: an interval needs at least 1, and 1000 for two digits.")
     suite = _suite(attack, settings, limit, progress) if attack else None
     found: list[Evaluation] = []
     for subject in subjects_of(path, all_seeds=all_seeds, all_checkpoints=all_checkpoints):
@@ -179,5 +181,11 @@ def _labels(subject: Subject) -> list[str] | None:
 def _name(subject: Subject, task: Task, split: str, file: Any) -> str:
     """Of the file, or of the set where it is another than the run's, and the split; then which model."""
     other = task.name != subject.task and subject.task is not None
-    first = Path(file).name.partition(".")[0] if file else (f"{task.name}-{split}" if other else split)
+    first = _stem(Path(file)) if file else (f"{task.name}-{split}" if other else split)
     return "-".join(part for part in (first, subject.label) if part)
+
+
+def _stem(file: Path) -> str:
+    """Its name without endings; never a split's, which would go over what is known of the run's own rows."""
+    stem = Path(file.stem).stem if file.suffix == ".gz" else file.stem
+    return f"file-{stem}" if stem in SPLITS else stem

@@ -76,12 +76,15 @@ def class_order(config: Any, task: Task) -> list[int] | None:
     names = [str(config.id2label[number]) for number in range(config.num_labels)]
     if len(names) != len(wanted.labels):
         raise DataError(f"the model has {len(names)} classes and {wanted.name!r} has {len(wanted.labels)}.")
-    plain = [name.lower() for name in names]
-    if all(name == f"label_{number}" for number, name in enumerate(plain)):
-        return None  # nobody named them: taken as they stand
-    if sorted(plain) != sorted(label.lower() for label in wanted.labels):
-        raise DataError(f"the model's classes are {', '.join(names)}; those of the data {', '.join(wanted.labels)}.")
-    order = [plain.index(label.lower()) for label in wanted.labels]
+    told = list(wanted.labels)
+    if sorted(names) != sorted(told):  # else to the letter: classes may differ in nothing but case
+        plain, small = [name.lower() for name in names], [label.lower() for label in told]
+        if all(name == f"label_{number}" for number, name in enumerate(plain)):
+            return None  # nobody named them: taken as they stand
+        if sorted(plain) != sorted(small):
+            raise DataError(f"the model's classes are {', '.join(names)}; those of the data {', '.join(told)}.")
+        names, told = plain, small
+    order = [names.index(label) for label in told]
     return None if order == list(range(len(order))) else order
 
 

@@ -125,7 +125,8 @@ def _points(curves: Sequence[Sequence[Mapping[str, Any]]]) -> tuple[Point, ...]:
 def _attacked(tellings: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     made: dict[str, Any] = {}
     for key in ("accuracy", "success_rate"):
-        known = [_interval(told[key]) for told in tellings if told.get(key)]
+        # Where every row was wrong before, none was attacked, and a success rate has no value.
+        known = [_interval(told[key]) for told in tellings if finite((told.get(key) or {}).get("value")) is not None]
         if known:
             made[key] = dict(zip(("value", "low", "high"), mean_interval(known), strict=True))
     for key in ("queries", "words_changed", "skipped", "failed", "succeeded"):

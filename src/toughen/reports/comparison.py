@@ -1,13 +1,14 @@
 """Runs side by side: mean over seeds, difference from a reference, tests, cost."""
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ..statistics import Paired, Summary, cost, cost_ratio, mcnemar, paired_bootstrap, paired_t, summarise
 from .attacks import attacks_of
-from .folder import Predictions, ReportError, Run
+from .folder import Predictions, ReportError, Run, amounts, told_apart
 
 By = Literal["run", "method"]
 LOWER = ("loss", "mse")  # metrics of which less is better
@@ -62,6 +63,7 @@ def compare_runs(runs: Sequence[Run], *, by: By = "run", metric: str | None = No
     """One table a task. The reference is plain fine-tuning where it is among them, else the first run."""
     if by not in ("run", "method"):
         raise ReportError(f"by={by!r} is not known: give 'run' or 'method'.")
+    runs = told_apart(runs)
     tasks = dict.fromkeys(str(run.results["task"]) for run in runs)
     return [_compare([run for run in runs if str(run.results["task"]) == task], by, metric) for task in tasks]
 
@@ -69,9 +71,10 @@ def compare_runs(runs: Sequence[Run], *, by: By = "run", metric: str | None = No
 def _compare(runs: Sequence[Run], by: By, metric: str | None) -> Comparison:
     name = metric or runs[0].metric
     groups: dict[str, list[Member]] = {}
-    for member in _members(runs):
+    members = list(_members(runs))
+    labels = [member.method for member in members] if by == "method" else _labels(members)
+    for label, member in zip(labels, members, strict=True):
         if member.run.scores(member.arm, name):
-            label = member.method if by == "method" else _label(member, runs)
             groups.setdefault(label, []).append(member)
     if not groups:
         known = sorted({key for run in runs for seed in run.seeds() for key in seed["metrics"]})
@@ -91,10 +94,16 @@ def _members(runs: Sequence[Run]) -> Iterator[Member]:
         yield Member(run, "method")
 
 
-def _label(member: Member, runs: Sequence[Run]) -> str:
-    """The method's name where one run has it, else the folder's."""
-    same = [m for m in _members(runs) if m.method == member.method]
-    return member.method if len(same) == 1 else f"{member.run.name}{' (plain)' if member.arm == 'baseline' else ''}"
+def _labels(members: Sequence[Member]) -> list[str]:
+    """The method's name where one run has it, else the folder's; both where a folder is called like a method."""
+    methods = Counter(member.method for member in members)
+    plain = {"baseline": " (plain)"}
+    names = [m.method if methods[m.method] == 1 else f"{m.run.name}{plain.get(m.arm, '')}" for m in members]
+    often = Counter(names)
+    return [
+        name if often[name] == 1 else f"{member.run.name} ({member.method})"
+        for name, member in zip(names, members, strict=True)
+    ]
 
 
 def _row(name: str, members: Sequence[Member], reference: Sequence[Member] | None, metric: str) -> Row:
@@ -131,8 +140,8 @@ def _on_rows(members: Sequence[Member], reference: Sequence[Member]) -> tuple[Pa
 
 
 def _comparable(a: Predictions, b: Predictions) -> bool:
-    """The same labels in the same order, and answers that are classes: numbers with a point are scores."""
-    return bool(a.labels) and a.labels == b.labels and not any("." in answer for answer in a.answers[:50])
+    """The same labels in the same order, and answers that are classes."""
+    return bool(a.labels) and a.labels == b.labels and not amounts(a.answers[:50])
 
 
 def cost_beside_plain(run: Run) -> tuple[dict[str, float], dict[str, float], dict[str, float]]:

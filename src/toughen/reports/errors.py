@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from . import figures
 from .drawing import Drawing
-from .folder import Predictions, Run
+from .folder import Predictions, Run, amounts
 
 _MANY = 30  # classes: a larger confusion matrix cannot be read
 
@@ -45,7 +45,7 @@ def told_by(run: Run, arm: str) -> dict[str, Any] | None:
 def _from_predictions(predictions: Predictions, names: list[str] | None) -> dict[str, Any] | None:
     """Confusion and reliability of answers; None for regression, which has neither."""
     told, found = predictions.labels, predictions.answers
-    if told is None or any("." in label for label in told):
+    if told is None or amounts(told) or amounts(found):
         return None
     from ..tasks import calibration_error, reliability
 

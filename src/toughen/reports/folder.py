@@ -4,8 +4,9 @@ import csv
 import json
 import math
 import os
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
@@ -26,16 +27,23 @@ class Predictions:
     probabilities: list[list[float]] | None
 
 
+def amounts(cells: Sequence[str]) -> bool:
+    """Whether there are numbers with a point among them: a regression's. Names may have one too (sci.med)."""
+    return any("." in cell and re.fullmatch(r"[-+]?[\d.]+(e[-+]?\d+)?", cell) for cell in cells)
+
+
 @dataclass(frozen=True)
 class Run:
     """One run folder, read."""
 
     path: Path
     results: Mapping[str, Any]
+    title: str = ""
+    """What it is called beside runs whose folders have the same name."""
 
     @property
     def name(self) -> str:
-        return self.path.resolve().name
+        return self.title or self.path.resolve().name
 
     @property
     def method(self) -> str:
@@ -84,7 +92,8 @@ class Run:
 
     def best(self, arm: Arm = "method") -> dict[str, Any] | None:
         """The seed with the best selecting metric; None where there is none."""
-        return max(self.seeds(arm), key=lambda s: float(s["metrics"].get(self.metric, -math.inf)), default=None)
+        scores = self.scores(arm)
+        return max(self.seeds(arm), key=lambda s: scores.get(int(s["seed"]), -math.inf), default=None)
 
     def seeds(self, arm: Arm = "method") -> list[dict[str, Any]]:
         """The seeds of the method, or of the plain baseline run beside it."""
@@ -92,9 +101,10 @@ class Run:
         return list(cast("Sequence[dict[str, Any]]", part.get("seeds") or ()))
 
     def scores(self, arm: Arm = "method", metric: str | None = None) -> dict[int, float]:
-        """The metric of every seed."""
+        """The metric of every seed that has it; one that was not finite was written as null."""
         name = metric or self.metric
-        return {int(s["seed"]): float(s["metrics"][name]) for s in self.seeds(arm) if name in s["metrics"]}
+        found = {int(s["seed"]): finite(s["metrics"].get(name)) for s in self.seeds(arm)}
+        return {seed: score for seed, score in found.items() if score is not None}
 
     def predictions(self, seed: int, split: str = "validation", arm: Arm = "method") -> Predictions | None:
         """The predictions of a seed, None where they were not written."""
@@ -124,7 +134,21 @@ def find_runs(paths: "Sequence[str | os.PathLike[str]]") -> list[Run]:
     found = list({run.path.resolve(): run for run in found}.values())
     if not found:
         raise ReportError("there is no run to report on: give one or more run folders.")
-    return found
+    return told_apart(found)
+
+
+def told_apart(runs: Sequence[Run]) -> list[Run]:
+    """Runs with names of their own: folders of the same name are told by as many of their parents as it takes."""
+    if len({run.name for run in runs}) == len(runs):
+        return list(runs)
+    parts = [run.path.resolve().parts for run in runs]
+    made: list[Run] = []
+    for run, own in zip(runs, parts, strict=True):
+        depth = 1
+        while depth < len(own) and sum(other[-depth:] == own[-depth:] for other in parts) > 1:
+            depth += 1
+        made.append(replace(run, title="/".join(own[-depth:])))
+    return made
 
 
 def finite(value: Any) -> float | None:

@@ -72,11 +72,12 @@ class Page:
         self.sections: dict[int, Section] = {}
 
     def _named(self, table: Comparison) -> list[tuple[str, Run, Attack]]:
-        """Every attack under the name its model has in the comparison."""
+        """Every attack under the name its model has in the comparison, and its task where there are several."""
         found: list[tuple[str, Run, Attack]] = []
+        task = f"{table.rows[0].task}: " if len(self.tables) > 1 else ""
         for row in (*table.rows[1:], table.rows[0]):  # the reference last: what it is held against
             for member in row.members:
-                name = row.name if len(row.members) == 1 else f"{row.name} ({member.run.name})"
+                name = task + (row.name if len(row.members) == 1 else f"{row.name} ({member.run.name})")
                 found += [(name, member.run, a) for a in self.attacks[id(member.run)] if a.arm == member.arm]
         return found
 

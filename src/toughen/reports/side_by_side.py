@@ -81,8 +81,9 @@ def _cells(row: Row, best: bool, sign: int, attacks: Sequence[float | None]) -> 
         "median": number(row.summary.median),
         "difference": number(test.difference, "{:+.4f}") if test is not None and known else {"text": "", "sort": "0"},
         "turn": turn,
-        "p_seeds": "" if test is None else p_words(test.p, "-"),
-        "p_rows": "" if test is None else (p_words(rows.p, "-") if rows else "-"),
+        "p_seeds": number(test.p if test else None) | {"text": "" if test is None else p_words(test.p, "-")},
+        "p_rows": number(rows.p if rows else None)
+        | {"text": "" if test is None else (p_words(rows.p, "-") if rows else "-")},
         "passes": {"text": passes(row.cost), "sort": row.cost.get("forward", 0) + row.cost.get("backward", 0)},
         "step": number(row.cost.get("seconds_per_step"), "{:.3g}"),
         "ratio": number(row.ratio.get("seconds_per_step"), "{:.2f}x") if test else {"text": "", "sort": "1"},

@@ -5,13 +5,15 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import AutoConfig, AutoModelForTokenClassification, PreTrainedTokenizerFast
 
 from toughen.evaluation import Target, Victim, run_attack
 from toughen.evaluation.attacks.disturbances import KINDS, contractions, whitespace
 from toughen.evaluation.attacks.noise import NoiseAttack, noisy
 from toughen.tasks.spec import DataError, Task
 
-from ...tiny import TOKENIZER, bert
+from ...tiny import NO_DROPOUT, SMALL, TOKENIZER, bert
 from .little_target import TASK, sentences, target
 
 TEXTS = [
@@ -54,6 +56,7 @@ def test_full_strength_hits_every_place():
     assert contractions("They are not here; it 's late, I can't", 1.0, "1") == (
         "They're not here; it is late, I can not"
     )
+    assert contractions("ı am, İ am, it iſ", 1.0, "1") == "ı am, İ am, it iſ"  # letters that count as i and s
 
 
 def test_the_seed_and_the_row_decide():
@@ -92,6 +95,32 @@ def test_scores_are_those_of_the_changed_rows(tmp_path):
     assert found.summary["notes"] == ["contractions changed no text: there was no place for it"]
     with pytest.raises(DataError, match="shares above 0"):
         NoiseAttack((0.0,))
+
+
+def test_words_that_garbled_ones_push_out_of_a_cut_text_have_no_tag():
+    """A word is one piece and its garbled form several: of a text cut at eight pieces fewer words are left."""
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good", "film", *letters, *(f"##{letter}" for letter in letters)]
+    cut = Tokenizer(models.WordPiece({piece: n for n, piece in enumerate(pieces)}, unk_token="[UNK]"))
+    cut.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=cut, pad_token="[PAD]", unk_token="[UNK]")
+    task = Task("tags", "tags", "tokens", "tokens", ("tokens",), ("B-x", "I-x", "O"), ("token_accuracy", "entity_f1"))
+    torch.manual_seed(0)
+    config = AutoConfig.for_model("bert", **{**SMALL, "num_labels": 3}, **NO_DROPOUT)
+    victim = Victim(AutoModelForTokenClassification.from_config(config).eval(), tokenizer, task, max_length=8)
+    rows = [{"tokens": ["good", "film"] * count, "label": [0, 1] * count} for count in (1, 3, 4)]
+    clean = Target(victim, rows, [], []).said(rows)
+    labels = [np.asarray(row["label"]) for row in rows]
+    attack = NoiseAttack((1.0,), ("typos",))
+    (told, *_) = next(attack.work(Target(victim, rows, clean, labels, samples=20), [0]))
+    seen = Target(victim, rows, [], []).said([noisy(task, row, n, "typos", 1.0, 0) for n, row in enumerate(rows)])
+    for answers, own, label in zip(told["answers"], seen, labels, strict=True):
+        assert answers == [*own, *[2] * (len(label) - len(own))]
+    assert told["lost"] == sum(map(len, labels)) - sum(map(len, seen)) > 0
+    found = run_attack(attack, Target(victim, rows, clean, labels, samples=20))
+    right = [a == b for one, two in zip(told["answers"], labels, strict=True) for a, b in zip(one, two, strict=True)]
+    assert found.summary["groups"][0]["points"][1]["value"] == pytest.approx(np.mean(right))
+    assert "pushed out" in found.summary["notes"][0]
 
 
 def test_a_regression_is_scored_by_its_own_metric():

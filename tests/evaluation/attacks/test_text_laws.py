@@ -158,6 +158,16 @@ def test_a_finished_attack_is_read_again_and_other_settings_start_anew(synonyms,
     assert other.summary["attacked"]["queries"] <= 2
 
 
+def test_a_kill_between_rows_and_summary_mixes_no_settings(synonyms, tmp_path, monkeypatch):
+    first = attacked("characters", synonyms, home=tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr("toughen.evaluation.attacks.running._summary", lambda *_: pytest.fail("killed"))
+        with pytest.raises(pytest.fail.Exception):
+            attacked("characters", synonyms, home=tmp_path, queries=2)
+    again = attacked("characters", synonyms, home=tmp_path)
+    assert again.summary["attacked"] == first.summary["attacked"]
+
+
 def test_an_unfinished_attack_of_other_settings_is_not_gone_on_with(tmp_path):
     file = tmp_path / "x.jsonl"
     journal = Journal(file, "one")
@@ -234,4 +244,9 @@ def test_bad_settings_are_told_in_a_line(synonyms):
     (attack,) = make_attacks("characters", AttackSettings(columns=("hypothesis",)))
     with pytest.raises(DataError, match="no text column 'hypothesis'; it has text"):
         attack.check(target(3).task)
+    (attack,) = make_attacks("characters", AttackSettings(columns=("choices",)))
+    with pytest.raises(DataError, match="'choices' is a list"):
+        attack.check(Task("x", "x", "choices", "choices", ("context", "question", "choices"), ("0", "1")))
+    with pytest.raises(DataError, match="candidates=0: give at least 1"):
+        AttackSettings(candidates=0)
     assert len(make_attacks("all", AttackSettings(synonyms=synonyms))) == 7

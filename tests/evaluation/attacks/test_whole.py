@@ -8,12 +8,24 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from transformers import AutoConfig
 
 from toughen.atomic import write_json
 from toughen.cli.attack_tables import show
 from toughen.cli.commands import evaluate as command
 from toughen.cli.main import main
-from toughen.evaluation import AttackSettings, Budget, differences, evaluate, measure, outputs_of, seed_scores
+from toughen.evaluation import (
+    AttackSettings,
+    Budget,
+    Target,
+    differences,
+    evaluate,
+    make_attacks,
+    measure,
+    outputs_of,
+    run_attack,
+    seed_scores,
+)
 from toughen.evaluation.attacks.running import Attacked
 from toughen.evaluation.attacks.sets import fitting
 from toughen.evaluation.attacks.target import Outcome, share
@@ -21,11 +33,11 @@ from toughen.evaluation.attacks.victim import Victim
 from toughen.evaluation.outputs import Outputs
 from toughen.evaluation.slices import text_slices
 from toughen.statistics import mcnemar
-from toughen.tasks import load, task
-from toughen.tasks.spec import DataError
+from toughen.tasks import auto_class, load, metrics, task
+from toughen.tasks.spec import DataError, Task
 
 from ...reports.samples import make_run
-from ...tiny import TOKENIZER, bert
+from ...tiny import NO_DROPOUT, SMALL, TOKENIZER, bert
 from ..test_evaluate import NAMES, save_model
 from .little_target import TASK, sentences
 
@@ -242,8 +254,41 @@ def test_a_file_is_a_set_too(run, file, tmp_path):
     (found,) = evaluate(run, attack="sets", settings=settings, samples=20)
     (group,) = found.attacks[0].summary["groups"]
     assert (group["name"], group["points"][0]["rows"], group["points"][0]["value"]) == ("hard.jsonl", 7, 1.0)
+    other = write_rows(tmp_path / "b" / "hard.jsonl", [json.loads(line) for line in file.read_text().splitlines()][:3])
+    (found,) = evaluate(run, attack="sets", settings=AttackSettings(sets=(str(own), str(other))), samples=20)
+    groups = {group["name"]: group["points"][0]["rows"] for group in found.attacks[0].summary["groups"]}
+    assert groups == {str(own): 7, str(other): 3}
+    assert found.attacks[0].outcomes.keys() == groups.keys()
     with pytest.raises(DataError, match="'nosuchset' is neither a file nor a set"):
         evaluate(run, attack="sets", settings=AttackSettings(sets=("nosuchset",)))
+
+
+@pytest.mark.parametrize("head", ["tokens", "multilabel"])
+def test_a_file_with_several_labels_a_row_is_a_set_too(tmp_path, head):
+    tagged = head == "tokens"
+    kind, column, metric = ("tokens", "tokens", "token_accuracy") if tagged else ("sentence", "text", "f1_micro")
+    own = Task("own", "own", kind, head, (column,), ("O", "B-x", "I-x"), (metric,))
+    config = AutoConfig.for_model("bert", **SMALL, **NO_DROPOUT)
+    torch.manual_seed(0)
+    victim = Victim(auto_class(own).from_config(config).eval(), TOKENIZER, own, max_length=32)
+    texts = sentences(8)
+    rows = [{"tokens": text.split(), "label": [0] * len(text.split())} if tagged else {"text": text} for text in texts]
+    said = Target(victim, rows, [], []).said(rows)
+    written = []
+    for row, answers in zip(rows, said, strict=True):
+        names = [own.labels[a] for a in answers] if tagged else [own.labels[i] for i, on in enumerate(answers) if on]
+        written.append({**row, "label": names})
+    wrong = written[0]["label"]
+    written[0]["label"] = ["I-x" if x == "O" else "O" for x in wrong] if tagged else sorted({*own.labels} - {*wrong})
+    path = write_rows(tmp_path / "hard.jsonl", written)
+    (attack,) = make_attacks("sets", AttackSettings(sets=(str(path),)))
+    (group,) = run_attack(attack, Target(victim, rows, said, said, samples=20)).summary["groups"]
+    told = [[own.labels.index(name) for name in row["label"]] for row in written]
+    if not tagged:
+        told = [[int(number in each) for number in range(3)] for each in told]
+    expected = metrics(own)(said if tagged else np.array(said), told if tagged else np.array(told))[own.selects]
+    assert (group["points"][0]["rows"], group["points"][0]["value"]) == (8, pytest.approx(expected))
+    assert expected < 1
 
 
 def test_a_set_that_came_later_is_seen(sets, tmp_path):

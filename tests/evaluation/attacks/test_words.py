@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerFast
 from toughen.evaluation.attacks.bent import Height
 from toughen.evaluation.attacks.budget import Budget, Keep
 from toughen.evaluation.attacks.characters import EDITS, HOMOGLYPHS, NEIGHBOURS, edited
-from toughen.evaluation.attacks.flips import _Slopes
+from toughen.evaluation.attacks.flips import _one_piece, _Slopes
 from toughen.evaluation.attacks.synonyms import load_synonyms, substitutes
 from toughen.evaluation.attacks.vocabulary import Vocabulary, _decodable
 from toughen.evaluation.attacks.words import Passage, Words, cased_like, parts
@@ -56,6 +56,8 @@ def test_words_that_stay():
     ]
     assert not any(Keep.of((), task)(word) for word in ("positive", "the", "3"))
     assert not Keep.of(("stopwords",), TASK)("not")  # negations carry meaning
+    french = Task("x", "x", "sentence", "classes", ("text",), ("négatif", "très_positif"))
+    assert all(map(Keep.of(("labels",), french), ("Négatif", "très", "positif")))
 
 
 def test_the_share_of_words_is_rounded_up():
@@ -148,6 +150,8 @@ def test_substitutes_are_written_as_the_word_is():
     attempt = type("One", (), {"passage": passage})()
     assert substitutes({"good": ["fine", "nice", "well"]}, 2)(attempt, ("text", 0)) == ["Fine", "Nice"]
     assert substitutes({}, 2)(attempt, ("text", 1)) == []
+    # The word itself would spend a query and a change on nothing, and so would a word told twice.
+    assert substitutes({"good": ["good", "fine", "Good", "fine", "nice"]}, 2)(attempt, ("text", 0)) == ["Fine", "Nice"]
 
 
 def test_neighbours_are_the_nearest_by_angle():
@@ -178,6 +182,25 @@ def test_words_are_as_large_as_the_table_gives_them():
     plain = Vocabulary(victim).matrix
     victim.model.set_input_embeddings(_Scaled.from_pretrained(victim.model.get_input_embeddings().weight))
     assert torch.equal(Vocabulary(victim).matrix, 3 * plain)
+
+
+def test_words_of_one_token_whatever_the_tokenizer_counts_as_theirs():
+    scores = [("<pad>", 0.0), ("<unk>", 0.0), ("▁good", -1.0), ("▁film", -1.0), *((one, -5.0) for one in "▁,.(adbeu")]
+    pieces = Tokenizer(models.Unigram(scores, unk_id=1))
+    pieces.pre_tokenizer = pre_tokenizers.Metaspace()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=pieces, pad_token="<pad>", unk_token="<unk>")
+    row = {"one": "good  film, bad good", "two": "film (good"}
+    encoded = tokenizer(row["one"], row["two"], return_offsets_mapping=True)
+    tokens = encoded.tokens()
+    found = _one_piece(row, ("one", "two"), encoded["offset_mapping"], encoded.sequence_ids(0))
+    assert {place: tokens[number] for place, number in found.items()} == {
+        ("one", 0): "▁good",
+        ("one", 1): "▁film",
+        ("one", 3): "▁good",
+        ("two", 0): "▁film",
+    }
+    # Three bytes of one letter have one span between them.
+    assert _one_piece({"one": "中 x"}, ("one",), [(0, 1), (0, 1), (0, 1), (2, 3)], [0, 0, 0, 0]) == {("one", 1): 3}
 
 
 class _Scaled(torch.nn.Embedding):

@@ -52,7 +52,7 @@ class Keep:
     @staticmethod
     def of(kinds: Iterable[str], task: Task) -> "Keep":
         """The constraint for a task, whose label names are cut into words."""
-        return Keep(check_keep(kinds), frozenset(re.findall(r"[a-z]+", " ".join(task.labels).lower())))
+        return Keep(check_keep(kinds), frozenset(re.findall(r"[^\W\d_]+", " ".join(task.labels).lower())))
 
     def __call__(self, word: str) -> bool:
         """Whether the word must stay."""

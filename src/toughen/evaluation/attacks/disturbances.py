@@ -106,7 +106,8 @@ def contractions(text: str, strength: float, seed: str) -> str:
         old = found[0]
         if not _chosen(random.Random(f"{seed}/{next(count)}"), strength):
             return old
-        new = _SHORT.get(old.lower()) or _LONG[old.lower()]
+        # Without regard to case an i is a dotless one as well, which no form has when it is made small.
+        new = _SHORT.get(old.lower()) or _LONG.get(old.lower(), old)
         return new[:1].upper() + new[1:] if old[:1].isupper() else new
 
     return _FORMS.sub(change, text)

@@ -120,7 +120,12 @@ def _one_piece(
     row: Row, columns: Sequence[str], spans: Sequence[Sequence[int]], texts: Sequence[int | None]
 ) -> dict[Place, int]:
     """Words that are exactly one token, and which."""
-    tokens = {(text, *span): number for number, (span, text) in enumerate(zip(spans, texts, strict=True))}
+    tokens: dict[tuple[int, int, int], list[int]] = {}
+    for number, ((start, end), text) in enumerate(zip(spans, texts, strict=True)):
+        if text is not None:
+            piece = str(row[columns[text]])[start:end]
+            # The space before a word is part of its token for SentencePiece (DeBERTa-v3, Llama). Bytes share a span.
+            tokens.setdefault((text, end - len(piece.lstrip()), end), []).append(number)
     found: dict[Place, int] = {}
     for text, column in enumerate(columns):
         words, at = Words.of(row[column]), 0
@@ -128,7 +133,7 @@ def _one_piece(
             at += len(words.gaps[number])
             before, word, _ = parts(piece)
             span = (text, at + len(before), at + len(before) + len(word))
-            if word and span in tokens:
-                found[column, number] = tokens[span]
+            if word and len(one := tokens.get(span, ())) == 1:
+                found[column, number] = one[0]
             at += len(piece)
     return found

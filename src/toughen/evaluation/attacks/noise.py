@@ -29,6 +29,11 @@ def noisy(task: Task, row: Row, number: int, kind: str, strength: float, seed: i
     return found
 
 
+def _outside(task: Task) -> int:
+    """The tag of words that the model no longer sees: a garbled word has more pieces, and texts are cut at a length."""
+    return task.labels.index("O") if "O" in task.labels else 0
+
+
 @dataclass(frozen=True)
 class NoiseAttack:
     """Noise that nobody searched for: the scores a model has on it, by kind and strength."""
@@ -74,11 +79,16 @@ class NoiseAttack:
             answers: list[Any] = list(target.answers())
             keys = target.victim.key
             hit = [i for i, (old, new) in enumerate(zip(target.rows, rows, strict=True)) if keys(old) != keys(new)]
+            lost = 0
             if hit:
                 told = target.said([rows[i] for i in hit])
                 for i, answer in zip(hit, told, strict=True):
                     answers[i] = answer
-            about = {"noise": kind, "strength": strength, "changed": len(hit)}
+                    if target.task.head == "tokens":
+                        missing = max(0, len(target.labels[i]) - len(answer))
+                        answers[i] = [*answer, *[_outside(target.task)] * missing][: len(target.labels[i])]
+                        lost += missing
+            about = {"noise": kind, "strength": strength, "changed": len(hit), "lost": lost}
             yield [{"index": number, **about, "answers": answers}]
 
     def sum_up(self, target: Target, rows: Sequence[Mapping[str, Any]]) -> Sum:
@@ -98,4 +108,6 @@ class NoiseAttack:
         never = [kind for kind in self._kinds(target.task)
                  if not any(row["changed"] for row in rows if row["noise"] == kind)]  # fmt: skip
         notes += [f"{kind} changed no text: there was no place for it" for kind in never]
+        if lost := sum(row.get("lost", 0) for row in rows):
+            notes.append(f"{lost} words were pushed out of texts cut at their length, and count as without a tag")
         return Sum({"metric": target.task.selects, "groups": groups}, outcomes, notes)

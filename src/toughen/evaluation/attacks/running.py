@@ -62,7 +62,8 @@ def run_attack(
     if before is not None and file is not None:
         rows, seconds = finished(file), float(before["seconds"])
     else:
-        rows, seconds = _rows(attack, target, Journal(file, key), progress)
+        stale = None if folder is None else folder / f"{name}.json"
+        rows, seconds = _rows(attack, target, Journal(file, key), stale, progress)
     total = attack.sum_up(target, rows)
     summary = _summary(attack, target, label, model, seconds, key) | dict(total.fields)
     summary["notes"] = list(total.notes)
@@ -83,7 +84,9 @@ def _before(folder: Path | None, name: str, file: Path | None, key: str) -> dict
     return told if told.get("key") == key else None
 
 
-def _rows(attack: Attack, target: Target, journal: Journal, speak: bool) -> tuple[list[dict[str, Any]], float]:
+def _rows(
+    attack: Attack, target: Target, journal: Journal, stale: Path | None, speak: bool
+) -> tuple[list[dict[str, Any]], float]:
     began, total = time.perf_counter(), attack.pieces(target)
     missing = journal.missing(total)
     try:
@@ -93,6 +96,8 @@ def _rows(attack: Attack, target: Target, journal: Journal, speak: bool) -> tupl
                 bar.advance(len(part))
     finally:
         journal.close()
+    if stale is not None:  # killed before the new summary is written, an old one must not speak for the new rows
+        stale.unlink(missing_ok=True)
     return journal.finish(), time.perf_counter() - began
 
 

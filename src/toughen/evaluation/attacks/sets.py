@@ -14,6 +14,7 @@ from ...tasks import task as task_named
 from ...tasks.read.folder import find_splits
 from ...tasks.registry import plain
 from ...tasks.spec import DataError, Task
+from ...tasks.tokenising import IGNORED
 from .target import Outcome, Sum, Target, as_answers, outcome, scored
 from .victim import Victim
 
@@ -77,12 +78,13 @@ class SetsAttack:
             other = Victim(
                 victim.model, victim.tokenizer, task, max_length=victim.work.max_length, batch_size=victim.rows
             )
-            logits = other.exact(rows)
-            answers = as_answers(task, logits)
+            answers, labels = _told(other, task, rows)
             kept = {name: [str(row.get(name)) for row in rows] for name in task.keep if name in rows[0]}
             groups = {name: values for name, values in kept.items() if 1 < len(set(values)) <= _FEW}
-            about: dict[str, Any] = {"index": number, "set": names[number], "title": task.title, "groups": groups}
-            yield [{**about, "answers": answers, "labels": [row["label"] for row in rows], "fold": list(task.fold)}]
+            same = [name for name in names if Path(name).name == task.title]
+            title = names[number] if len(same) > 1 else task.title  # files of one name in two folders
+            about: dict[str, Any] = {"index": number, "set": names[number], "title": title, "groups": groups}
+            yield [{**about, "answers": answers, "labels": labels, "fold": list(task.fold)}]
 
     def sum_up(self, target: Target, rows: Sequence[Mapping[str, Any]]) -> Sum:
         groups: list[dict[str, Any]] = []
@@ -101,14 +103,27 @@ class SetsAttack:
 
 def _groups(task: Task, target: Target, row: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """The set as a whole, then by each of its columns that make groups (HANS: the heuristic)."""
-    answers, labels = np.asarray(row["answers"]), np.asarray(row["labels"])
+    answers, labels = row["answers"], row["labels"]  # lists: rows of tags are of different lengths
     parts = {row["title"]: np.ones(len(labels), dtype=bool)}
     for column, values in row["groups"].items():
         told = np.asarray(values)
         parts |= {f"{row['title']}, {column} {value}": told == value for value in dict.fromkeys(values)}
     for name, here in parts.items():
-        score = scored(task, answers[here], labels[here], target.metric, target.samples)
+        chosen = np.flatnonzero(here).tolist()
+        some = [answers[i] for i in chosen], [labels[i] for i in chosen]
+        score = scored(task, *some, target.metric, target.samples)
         yield {"name": name, "points": [{"x": 0.0, **score, "rows": int(here.sum())}]}
+
+
+def _told(victim: Victim, task: Task, rows: Sequence[Mapping[str, Any]]) -> tuple[list[Any], list[Any]]:
+    """What the model says of every row, and its label in the same form."""
+    if task.head == "tokens":
+        tags = [[tag for tag in row["labels"] if tag != IGNORED] for row in victim.features(rows)]
+        return Target(victim, rows, (), ()).said(rows), tags
+    answers, labels = as_answers(task, victim.exact(rows)), [row["label"] for row in rows]
+    if task.head == "multilabel":
+        labels = [[int(number in numbers) for number in range(len(task.labels))] for numbers in labels]
+    return answers, labels
 
 
 def fitting(task: Task) -> list[str]:

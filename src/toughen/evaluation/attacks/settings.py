@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from ...tasks.spec import DataError
 from .attempt import Attempt, Search
 from .budget import KEEPS, Budget, checked
 from .characters import EDITS, slips
@@ -51,6 +52,10 @@ class AttackSettings:
     seed: int = 0
     precision: Precision = "auto"
     """Of searches over texts: bf16 on a GPU, fp32 elsewhere. What is reported is always judged in fp32."""
+
+    def __post_init__(self) -> None:
+        if self.candidates < 1:
+            raise DataError(f"candidates={self.candidates}: give at least 1.")
 
 
 def attack_names(given: "str | Sequence[str]") -> tuple[str, ...]:

@@ -100,6 +100,7 @@ def substitutes(synonyms: Synonyms, count: int) -> Callable[[Attempt, Place], li
 
     def variants(attempt: Attempt, place: Place) -> list[str]:
         word = attempt.passage.word(place)
-        return [cased_like(other, word) for other in synonyms.get(word.lower(), ())][:count]
+        found = [other for other in synonyms.get(word.lower(), ()) if other.lower() != word.lower()]
+        return list(dict.fromkeys(cased_like(other, word) for other in found))[:count]
 
     return variants

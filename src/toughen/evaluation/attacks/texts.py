@@ -45,6 +45,8 @@ class TextAttack:
         for column in self.columns:
             if column not in task.columns:
                 raise DataError(f"{task.name!r} has no text column {column!r}; it has {', '.join(task.columns)}.")
+            if task.head == "choices" and column == "choices":
+                raise DataError("column 'choices' is a list and no text; attack context or question.")
 
     def facts(self, target: Target) -> tuple[()]:
         return ()
