@@ -103,6 +103,17 @@ def test_what_counts_as_a_word():
         )
 
 
+@pytest.mark.parametrize("family", ["deit", "dinov2_with_registers"])
+@pytest.mark.parametrize("settings", [{"preset": "sot-tiny", "heads": 1}, {"fusion": "aggre_all"}], ids=str)
+def test_distillation_and_register_tokens_are_never_words(family, settings):
+    """Not even where padding is one (`masked=False`); and they do not take the class token with them."""
+    model, images = second_order(tiny(family), **{**SMALL, **settings}), batch_for(family)
+    with torch.no_grad():
+        hidden = model.backbone(**images).last_hidden_state
+        words = torch.cat([hidden[:, :1], hidden[:, model.config.prefix_tokens :]], 1)
+        torch.testing.assert_close(quiet(model, images), model.classifier(words), rtol=0, atol=1e-6)
+
+
 def test_the_encoder_of_an_encoder_decoder_is_taken():
     for family in ("t5", "bart"):
         model = second_order(tiny(family), **SMALL)

@@ -87,9 +87,10 @@ class SecondOrderPreTrainedModel(PreTrainedModel):
             tokens = tokens.flatten(2).mT
         if self.config.class_token == "pooled":
             return output, self.classifier(tokens, class_vector=output.pooler_output.flatten(1))
+        tokens = words.without_prefix(self.config, tokens)
         real = words.real_tokens(self.config, given)
         index = words.class_index(self.config, tokens, real)
-        mask = words.word_mask(self.config, tokens, real, given, special)
+        mask = words.word_mask(self.config, real, given, special)
         return output, self.classifier(tokens, mask, class_index=index)
 
     def _loss(self, logits: Any, labels: Tensor | None) -> Tensor | None:
