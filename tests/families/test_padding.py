@@ -111,7 +111,7 @@ def test_extra_padding_changes_nothing(head: str, side: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
-@pytest.mark.parametrize("method", ["asa", "smart"])
+@pytest.mark.parametrize("method", ["asa", "smart", "creat"])
 def test_a_mask_that_is_added_says_the_same(method, side):
     """(B, 1, 1, L), 0 for words and a low number for padding, is the 2-D mask in the form a model's layers use."""
     batch = text_batch()
