@@ -69,7 +69,8 @@ class MaskedBatchNorm(nn.BatchNorm1d):
         if self.weight.dtype == input.dtype and (mask is None or not self.training):
             return super().forward(input.flatten(0, 1)).view_as(input)
         mean, var = self._batch(input, mask) if self.training else (self.running_mean, self.running_var)
-        assert mean is not None and var is not None
+        assert mean is not None
+        assert var is not None
         return (input - mean) * torch.rsqrt(var.to(input.dtype) + self.eps) * self.weight + self.bias
 
     def _batch(self, input: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
