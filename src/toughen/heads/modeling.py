@@ -86,7 +86,8 @@ class SecondOrderPreTrainedModel(PreTrainedModel):
         if tokens.dim() == 4:  # feature maps (B, C, H, W)
             tokens = tokens.flatten(2).mT
         if self.config.class_token == "pooled":
-            return output, self.classifier(tokens, class_vector=output.pooler_output.flatten(1))
+            pooled = output.get("pooler_output")
+            return output, self.classifier(tokens, class_vector=tokens.mean(1) if pooled is None else pooled.flatten(1))
         tokens = words.without_prefix(self.config, tokens)
         real = words.real_tokens(self.config, given)
         index = words.class_index(self.config, tokens, real)
