@@ -169,6 +169,15 @@ def test_the_authors_files_of_swag_and_hellaswag(tmp_path):
     assert data.test["label"][:] == [-1]
 
 
+@pytest.mark.parametrize("cut", ["\t", " "])
+def test_comments_as_wide_as_the_table_are_no_words(tmp_path, cut):
+    rows = [["EU", "NNP", "B-NP", "B-ORG"], ["#", "#", "B-NP", "O"]]
+    table = "\n".join(cut.join(row) for row in rows)
+    (tmp_path / "dev.conll").write_text(f"# newdoc\n# sent_id = 1\n{table}\n\n# sent_id = 2\n{table}\n")
+    found = tasks.load("conll2003", dir=tmp_path, cache_dir=tmp_path / "cache").validation
+    assert found["tokens"][:] == [["EU", "#"]] * 2
+
+
 def test_the_conll_files(tmp_path):
     folder = tmp_path / "conll03"
     folder.mkdir()
