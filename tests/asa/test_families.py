@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from transformers import AutoConfig, AutoModelForImageClassification
 
 import toughen
 from toughen.errors import SiteError
@@ -92,6 +93,16 @@ def test_refused_with_a_way_out(family, changes, words):
     assert "toughen.smart()" in str(caught.value)
     assert not hasattr(model, "toughen_adversary")
     toughen.smart().attach(model).detach()  # the way out is one
+
+
+@pytest.mark.parametrize("bias", ["use_relative_position_bias", "use_shared_relative_position_bias"])
+def test_a_position_bias_that_comes_as_the_mask_is_not_replaced(bias):
+    sizes = {"image_size": 8, "patch_size": 4, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+    model = AutoModelForImageClassification.from_config(AutoConfig.for_model("beit", **sizes, **{bias: True}))
+    with pytest.raises(SiteError, match="learnt position bias"):
+        toughen.asa(per_head=True).attach(model)
+    plain = AutoModelForImageClassification.from_config(AutoConfig.for_model("beit", **sizes))
+    toughen.asa(per_head=True).attach(plain).detach()
 
 
 def test_kernels_without_a_mask_are_refused():

@@ -16,6 +16,7 @@ from toughen.parts import View
 from toughen.registry import factory
 from toughen.search import Given, Noise
 
+from ..tiny import bert, gradients, text_batch
 from .test_families import METHODS, attached_to, refusal, step
 from .zoo import FAMILIES, WIDTH, text, words
 
@@ -107,3 +108,22 @@ def test_extra_padding_changes_nothing(head: str, side: str, name: str) -> None:
         assert other_grads.keys() == grads.keys()
         for key, grad in grads.items():
             torch.testing.assert_close(other_grads[key], grad, rtol=1e-5, atol=1e-7 * largest, msg=key)
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("method", ["asa", "smart", "creat"])
+def test_a_mask_that_is_added_says_the_same(method, side):
+    """(B, 1, 1, L), 0 for words and a low number for padding, is the 2-D mask in the form a model's layers use."""
+    batch = text_batch()
+    if side == "left":
+        batch |= {name: batch[name].flip(1) for name in ("input_ids", "attention_mask")}
+    added = (1 - batch["attention_mask"][:, None, None].double()) * torch.finfo(torch.float64).min
+    results = []
+    for mask in (batch["attention_mask"], added):
+        model = bert()
+        attached = factory(method)().attach(model, seed=3)
+        loss = attached.backward(model, {**batch, "attention_mask": mask})
+        results.append({"loss": loss, **gradients(model)})
+    assert results[0].keys() == results[1].keys()
+    for name, value in results[0].items():
+        torch.testing.assert_close(results[1][name], value, msg=name)

@@ -103,6 +103,40 @@ def test_what_counts_as_a_word():
         )
 
 
+@pytest.mark.parametrize("family", ["deit", "dinov2_with_registers"])
+@pytest.mark.parametrize("settings", [{"preset": "sot-tiny", "heads": 1}, {"fusion": "aggre_all"}], ids=str)
+def test_distillation_and_register_tokens_are_never_words(family, settings):
+    """Not even where padding is one (`masked=False`); and they do not take the class token with them."""
+    model, images = second_order(tiny(family), **{**SMALL, **settings}), batch_for(family)
+    with torch.no_grad():
+        hidden = model.backbone(**images).last_hidden_state
+        words = torch.cat([hidden[:, :1], hidden[:, model.config.prefix_tokens :]], 1)
+        torch.testing.assert_close(quiet(model, images), model.classifier(words), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("kind", "token"),
+    [("siglip_vision_model", "pooled"), ("ijepa", "pooled"), ("dinov3_vit", "first"), ("clip_vision_model", "first")],
+)
+def test_no_patch_is_taken_for_a_class_token(kind, token, tmp_path):
+    """SigLIP has none and pools, I-JEPA has not even a pooled output; DINOv3's own model names its encoder `model`."""
+    sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+    below = transformers.AutoModel.from_config(
+        transformers.AutoConfig.for_model(kind, **sizes, image_size=8, patch_size=4)
+    )
+    model, images = second_order(below, **SMALL).eval(), {"pixel_values": torch.randn(2, 3, 8, 8)}
+    assert model.config.class_token == token
+    with torch.no_grad():
+        output = model.backbone(**images)
+        words, pooled = output.last_hidden_state, output.get("pooler_output")
+        given = {} if token == "first" else {"class_vector": words.mean(1) if pooled is None else pooled}
+        expected = model.classifier(words, **given)
+    torch.testing.assert_close(quiet(model, images), expected)
+    model.save_pretrained(tmp_path)
+    again = transformers.AutoModelForImageClassification.from_pretrained(tmp_path)
+    torch.testing.assert_close(quiet(again, images), expected)
+
+
 def test_the_encoder_of_an_encoder_decoder_is_taken():
     for family in ("t5", "bart"):
         model = second_order(tiny(family), **SMALL)

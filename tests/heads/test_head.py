@@ -1,5 +1,7 @@
 """Pooling and head: masks, naive references, fusions, every choice."""
 
+import copy
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -208,6 +210,23 @@ def test_half_precision_and_autocast():
     out = head.bfloat16()(x.bfloat16(), mask)
     assert out.dtype == torch.bfloat16
     torch.testing.assert_close(out.float(), expected, rtol=0, atol=0.02)
+
+
+@pytest.mark.parametrize("norm", ["layer", "batch"])
+@pytest.mark.parametrize("masked", [True, False])
+@pytest.mark.parametrize("training", [True, False])
+def test_norms_in_half_precision(norm, masked, training):
+    """Statistics are in float32 whatever the weights are in."""
+    torch.manual_seed(0)
+    head = SecondOrderHead(32, 3, q=8, k=4, dropout=0.0, norm=norm, masked=masked)
+    x, mask = draw(4, 7, 32).float(), mask_of(7, 4, 2, 1)
+    head(x + 1, mask)  # running means that are not 0
+    half = copy.deepcopy(head).bfloat16().train(training)
+    expected = head.train(training)(x, mask)
+    torch.testing.assert_close(half(x.bfloat16(), mask).float(), expected, rtol=0, atol=0.03)
+    if norm == "batch":
+        theirs, ours = (each.pool.covariance.batch_norm for each in (half, head))
+        torch.testing.assert_close(theirs.running_var.float(), ours.running_var, rtol=0.02, atol=0.02)
 
 
 def test_published_settings():

@@ -112,6 +112,9 @@ def test_a_test_file_has_all_labels_or_none(tmp_path):
             tasks.load(train_file=train, test_file=test, cache_dir=tmp_path / "cache")
     test.write_text("text,label\na,\nb,\n")
     assert len(tasks.load(train_file=train, test_file=test, cache_dir=tmp_path / "cache").test) == 2
+    test.write_text("text,label\na,0.5\nb,\nc,0.75\nd,0.25\n")
+    found = tasks.load(train_file=train, test_file=test, on_bad="skip", cache_dir=tmp_path / "cache").test
+    assert found["text"][:] == ["a", "c", "d"]
 
 
 def test_few_shot_of_nothing(tmp_path):

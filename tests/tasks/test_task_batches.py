@@ -236,6 +236,37 @@ def test_byte_level_words_keep_the_space_before_them(tiny_data, tmp_path):
     assert sum(label != -100 for label in found[0]["labels"]) == len(TEXTS[0].split())
 
 
+def test_words_keep_a_space_that_is_written_by_a_normaliser(tiny_data, tmp_path):
+    """Gemma's way: every space becomes a character of the piece behind it, and no rule names it."""
+    from tokenizers import Tokenizer, models, normalizers, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    core = Tokenizer(models.BPE())
+    core.normalizer = normalizers.Replace(" ", "▁")
+    core.train_from_iterator(TEXTS * 3, trainers.BpeTrainer(vocab_size=120, special_tokens=["<pad>"]))
+    gemma = PreTrainedTokenizerFast(tokenizer_object=core, pad_token="<pad>", model_max_length=64)
+    found = tasks.prepare(tiny_data("tokens"), gemma, cache_dir=tmp_path).train
+    written = ["".join(gemma.convert_ids_to_tokens(ids)) for ids in found["input_ids"][:8]]
+    assert written == [text.replace(" ", "▁") for text in TEXTS]
+    report = tiny_data("tokens").report(gemma, 12)
+    assert report.truncated["train"] == np.mean([len(ids) > 12 for ids in found["input_ids"]])
+
+
+def test_settings_of_a_tokenizer_in_python_are_part_of_its_name(tiny_data, tmp_path):
+    from transformers import ByT5Tokenizer
+
+    data, found = tiny_data("classes"), []
+
+    class Upper(ByT5Tokenizer):
+        def _tokenize(self, text):
+            return super()._tokenize(text.upper() if self.init_kwargs["upper"] else text)
+
+    for upper in (False, True):
+        slow = Upper(upper=upper, model_max_length=64)
+        found.append(slow.decode(tasks.prepare(data, slow, cache_dir=tmp_path).train["input_ids"][0]))
+    assert found == [f"{TEXTS[0]}</s>", f"{TEXTS[0].upper()}</s>"]
+
+
 def test_training_a_step_of_every_head(ready, tokenizer, tiny_model):
     for head in HEADS:
         data = ready(head)

@@ -115,6 +115,29 @@ def test_every_question_of_a_dialogue(tmp_path):
     assert found["dialogue_id"][:] == ["1-1", "1-2", "1-2"]
 
 
+def test_an_answer_in_digits_is_the_answer_and_not_its_number(tmp_path):
+    questions = [
+        {"question": "How many?", "choice": ["1", "2", "3"], "answer": "2"},
+        {"question": "When?", "choice": ["1945", "1950", "1960"], "answer": "1950"},
+    ]
+    (tmp_path / "dev.json").write_text(json.dumps([[["W: Hi."], questions, "1-1"]]))
+    assert tasks.load("dream", dir=tmp_path, cache_dir=tmp_path / "cache").validation["label"][:] == [1, 1]
+    write_jsonl(tmp_path / "dev.jsonl", [{"dialogue": "d", "choice": ["1", "2", "3"], "label": "2"}])
+    (tmp_path / "dev.json").unlink()
+    assert tasks.load("dream", dir=tmp_path, cache_dir=tmp_path / "cache").validation["label"][:] == [2]
+
+
+@pytest.mark.parametrize(("column", "gap"), [("gold_label", "-"), ("label", -1)])
+def test_rows_nobody_could_label_are_in_no_split(tmp_path, column, gap):
+    labels = ["neutral", gap, "entailment"]
+    rows = [{"sentence1": "p", "sentence2": f"h{n}", column: label} for n, label in enumerate(labels)]
+    for split in ("train", "dev", "test"):
+        write_jsonl(tmp_path / f"{split}.jsonl", rows)
+    data = tasks.load("snli", dir=tmp_path, cache_dir=tmp_path / "cache")
+    assert [split["label"][:] for split in data.splits.values()] == [[1, 0]] * 3
+    assert "test: 1 rows left out (no label)" in data.notes
+
+
 def test_the_authors_files_of_swag_and_hellaswag(tmp_path):
     swag = tmp_path / "swag"
     swag.mkdir()
@@ -144,6 +167,15 @@ def test_the_authors_files_of_swag_and_hellaswag(tmp_path):
     assert data.validation[0]["context"] == "A. he"
     assert data.validation[0]["label"] == 2
     assert data.test["label"][:] == [-1]
+
+
+@pytest.mark.parametrize("cut", ["\t", " "])
+def test_comments_as_wide_as_the_table_are_no_words(tmp_path, cut):
+    rows = [["EU", "NNP", "B-NP", "B-ORG"], ["#", "#", "B-NP", "O"]]
+    table = "\n".join(cut.join(row) for row in rows)
+    (tmp_path / "dev.conll").write_text(f"# newdoc\n# sent_id = 1\n{table}\n\n# sent_id = 2\n{table}\n")
+    found = tasks.load("conll2003", dir=tmp_path, cache_dir=tmp_path / "cache").validation
+    assert found["tokens"][:] == [["EU", "#"]] * 2
 
 
 def test_the_conll_files(tmp_path):
@@ -229,7 +261,7 @@ def test_the_hubs_class_names_count_and_not_their_order(monkeypatch):
     hub(monkeypatch, dict.fromkeys(("train", "validation", "test"), table))
     found = tasks.load("snli")
     assert found.train["label"][:] == [2, 0, 1]
-    assert found.test["label"][:] == [2, 0, 1, -1]
+    assert found.test["label"][:] == [2, 0, 1]  # nobody could label the fourth: it cannot be scored
     assert "train: 1 rows without a label left out" in found.notes
 
 

@@ -61,6 +61,8 @@ def _is_decoder(config: Any) -> bool:
 
 
 def class_token(hidden: Tensor, attention_mask: Tensor | None, decoder: bool) -> Tensor:
+    if attention_mask is not None and attention_mask.dim() == 4 and attention_mask.is_floating_point():
+        attention_mask = attention_mask >= 0  # (B, 1, 1, L), what is added to the logits: 0 stands for a word
     if attention_mask is not None and attention_mask.dim() > 2:  # multiple choice
         attention_mask = attention_mask.reshape(-1, attention_mask.shape[-1])
     if attention_mask is None or attention_mask.shape != hidden.shape[:2]:

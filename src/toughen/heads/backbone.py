@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from torch import nn
 
 # Leading tokens that are no patches, where the config does not say so itself.
 PREFIX_TOKENS = {"deit": 2}
+# What vision models call the parameter that is their class token.
+CLASS_TOKENS = ("cls_token", "class_embedding", "class_token")
 
 
 def width_of(config: Any) -> int:
@@ -20,18 +22,20 @@ def width_of(config: Any) -> int:
     raise ValueError(f"cannot read the width of {type(config).__name__}; it names none of hidden_size, d_model, dim.")
 
 
-def class_token_of(config: Any) -> str:
+def class_token_of(model: Any) -> str:
     """`last` for decoders (only the last token has seen all), `pooled` for vision models without a class token."""
+    config = model.config
     from transformers.models.auto.modeling_auto import (
         MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
         MODEL_FOR_MASKED_LM_MAPPING_NAMES,
     )
 
+    if is_vision(config):
+        named = any(name.endswith(CLASS_TOKENS) for name, _ in model.named_parameters())
+        return "first" if named else "pooled"
     kind = config.model_type
     if kind == "xlnet":
         return "last"  # the class token closes the sequence
-    if kind in ("swin", "swinv2", "convnext", "convnextv2", "resnet", "pvt", "donut-swin"):
-        return "pooled"
     if getattr(config, "is_decoder", False):
         return "last"
     causal = kind in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES and kind not in MODEL_FOR_MASKED_LM_MAPPING_NAMES
@@ -50,7 +54,11 @@ def is_vision(config: Any) -> bool:
 
 def body_of(model: Any, class_token: str) -> Any:
     """The part of a model the head sits on: no task head, the encoder of an encoder-decoder, no unused pooler."""
-    body = model.base_model
+    from transformers.models.auto.modeling_auto import MODEL_MAPPING
+
+    kinds = cast(Any, MODEL_MAPPING).get(type(model.config), ())
+    # DINOv3's own model calls its encoder what others call the model below their head.
+    body = model if kinds and isinstance(model, kinds) else model.base_model
     # The config of an encoder cut out of such a model no longer says so, its modules still do.
     if body.config.is_encoder_decoder or all(
         isinstance(getattr(body, name, None), nn.Module) for name in ("encoder", "decoder")

@@ -46,7 +46,7 @@ def second_order(
         raise ValueError("settings already says everything about the head; drop preset, q, k, dropout and the others.")
     model = _load(model_or_name, from_pretrained)
     below, vision = model.config, is_vision(model.config)
-    token = class_token or class_token_of(below)
+    token = class_token or class_token_of(model)
     classes = {
         "sequence-classification": modeling.SecondOrderForSequenceClassification,
         "multiple-choice": modeling.SecondOrderForMultipleChoice,

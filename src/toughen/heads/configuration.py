@@ -15,8 +15,8 @@ class SecondOrderConfig(PretrainedConfig):
 
     `backbone_config` is the backbone's own config (or its dictionary), `head` the fields of `HeadSettings`.
     `class_token` says where the class token is: `first` or `last` real token, or `pooled`, the backbone's pooled
-    output. `prefix_tokens` leading tokens (class, distillation, registers) are no words. `special_token_ids` are the
-    tokens that `skip_special` leaves out.
+    output (the mean of its tokens where it has none). `prefix_tokens` leading tokens (class, distillation, registers)
+    are no words. `special_token_ids` are the tokens that `skip_special` leaves out.
     """
 
     model_type = "second_order"

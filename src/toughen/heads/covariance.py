@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .precision import at_least_float32, no_autocast
@@ -64,9 +65,17 @@ class MaskedBatchNorm(nn.BatchNorm1d):
     """BatchNorm over the tokens a mask keeps; without a mask, over all of them."""
 
     def forward(self, input: Tensor, mask: Tensor | None = None) -> Tensor:
-        if mask is None or not self.training:
+        # torch's own takes no float32 tokens where the weights are in half precision.
+        if self.weight.dtype == input.dtype and (mask is None or not self.training):
             return super().forward(input.flatten(0, 1)).view_as(input)
-        kept = mask.to(input.dtype)[..., None]
+        mean, var = self._batch(input, mask) if self.training else (self.running_mean, self.running_var)
+        assert mean is not None
+        assert var is not None
+        return (input - mean) * torch.rsqrt(var.to(input.dtype) + self.eps) * self.weight + self.bias
+
+    def _batch(self, input: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Mean and variance of the tokens that are kept; the running ones follow."""
+        kept = input.new_ones(*input.shape[:2], 1) if mask is None else mask.to(input.dtype)[..., None]
         count = kept.sum().clamp_min(1)
         mean = (input * kept).sum((0, 1)) / count
         var = ((input - mean).square() * kept).sum((0, 1)) / count
@@ -77,7 +86,7 @@ class MaskedBatchNorm(nn.BatchNorm1d):
                 self.running_mean.lerp_(mean.to(self.running_mean.dtype), momentum)
                 unbiased = var * (count / (count - 1).clamp_min(1))
                 self.running_var.lerp_(unbiased.to(self.running_var.dtype), momentum)
-        return (input - mean) * torch.rsqrt(var + self.eps) * self.weight + self.bias
+        return mean, var
 
 
 class CrossCovariance(nn.Module):
@@ -146,5 +155,6 @@ class CrossCovariance(nn.Module):
             x = x.unflatten(-1, (self.heads, size)).transpose(1, 2).flatten(0, 1)
         if norm is None:
             return x
-        x = norm(x)
+        # Tokens are float32 here even where the weights are not.
+        x = F.layer_norm(x, norm.normalized_shape, norm.weight.to(x.dtype), norm.bias.to(x.dtype), norm.eps)
         return x.relu() if self.relu else x

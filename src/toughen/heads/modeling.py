@@ -86,10 +86,12 @@ class SecondOrderPreTrainedModel(PreTrainedModel):
         if tokens.dim() == 4:  # feature maps (B, C, H, W)
             tokens = tokens.flatten(2).mT
         if self.config.class_token == "pooled":
-            return output, self.classifier(tokens, class_vector=output.pooler_output.flatten(1))
+            pooled = output.get("pooler_output")
+            return output, self.classifier(tokens, class_vector=tokens.mean(1) if pooled is None else pooled.flatten(1))
+        tokens = words.without_prefix(self.config, tokens)
         real = words.real_tokens(self.config, given)
         index = words.class_index(self.config, tokens, real)
-        mask = words.word_mask(self.config, tokens, real, given, special)
+        mask = words.word_mask(self.config, real, given, special)
         return output, self.classifier(tokens, mask, class_index=index)
 
     def _loss(self, logits: Any, labels: Tensor | None) -> Tensor | None:

@@ -59,20 +59,26 @@ def class_index(config: SecondOrderConfig, tokens: Tensor, real: Tensor | None) 
     return (real.ne(0) * places).argmax(1)
 
 
+def without_prefix(config: SecondOrderConfig, tokens: Tensor) -> Tensor:
+    """Tokens (B, N, D) of an image less those between the class token and the patches.
+
+    Cut out and not masked: they are no padding, which a head without `masked` lets in.
+    """
+    if config.prefix_tokens <= 1:
+        return tokens
+    return torch.cat([tokens[:, :1], tokens[:, config.prefix_tokens :]], dim=1)
+
+
 def word_mask(
-    config: SecondOrderConfig, tokens: Tensor, real: Tensor | None, inputs: dict[str, Any], special: Tensor | None
+    config: SecondOrderConfig, real: Tensor | None, inputs: dict[str, Any], special: Tensor | None
 ) -> Tensor | None:
     """1 for tokens that enter mean and covariance, 0 for the others; None when all do."""
-    mask = real
-    if config.prefix_tokens > 1:
-        mask = tokens.new_ones(tokens.shape[:2]) if mask is None else mask.clone()
-        mask[:, : config.prefix_tokens] = 0
     if not config.head["skip_special"]:
-        return mask
+        return real
     if special is None:
         special = _special_of(config, inputs)
     kept = special.eq(0)
-    return kept if mask is None else kept & mask.ne(0)
+    return kept if real is None else kept & real.ne(0)
 
 
 def _special_of(config: SecondOrderConfig, inputs: dict[str, Any]) -> Tensor:

@@ -10,7 +10,7 @@ from typing import Any, cast
 import numpy as np
 
 from ..tasks import Task, answers_of, auto_class, collator, longest_input
-from ..tasks.tokenising import Tokenise
+from ..tasks.tokenising import tokeniser
 from .errors import RunError
 from .folder import read_config
 from .predictions import probabilities
@@ -82,7 +82,7 @@ class Predictor:
         return dict(zip(self.task.columns, texts, strict=True))
 
     def _predict(self, rows: list[dict[str, Any]]) -> list[Prediction]:
-        work = Tokenise(self.task, self.tokenizer, self.max_length, labelled=False)
+        work = tokeniser(self.task, self.tokenizer, self.max_length)
         encoded = work.encode({name: [row[name] for row in rows] for name in self.task.columns})
         logits = self.logits(encoded, len(rows))
         if self.task.head == "tokens":

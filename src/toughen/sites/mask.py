@@ -51,6 +51,8 @@ def pair_view(inject: Inject, hidden: Tensor, pairs: Tensor | None, place: int, 
     """A view of attention over (batch, length, width) activations; `pairs` are those the model itself attends to."""
     real = token_mask(inject, hidden, ("padding",))
     queries = None if real is None else real.view(hidden.shape[:2])
+    if pairs is not None:
+        pairs = pairs.expand(-1, -1, hidden.shape[1], -1)  # one row may stand for all queries
     return PairView(compact(hidden.detach()), place=place, pairs=pairs, queries=queries, compute=compute)
 
 
@@ -83,7 +85,11 @@ def _kept(inject: Inject, what: str | int, rows: int, length: int) -> Tensor | N
     ids = _fitting(inject.batch, "input_ids", rows, length)
     if what == "padding":
         mask = _fitting(inject.batch, "attention_mask", rows, length)
-        return None if mask is None else mask.ne(0)
+        if mask is None:
+            return None
+        # (B, 1, 1, L), as a model's own layers have it: what is added to the logits, 0 where a key is visible.
+        additive = inject.batch["attention_mask"].dim() == 4 and mask.is_floating_point()
+        return mask.ge(0) if additive else mask.ne(0)
     if what == "special":
         flags = _fitting(inject.batch, "special_tokens_mask", rows, length)
         if flags is not None:

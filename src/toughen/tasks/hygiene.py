@@ -10,7 +10,7 @@ import numpy as np
 from ._extra import extra
 from .data import Data
 from .spec import Task
-from .tokenising import Tokenise
+from .tokenising import tokeniser
 
 _SAMPLE = 2000
 
@@ -137,6 +137,6 @@ def _cut_share(split: Any, task: Task, tokenizer: Any, max_length: int) -> float
     rows = split
     if len(split) > _SAMPLE:
         rows = split.select(np.sort(np.random.default_rng(0).permutation(len(split))[:_SAMPLE]))
-    work = Tokenise(task, tokenizer, max_length, truncation="do_not_truncate", labelled=False)
+    work = tokeniser(task, tokenizer, max_length, truncation="do_not_truncate")
     lengths = [len(ids) for ids in work.encode({name: rows[name][:] for name in task.columns})["input_ids"]]
     return float(np.mean(np.array(lengths) > max_length))

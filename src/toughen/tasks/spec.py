@@ -80,6 +80,11 @@ class Task:
             raise ValueError(f"task {self.name!r} is a regression and has no label names.")
 
     @property
+    def unsettled(self) -> bool:
+        """Whether some rows have no label though the others' are public: its annotators did not agree (SNLI)."""
+        return "" in self.words.values()
+
+    @property
     def selects(self) -> str:
         """The metric that selects the best epoch."""
         return self.metrics[0]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 IGNORED = -100
-_VERSION = 1
+_VERSION = 2
 
 
 def prepare(
@@ -151,7 +151,9 @@ def tokenizer_key(tokenizer: Any) -> str:
         state = json.loads(backend.to_str())
         state["truncation"] = state["padding"] = None
     else:
-        state = sorted(tokenizer.get_vocab().items())
+        # One written in Python has no description of itself: its vocabulary and what it was made with stand for it.
+        made = {name: str(value) for name, value in tokenizer.init_kwargs.items()}
+        state = (sorted(tokenizer.get_vocab().items()), sorted(made.items()))
     sides = (getattr(tokenizer, "truncation_side", ""), tokenizer.model_input_names)
     return hashlib.sha256(json.dumps((type(tokenizer).__name__, sides, state)).encode()).hexdigest()
 
@@ -218,9 +220,16 @@ def _longest(tokenizer: Any) -> int:
 
 
 def _loses_spaces(tokenizer: Any) -> bool:
-    """Whether words given one by one would lose the space before them: byte-level BPE writes it into the piece."""
+    """Whether words given one by one lose the space before them, where the tokenizer writes it into the piece."""
     if not tokenizer.is_fast:
         raise DataError(f"{type(tokenizer).__name__} cannot tell which word a piece is of; use a fast tokenizer.")
     cutter = json.loads(tokenizer.backend_tokenizer.to_str())["pre_tokenizer"] or {}
     parts = [cutter, *cutter.get("pretokenizers", ())]
-    return any(part.get("type") == "ByteLevel" and not part.get("add_prefix_space") for part in parts)
+    if any(part.get("type") == "ByteLevel" and not part.get("add_prefix_space") for part in parts):
+        return True
+    # Others, as Gemma's, show it only in what they do.
+    apart, written = (
+        tokenizer(words, is_split_into_words=True, add_special_tokens=False)["input_ids"]
+        for words in (["a", "b"], ["a", " b"])
+    )
+    return apart not in (written, tokenizer("a b", add_special_tokens=False)["input_ids"])

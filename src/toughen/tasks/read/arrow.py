@@ -18,7 +18,7 @@ from .rows import Recipe
 if TYPE_CHECKING:
     from datasets import Dataset, Features
 
-_VERSION = 2
+_VERSION = 3
 _BATCH = 1000
 
 

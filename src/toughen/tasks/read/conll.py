@@ -63,10 +63,18 @@ def _scheme(sentences: Iterable[Sequence[str]]) -> str:
     return "IOB1" if loose > begun else "IOB2"
 
 
+def _is_comment(line: str, cells: Sequence[str], width: int, tabs: bool) -> bool:
+    """Whether a line before a sentence speaks of it, as `# sent_id = 3` does; `# #` is a word and its tag."""
+    if not line.startswith("# ") or "\t" in line:
+        return False
+    return tabs or len(cells) != (width or 2) or cells[2:3] == ["="] or cells[1] in ("newdoc", "newpar")
+
+
 def _sentences(path: Path, form: Format) -> Iterator[tuple[int, list[str], list[str]]]:
     words: list[str] = []
     tags: list[str] = []
     width = start = 0
+    tabs = False
     for number, line in enumerate(lines(path, form), start=1):
         bare = line.rstrip("\r\n")
         if not bare.strip() or bare.startswith("-DOCSTART-"):
@@ -75,9 +83,9 @@ def _sentences(path: Path, form: Format) -> Iterator[tuple[int, list[str], list[
             words, tags = [], []
             continue
         cells = bare.split("\t") if "\t" in bare else bare.split()
-        if bare.startswith("# ") and "\t" not in bare and len(cells) != (width or 2) and not words:
+        if not words and _is_comment(bare, cells, width, tabs):
             continue
-        width = width or len(cells)
+        width, tabs = width or len(cells), tabs or "\t" in bare
         if len(cells) != width or width < 2:
             raise DataError(
                 f"{path}, line {number}: has {len(cells)} columns where {max(width, 2)} are expected (word, ..., tag); "

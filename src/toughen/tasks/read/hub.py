@@ -70,7 +70,8 @@ class _Row:
         # Made on the first row and left out of the pickle. As "test", because a row without a label stays
         # -1 here and is left out afterwards.
         if "made" not in self.__dict__:
-            self.__dict__["made"] = encoder(self.task, Recipe(self.where, self.task, "test", public=True), sample)
+            recipe = Recipe(self.where, self.task, "test", public=True)
+            self.__dict__["made"] = encoder(self.task, recipe, sample, optional=True)
         return self.__dict__["made"]
 
     def __getstate__(self) -> dict[str, Any]:
@@ -96,8 +97,8 @@ def _class_names(found: Mapping[str, Any], task: Task) -> dict[str, list[str]]:
 
 
 def _labelled(table: Any, task: Task, split: str) -> Any:
-    """Rows whose label is withheld are kept in a test set only."""
-    if split == "test" or task.head in ("regression", "multilabel"):
+    """Rows whose label is withheld are kept in a test set only; those that nobody could label are not."""
+    if (split == "test" and not task.unsettled) or task.head in ("regression", "multilabel"):
         return table
     return table.filter(_has_label, input_columns=["label"])
 

@@ -54,15 +54,22 @@ def _message(bad: Bad, raw: Raw) -> str:
     return raw.problem or str(bad)
 
 
-def encoder(task: Task, recipe: Recipe, sample: Mapping[str, Any]) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """A function from raw fields to a row of the task, once the file's columns are known."""
+def encoder(
+    task: Task, recipe: Recipe, sample: Mapping[str, Any], optional: bool | None = None
+) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """A function from raw fields to a row of the task, once the file's columns are known.
+
+    `optional` says whether a row may do without a label; by default those of a test set that keeps them to itself.
+    """
     source = {column: find_column(task, column, recipe, sample) for column in task.columns}
     label_name = find_column(task, "label", recipe, sample, needed=recipe.split != "test")
     kept = [name for name in task.keep if name in sample]
     read_label = label_reader(task, recipe.form)
     numbered = numbered_columns(sample) if task.head == "choices" and source["choices"] is None else []
-    optional = recipe.split == "test"
-    labelled: set[bool] = set()
+    if optional is None:
+        told = recipe.public and task.unsettled and label_name is not None
+        optional = recipe.split == "test" and not told
+    labelled: list[bool] = []
 
     def encode(fields: dict[str, Any]) -> dict[str, Any]:
         row: dict[str, Any] = {}
@@ -76,10 +83,11 @@ def encoder(task: Task, recipe: Recipe, sample: Mapping[str, Any]) -> Callable[[
                 row[column] = "" if name is None else text_of(fields.get(name), name)
         value = None if label_name is None else fields.get(label_name)
         if task.head == "choices":
-            value = _choice_label(value, row["choices"])
+            value = _choice_label(value, row["choices"], written=label_name == "answer")
         label = read_label(value)
-        labelled.add(label is not None)
-        if len(labelled) > 1 and optional and not recipe.public:
+        if not labelled:
+            labelled.append(label is not None)  # the first row speaks for all
+        if labelled[0] != (label is not None) and optional and not recipe.public:
             # A test set may keep its labels to itself; half of them would be scored as if they were real.
             kind = "has a label and rows before it have none" if label is not None else "has none and others have"
             raise Bad(f"label in some rows only: this one {kind}", "label all rows of a test file or none")
@@ -145,13 +153,17 @@ def _choices(value: Any, count: int) -> list[str]:
     return choices
 
 
-def _choice_label(value: Any, choices: list[str]) -> Any:
-    """The number of the right choice, also when the answer is written out."""
-    if isinstance(value, str) and value.strip() and not value.strip().lstrip("-").isdigit():
-        if value not in choices:
-            raise Bad("answer is none of the choices", f"{value!r} should be one of them or its number")
-        return choices.index(value)
-    return value
+def _choice_label(value: Any, choices: list[str], written: bool) -> Any:
+    """The number of the right choice, also when the answer is written out, as `written` says it is."""
+    if not isinstance(value, str) or not value.strip():
+        return value
+    if value.strip().lstrip("-").isdigit():
+        # Digits may be the answer itself (DREAM: 40 of 40, 50 and 100) or its number.
+        number = not written and int(value) < len(choices)
+        return value if number or value not in choices else choices.index(value)
+    if value not in choices:
+        raise Bad("answer is none of the choices", f"{value!r} should be one of them or its number")
+    return choices.index(value)
 
 
 def numbered_columns(sample: Mapping[str, Any]) -> list[str]:
