@@ -105,6 +105,13 @@ def test_predictor_gives_the_logged_predictions(finished, little):
         predictor([("a", "b")])
 
 
+@pytest.mark.parametrize("option", [{"train_sampling_strategy": "group_by_length"}, {"dataloader_drop_last": True}])
+def test_every_row_is_predicted_in_its_order(start, little, option):
+    run = start("fgm", train={**little.train, "max_steps": 1, "eval_batch_size": 8}, trainer=option)
+    table = (run.path / "seeds" / "1" / "predictions" / "validation.tsv").read_text().splitlines()[1:]
+    assert [line.split("\t")[2] for line in table] == ["neg", "pos"] * 10
+
+
 def test_card_has_a_model_index(finished):
     front = yaml.safe_load((finished.path / "model" / "README.md").read_text().split("---")[1])
     metrics = front["model-index"][0]["results"][0]["metrics"]
