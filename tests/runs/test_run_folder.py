@@ -153,6 +153,21 @@ def test_what_is_no_text_is_refused(finished, given):
         finished.load()(given)
 
 
+def test_a_config_in_python_is_not_lost_to_defaults(little, tmp_path, monkeypatch):
+    monkeypatch.setattr("toughen.runs.twin.run_new", lambda folder, **_: None)
+    below = {
+        **{"model": little.model, "data": little.data, "seed": [4, 5], "baseline": True, "fast": True, "nproc": 2},
+        **{"method": {"name": "freelb", "steps": 3}, "peft": "lora"},
+    }
+    made = train(config=below, output_dir=tmp_path / "below").config
+    assert (made.method, made.seed, made.peft.name) == ({"name": "freelb", "steps": 3}, (4, 5), "lora")
+    assert (made.baseline, made.fast, made.nproc) == (True, True, 2)
+    over = train(config=below, steps=4, seeds=1, baseline=False, peft=False, nproc=1, output_dir=tmp_path / "o").config
+    assert (over.method["steps"], over.seed, over.baseline, over.peft.name, over.nproc) == (4, (1,), False, None, 1)
+    plain = train(model=little.model, data=little.data, weight=2.0, output_dir=tmp_path / "plain").config
+    assert (plain.method, plain.seed) == ({"name": "smart", "weight": 2.0}, (1,))
+
+
 def test_things_in_place_of_names(little):
     with pytest.raises(RunError, match="save it with save_pretrained and give the folder"):
         train("fgm", model=object(), data=little.data)
