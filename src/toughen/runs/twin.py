@@ -68,9 +68,10 @@ def train(
     """Fine-tune a model with a method and leave a run folder; what `toughen train` does.
 
     `settings` are the method's own: `train("freelb", ..., step_size=0.1)`. `data`, `train` and `trainer` are the
-    groups of the same name (`toughen train --help`), `config` a whole config below all of them: what is given nowhere
-    is smart with seed 1 on one process. A method may be an object, too: `train(toughen.smart(weight=5.0) + toughen.rdrop(), ...)`. Its name and settings are found out where
-    some make the very same method, and then config.yaml runs it again; else config.yaml says what it was.
+    groups of the same name (`toughen train --help`), `config` a whole config below all of them; what is given nowhere
+    is smart with seed 1 on one process. A method may be an object, too: `train(toughen.smart(weight=5.0) +
+    toughen.rdrop(), ...)`. Its name and settings are found out where some make the very same method, and then
+    config.yaml runs it again; else config.yaml says what it was.
     """
     if model is not None and not isinstance(model, (str, os.PathLike)):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise RunError(f"model is a {type(model).__name__}: save it with save_pretrained and give the folder.")
