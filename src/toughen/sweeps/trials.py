@@ -53,7 +53,13 @@ def make(folder: Path, base: Mapping[str, Any], row: int, seed: int, settings: S
 
 
 def outcome(folder: Path, metric: str) -> Outcome:
-    """What the folder says of its trial; a trial that ended without a word is missing."""
+    """What the folder says of its trial; a trial that ended without a word is missing.
+
+    A stop goes before all: a trial that was told at its end to stop may have come to its results, or to another score.
+    """
+    if (folder / STOPPED).is_file():
+        told = json.loads((folder / STOPPED).read_text(encoding="utf-8"))
+        return Outcome("stopped", told["score"], int(told["iteration"]))
     file = folder / "results.json"
     if file.is_file():
         results = json.loads(file.read_text(encoding="utf-8"))
@@ -61,8 +67,6 @@ def outcome(folder: Path, metric: str) -> Outcome:
         return Outcome("done", float(results["mean"][metric]), len(scores(folder, metric)), seconds=seconds)
     seen = scores(folder, metric)
     score, iteration = (seen[-1], len(seen)) if seen else (None, 0)
-    if (folder / STOPPED).is_file():
-        return Outcome("stopped", score, iteration)
     tried = attempts(folder)
     if tried and tried[-1]["last"]:
         return Outcome("failed", score, iteration, str(tried[-1]["error"]))
