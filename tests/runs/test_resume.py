@@ -9,6 +9,7 @@ from safetensors.torch import load_file
 
 from toughen.runs import Interrupted, RunError
 from toughen.runs.configuring import build
+from toughen.runs.files import remove_folder
 from toughen.runs.folder import checkpoints, create
 from toughen.runs.session import execute
 from toughen.runs.trainer import RunTrainer
@@ -122,8 +123,14 @@ def test_killed_between_training_and_scoring(little, tmp_path, monkeypatch):
         execute(killed)
     monkeypatch.undo()
     monkeypatch.setattr(RunTrainer, "training_step", die)  # there is nothing left to train
-    resume(killed)
-    assert_same_end(whole, killed)
+    moved = killed.rename(tmp_path / "moved")  # Trainer's state names the old place
+    resume(moved)
+    assert_same_end(whole, moved)
+    (moved / "seeds" / "1" / "result.json").unlink()
+    state = json.loads((checkpoints(moved / "seeds" / "1")[-1] / "trainer_state.json").read_text())
+    remove_folder(moved / "seeds" / "1" / f"checkpoint-{state['best_global_step']}")
+    with pytest.raises(RunError, match="is gone, which holds the best epoch"):
+        resume(moved)
 
 
 def test_finished_seeds_are_not_trained_again(finished, monkeypatch):

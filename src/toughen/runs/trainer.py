@@ -12,6 +12,7 @@ from ..combine import Add
 from ..training import state
 from ..training.trainer import robust
 from .cost import cost_of, search_gradients
+from .errors import RunError
 from .health import Health
 from .sharding import take_processors_for_gpus
 
@@ -106,7 +107,13 @@ class RunTrainer(_Robust):
         from transformers import TrainerState
 
         self.state = TrainerState.load_from_json(str(checkpoint / "trainer_state.json"))
-        if self.state.best_model_checkpoint is not None:
+        if self.state.best_global_step:
+            # Beside this one, and not where the state says: the folder may have been moved, or named from elsewhere,
+            # and where nothing is found Trainer only warns and keeps the weights it has, which are not trained.
+            best = checkpoint.with_name(f"checkpoint-{self.state.best_global_step}")
+            if not best.is_dir():
+                raise RunError(f"{best} is gone, which holds the best epoch; start a new run.")
+            self.state.best_model_checkpoint = str(best)
             self._load_best_model()
         else:
             self._load_from_checkpoint(str(checkpoint))
