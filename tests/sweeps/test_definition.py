@@ -145,6 +145,7 @@ def test_words_of_wandb():
         1e-5, 1e-3, log=True
     )
     assert parsed(metric={"name": "eval_loss"}).goal == "minimize"
+    assert [parsed(metric=name).goal for name in ("mse", "test_mse", "pearson")] == ["minimize", "minimize", "maximize"]
 
 
 BAD = {
