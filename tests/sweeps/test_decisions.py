@@ -5,8 +5,10 @@ import random
 
 import pytest
 
+from toughen.sweeps import trials
 from toughen.sweeps.errors import SweepError
 from toughen.sweeps.space import Choice, Range
+from toughen.sweeps.worker import Worker
 
 RANGES = {
     "method.weight": {"min": 0.0, "max": 1.0},
@@ -177,6 +179,21 @@ def test_a_trial_stopped_at_its_end_stays_stopped(pretend):
     assert not again.started
     table = [(row.number, row.state, row.mean) for row in director.rows()]
     assert [(row.number, row.state, row.mean) for row in resumed.rows()] == table
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_what_was_stopped_early_leaves_no_checkpoints(values, tmp_path, kept):
+    base = {**values["base"], "method": {"name": "r3f"}, "train": {"keep_checkpoints": kept}}
+    trial = trials.make(tmp_path, base, 1, 1, {})
+    checkpoint = trial.folder / "seeds" / "1" / "checkpoint-6"
+    checkpoint.mkdir(parents=True)
+    trials.clear_stopped(trial.folder)  # interrupted alone: it will go on from there
+    assert checkpoint.is_dir()
+    trials.note_stop(trial.folder, 1, 0.5)
+    worker = object.__new__(Worker)  # one whose trial has ended
+    worker.folder, worker.child = trial.folder, 0
+    worker.stop()
+    assert checkpoint.is_dir() == kept
 
 
 def test_a_row_whose_first_seed_fails_is_over_where_it_would_compete(pretend):

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from ..runs.configuring import to_yaml
-from ..runs.files import write_json, write_text
+from ..runs.files import remove_folder, write_json, write_text
+from ..runs.folder import read_config
 from .configs import trial_config
 from .definition import Settings
 
@@ -93,6 +94,13 @@ def note_attempt(folder: Path, error: str, last: bool) -> None:
 def note_stop(folder: Path, iteration: int, score: float) -> None:
     """The trial was stopped early, and is not to be run again."""
     write_json(folder / STOPPED, {"iteration": iteration, "score": score})
+
+
+def clear_stopped(folder: Path) -> None:
+    """Take away the checkpoints of a trial that was stopped early: it is not run again, and they are large."""
+    if (folder / STOPPED).is_file() and not read_config(folder).train.keep_checkpoints:
+        for checkpoint in folder.glob("seeds/*/checkpoint-*"):
+            remove_folder(checkpoint)
 
 
 def append(file: Path, row: Mapping[str, Any]) -> None:
