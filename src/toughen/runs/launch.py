@@ -86,8 +86,8 @@ def _torchrun(command: list[str], folder: Path, processes: int, lock: tuple[int,
         words = [*command, "-m", "toughen.runs.worker", str(folder)]
         # A session of its own: Ctrl-C on the terminal reaches us alone, and torchrun does not begin to kill.
         # It holds the folder too: should we be killed, it goes on, and nobody else may begin there.
-        options: dict[str, Any] = {"env": environment, "stderr": log, "start_new_session": True, "pass_fds": lock}
-        return _wait(subprocess.Popen(words, **options), folder)
+        process = subprocess.Popen(words, env=environment, stderr=log, start_new_session=True, pass_fds=lock)
+        return _wait(process, folder)
 
 
 def _wait(process: "subprocess.Popen[bytes]", folder: Path) -> int:
