@@ -110,6 +110,9 @@ def test_predict_in_all_forms(finished, little, capsys, tmp_path, monkeypatch):
         assert [row["prediction"] for row in csv.DictReader(file)] == expected
     monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(texts)))
     assert [line.split()[0] for line in out(capsys, "predict", finished.path).splitlines()] == expected
+    # One prediction a line, also where a text holds what Unicode calls the end of one.
+    monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(text.replace(" ", "\u2028", 1) for text in texts)))
+    assert [line.split()[0] for line in out(capsys, "predict", finished.path).splitlines()] == expected
     assert out(capsys, "predict", finished.path, "--text", texts[0]).split()[0] == expected[0]
 
 

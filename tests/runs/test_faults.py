@@ -1,12 +1,13 @@
 """A broken loss is named, memory that runs out is worked around, bad settings are told before training."""
 
 import shutil
+import weakref
 
 import pytest
 import torch
 from transformers import BertConfig, BertForSequenceClassification, GPT2Config, GPT2LMHeadModel
 
-from toughen.runs import Diverged, RunError
+from toughen.runs import Diverged, RunError, single
 from toughen.runs.health import Health
 from toughen.runs.trainer import RunTrainer
 
@@ -49,6 +50,27 @@ def test_out_of_memory_takes_smaller_micro_batches_and_the_same_update(start, li
     assert "out of memory with 4 rows a pass: 2 a pass, the update as before" in found.notes
 
 
+def test_nothing_of_a_failed_attempt_or_the_last_seed_stays_in_memory(start, little, monkeypatch):
+    """A Trainer is in a ring of references: what it holds goes with a collection, not with its last name."""
+    models, alive, load, step = [], [], single.load_model, RunTrainer.training_step
+
+    def watched(*args):
+        alive.append(sum(each() is not None for each in models))
+        model = load(*args)
+        models.append(weakref.ref(model))
+        return model
+
+    def small_memory(self, model, inputs, *args, **kwargs):
+        if len(inputs["input_ids"]) > 4:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return step(self, model, inputs, *args, **kwargs)
+
+    monkeypatch.setattr(single, "load_model", watched)
+    monkeypatch.setattr(RunTrainer, "training_step", small_memory)
+    start("fgm", seeds=[1, 2], train={**little.train, "max_steps": 1})
+    assert alive == [0, 0, 0]
+
+
 def test_out_of_memory_with_one_row_gives_up_and_says_what_to_do(start, monkeypatch):
     def never(*_, **__):
         raise torch.OutOfMemoryError("CUDA out of memory.")
@@ -65,6 +87,9 @@ def test_out_of_memory_with_one_row_gives_up_and_says_what_to_do(start, monkeypa
         ({"train": {"epochs": 0}}, "train.epochs=0"),
         ({"train": {"epoch": 1}}, "there is no option train.epoch. Did you mean 'epochs'"),
         ({"trainer": {"seed": 3}}, "trainer.seed is the run's own; use seed"),
+        ({"trainer": {"auto_find_batch_size": True}}, "is the run's own; use nothing: passes shrink by themselves"),
+        ({"trainer": {"bf16_full_eval": True}}, "use train.precision: it would halve the saved weights"),
+        ({"trainer": {"prediction_loss_only": True}}, "scores and predictions are of all rows"),
         ({"trainer": {"optm": "x"}}, "Did you mean 'optim'"),
         ({"trainer": {"optim": "nonsense"}}, "trainer options: .*nonsense"),
         ({"seeds": [1, 1]}, "different numbers"),

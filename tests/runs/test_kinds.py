@@ -3,9 +3,12 @@
 import json
 import re
 
+import numpy as np
 import pytest
 
 from toughen.runs import RunError, load, train
+from toughen.runs.predictor import Predictor
+from toughen.tasks import Task
 
 from ..little import write_jsonl
 from ..tasks.task_samples import rows_of
@@ -41,6 +44,43 @@ def test_heads(head, little, tmp_path):
         assert len(json.loads(first)) == len(rows_of(head)[0]["tokens"])
     else:
         assert said.probabilities[said.label] == max(said.probabilities.values())
+
+
+def test_choices_of_different_numbers_are_not_mixed_up(little, tmp_path):
+    from transformers import BertForMultipleChoice
+
+    model = BertForMultipleChoice.from_pretrained(little.model, ignore_mismatched_sizes=True)
+    model.save_pretrained(tmp_path)
+    predict = load(little.model)
+    predict.tokenizer.save_pretrained(tmp_path)
+    predict = load(tmp_path)
+    row = {"context": "the film", "question": "it is", "choices": ["good", "bad", "dull", "cold"]}
+    rows = [row, {**row, "choices": ["bad", "good"]}, {**row, "choices": ["a", "plot", "so"]}, row]
+    for alone, together in zip(map(predict, rows), predict(rows), strict=True):
+        assert together.probabilities == pytest.approx(alone.probabilities)
+    with pytest.raises(RunError, match="input 1: choices is 'good'; give a list of texts"):
+        predict({**row, "choices": "good"})
+
+
+def test_words_are_cut_for_a_prediction_as_for_the_training(little, monkeypatch):
+    """RoBERTa's pieces hold the space before a word, which words given one by one do not have."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    pieces = ["<pad>", *pre_tokenizers.ByteLevel.alphabet(), "go", "Ġgo"]
+    core = Tokenizer(models.BPE({piece: i for i, piece in enumerate(pieces)}, [("g", "o"), ("Ġ", "go")]))
+    core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=core, pad_token="<pad>", model_max_length=32)
+    seen = []
+
+    def logits(self, encoded, count):
+        seen.append(encoded["input_ids"])
+        return np.zeros((count, len(encoded["input_ids"][0]), 2))
+
+    monkeypatch.setattr(Predictor, "logits", logits)
+    task = Task("own", "own", "tokens", "tokens", ("tokens",), ("O", "B"))
+    assert Predictor(None, tokenizer, task, 32)("go go").label == ["O", "O"]
+    assert seen == [[tokenizer("go go")["input_ids"]]]
 
 
 def test_adapters_are_merged_into_a_plain_model(start):

@@ -3,13 +3,18 @@
 import json
 import os
 import signal
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from safetensors.torch import load_file
 
 from toughen.runs import Interrupted, RunError
 from toughen.runs.configuring import build
+from toughen.runs.files import remove_folder
 from toughen.runs.folder import checkpoints, create
+from toughen.runs.launch import _wait
+from toughen.runs.locking import held
 from toughen.runs.session import execute
 from toughen.runs.trainer import RunTrainer
 from toughen.runs.twin import resume
@@ -122,8 +127,40 @@ def test_killed_between_training_and_scoring(little, tmp_path, monkeypatch):
         execute(killed)
     monkeypatch.undo()
     monkeypatch.setattr(RunTrainer, "training_step", die)  # there is nothing left to train
-    resume(killed)
-    assert_same_end(whole, killed)
+    moved = killed.rename(tmp_path / "moved")  # Trainer's state names the old place
+    resume(moved)
+    assert_same_end(whole, moved)
+    (moved / "seeds" / "1" / "result.json").unlink()
+    state = json.loads((checkpoints(moved / "seeds" / "1")[-1] / "trainer_state.json").read_text())
+    remove_folder(moved / "seeds" / "1" / f"checkpoint-{state['best_global_step']}")
+    with pytest.raises(RunError, match="is gone, which holds the best epoch"):
+        resume(moved)
+
+
+def test_a_run_that_is_at_work_is_not_resumed_beside_itself(little, tmp_path):
+    folder = create(config_of(little, tmp_path / "run", method="plain", max_steps=1))
+    with held(folder), pytest.raises(RunError, match="is being trained by another process"):
+        resume(folder)
+    resume(folder)
+
+
+def test_a_child_holds_the_folder_as_long_as_it_lives(little, tmp_path):
+    """torchrun lives on when the process that started it is killed."""
+    folder = create(config_of(little, tmp_path / "run"))
+    with held(folder) as lock:
+        child = subprocess.Popen(["sleep", "60"], pass_fds=lock)
+    try:
+        with pytest.raises(RunError, match="is being trained by another process"):
+            resume(folder)
+    finally:
+        child.kill()
+        child.wait()
+
+
+def test_processes_can_be_started_from_a_thread(tmp_path):
+    """Signals are the main thread's alone to ask for; elsewhere there is nobody to send them."""
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(lambda: _wait(subprocess.Popen(["true"]), tmp_path)).result() == 0
 
 
 def test_finished_seeds_are_not_trained_again(finished, monkeypatch):

@@ -131,6 +131,13 @@ def test_predictor_cuts_words_as_training_does():
     assert seen == [[roberta(text)["input_ids"]]]
 
 
+@pytest.mark.parametrize("option", [{"train_sampling_strategy": "group_by_length"}, {"dataloader_drop_last": True}])
+def test_every_row_is_predicted_in_its_order(start, little, option):
+    run = start("fgm", train={**little.train, "max_steps": 1, "eval_batch_size": 8}, trainer=option)
+    table = (run.path / "seeds" / "1" / "predictions" / "validation.tsv").read_text().splitlines()[1:]
+    assert [line.split("\t")[2] for line in table] == ["neg", "pos"] * 10
+
+
 def test_card_has_a_model_index(finished):
     front = yaml.safe_load((finished.path / "model" / "README.md").read_text().split("---")[1])
     metrics = front["model-index"][0]["results"][0]["metrics"]
@@ -160,6 +167,26 @@ def test_two_runs_in_one_second_get_two_folders(little, tmp_path, monkeypatch):
     assert first.name.startswith("train-smart+rdrop-2")
 
 
+@pytest.mark.parametrize("given", [{}, {"output_dir": "mine"}])
+def test_runs_that_begin_at_the_same_moment_never_share_a_folder(little, tmp_path, monkeypatch, given):
+    monkeypatch.chdir(tmp_path)
+    config = build({"model": little.model, "data": little.data, **given})
+    made, real = [], Path.mkdir
+
+    def late(self, *args, **kwargs):  # another run looks and makes its folder between our look and our making
+        if not made:
+            made.append(None)
+            made[0] = create(config)
+        real(self, *args, **kwargs)
+
+    monkeypatch.setattr(Path, "mkdir", late)
+    if given:
+        with pytest.raises(RunError, match="mine was taken by another run"):
+            create(config)
+    else:
+        assert create(config) != made[0]
+
+
 def test_an_unfinished_run_says_how_to_go_on(little, tmp_path):
     folder = create(build({"model": little.model, "data": little.data, "output_dir": str(tmp_path / "run")}))
     with pytest.raises(RunError, match=f"toughen train --resume {folder}"):
@@ -170,6 +197,21 @@ def test_an_unfinished_run_says_how_to_go_on(little, tmp_path):
 def test_what_is_no_text_is_refused(finished, given):
     with pytest.raises(RunError, match="is no text"):
         finished.load()(given)
+
+
+def test_a_config_in_python_is_not_lost_to_defaults(little, tmp_path, monkeypatch):
+    monkeypatch.setattr("toughen.runs.twin.run_new", lambda folder, **_: None)
+    below = {
+        **{"model": little.model, "data": little.data, "seed": [4, 5], "baseline": True, "fast": True, "nproc": 2},
+        **{"method": {"name": "freelb", "steps": 3}, "peft": "lora"},
+    }
+    made = train(config=below, output_dir=tmp_path / "below").config
+    assert (made.method, made.seed, made.peft.name) == ({"name": "freelb", "steps": 3}, (4, 5), "lora")
+    assert (made.baseline, made.fast, made.nproc) == (True, True, 2)
+    over = train(config=below, steps=4, seeds=1, baseline=False, peft=False, nproc=1, output_dir=tmp_path / "o").config
+    assert (over.method["steps"], over.seed, over.baseline, over.peft.name, over.nproc) == (4, (1,), False, None, 1)
+    plain = train(model=little.model, data=little.data, weight=2.0, output_dir=tmp_path / "plain").config
+    assert (plain.method, plain.seed) == ({"name": "smart", "weight": 2.0}, (1,))
 
 
 def test_things_in_place_of_names(little):

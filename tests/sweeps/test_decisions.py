@@ -1,11 +1,14 @@
 """What is tried next, what is stopped and what an interruption changes: nothing. Trials are pretended."""
 
+import json
 import random
 
 import pytest
 
+from toughen.sweeps import trials
 from toughen.sweeps.errors import SweepError
 from toughen.sweeps.space import Choice, Range
+from toughen.sweeps.worker import Worker
 
 RANGES = {
     "method.weight": {"min": 0.0, "max": 1.0},
@@ -33,6 +36,15 @@ def test_a_grid_runs_each_row_once_with_each_seed(pretend):
     assert best.sd == pytest.approx(0.01)
     assert [row.rank for row in director.rows()] == [1, 2, 3, 4]
     assert director.is_complete
+
+
+def test_a_value_listed_twice_is_one_row_interrupted_or_not(pretend):
+    twice = {"parameters": {"method.weight": {"values": [0.5, 1.0, 0.5]}}}
+    whole, _ = pretend(quality, **twice)
+    pretend(quality, name="cut", at_most=1, **twice)
+    resumed, _ = pretend(quality, name="cut", resume=True, **twice)
+    assert settings_of(whole) == settings_of(resumed) == [{"method.weight": 0.5}, {"method.weight": 1.0}]
+    assert whole.status().total == 2
 
 
 def test_minimising_turns_the_order(pretend):
@@ -149,6 +161,39 @@ def test_asha_stops_the_bad_and_spares_their_other_seeds(pretend):
     assert not set(second.started) & {f"{row.number:03}-seed2" for row in stopped}
     table = [(row.settings, row.state, row.mean) for row in director.rows()]
     assert [(row.settings, row.state, row.mean) for row in resumed.rows()] == table
+
+
+def test_a_trial_stopped_at_its_end_stays_stopped(pretend):
+    """Told to stop at its last evaluation a run comes to its end all the same; a later start sees no more in it."""
+    weights = [round(0.05 * number, 2) for number in range(20)]
+    changes = {"parameters": {"method.weight": {"values": weights}}, "early_terminate": "asha", "iterations": 1}
+    director, worker = pretend(quality, seeds=[1, 2], **changes)
+    assert worker.stopped
+    for name in worker.stopped:
+        done = {"seeds": [{"seed": 1, "train_seconds": 1.0}], "mean": {"accuracy": 0.9}}
+        folder = director.folder.path / "trials" / name
+        (folder / "results.json").write_text(json.dumps(done))
+        with (folder / "metrics.jsonl").open("a") as file:  # another evaluation, before the word came
+            file.write(json.dumps({"arm": "method", "step": 2, "kind": "eval", "eval_accuracy": 0.9}) + "\n")
+    resumed, again = pretend(quality, seeds=[1, 2], resume=True, **changes)
+    assert not again.started
+    table = [(row.number, row.state, row.mean) for row in director.rows()]
+    assert [(row.number, row.state, row.mean) for row in resumed.rows()] == table
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_what_was_stopped_early_leaves_no_checkpoints(values, tmp_path, kept):
+    base = {**values["base"], "method": {"name": "r3f"}, "train": {"keep_checkpoints": kept}}
+    trial = trials.make(tmp_path, base, 1, 1, {})
+    checkpoint = trial.folder / "seeds" / "1" / "checkpoint-6"
+    checkpoint.mkdir(parents=True)
+    trials.clear_stopped(trial.folder)  # interrupted alone: it will go on from there
+    assert checkpoint.is_dir()
+    trials.note_stop(trial.folder, 1, 0.5)
+    worker = object.__new__(Worker)  # one whose trial has ended
+    worker.folder, worker.child = trial.folder, 0
+    worker.stop()
+    assert checkpoint.is_dir() == kept
 
 
 def test_a_row_whose_first_seed_fails_is_over_where_it_would_compete(pretend):

@@ -139,10 +139,13 @@ def test_words_of_wandb():
     assert (made.search, made.trials) == ("tpe", 7)
     assert parameter("a", {"min": 1, "max": 8}) == Range(1, 8, whole=True)
     assert parameter("a", {"min": 1, "max": 8, "distribution": "uniform"}) == Range(1, 8)
+    assert parameter("a", {"min": 1, "max": 8, "step": 2}) == Range(1, 8, step=2, whole=True)
+    assert parameter("a", {"min": 0, "max": 1, "step": 0.25}) == Range(0, 1, step=0.25)  # not 0 and 1 alone
     assert parameter("a", {"min": 1e-5, "max": "1e-3", "distribution": "log_uniform_values"}) == Range(
         1e-5, 1e-3, log=True
     )
     assert parsed(metric={"name": "eval_loss"}).goal == "minimize"
+    assert [parsed(metric=name).goal for name in ("mse", "test_mse", "pearson")] == ["minimize", "minimize", "maximize"]
 
 
 BAD = {
@@ -151,6 +154,9 @@ BAD = {
     "parameters.a.values='1,2': expected a list": {"parameters": {"a": {"values": "1,2"}}},
     "parameters.a: give values: .* or min: and max:": {"parameters": {"a": {"min": 1}}},
     "parameters.a: min 2 is not below max 1": {"search": "random", "parameters": {"a": {"min": 2, "max": 1}}},
+    "parameters.a: int_uniform needs whole numbers, not 0 and 1 and 0.5": {
+        "parameters": {"a": {"min": 0, "max": 1, "step": 0.5, "distribution": "int_uniform"}}
+    },
     "parameters.a: a log scale starts above 0": {"parameters": {"a": {"min": 0, "max": 1, "log": True}}},
     "parameters.a: a grid needs values": {"parameters": {"a": {"min": 0.0, "max": 1.0}}},
     "parameters.a.distribution: there is no 'normal'": {"parameters": {"a": {"distribution": "normal"}}},

@@ -102,14 +102,29 @@ def create(config: Config) -> Path:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             hint = f"go on with --resume {folder}, or " if (folder / "config.yaml").is_file() else ""
             raise RunError(f"{folder} is there already and nothing is overwritten; {hint}choose another --output_dir.")
+        tries = [folder]
     else:
-        folder = _free(Path("runs") / name_of(config))
+        folder = Path("runs") / name_of(config)  # with a number behind it when another run began in the same second
+        tries = [folder, *(folder.with_name(f"{folder.name}-{number}") for number in range(2, 1000))]
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder = next(each for each in tries if _made(each, empty=config.output_dir is not None))
         write_text(folder / "config.yaml", to_yaml(config))
+    except StopIteration:
+        raise RunError(f"{folder} was taken by another run just now; choose another --output_dir.") from None
     except OSError as error:
         raise RunError(f"{folder} cannot be written: {error.strerror or error}.") from None
     return folder
+
+
+def _made(folder: Path, empty: bool) -> bool:
+    """Make a folder, or take an `empty` one; False when somebody else has it, who may have come a moment before."""
+    if empty and folder.is_dir():
+        return not any(folder.iterdir())
+    try:
+        folder.mkdir(parents=True)
+    except FileExistsError:
+        return False
+    return True
 
 
 def withdraw(folder: Path) -> None:
@@ -126,12 +141,6 @@ def withdraw(folder: Path) -> None:
         (folder / name).unlink(missing_ok=True)
     with suppress(OSError):  # somebody else's files
         folder.rmdir()
-
-
-def _free(folder: Path) -> Path:
-    """The folder, or with a number behind it when another run began in the same second."""
-    tries = [folder, *(folder.with_name(f"{folder.name}-{number}") for number in range(2, 100))]
-    return next(each for each in tries if not each.exists())
 
 
 def seed_folder(run: Path, arm: str, seed: int) -> Path:

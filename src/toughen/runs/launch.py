@@ -4,7 +4,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -12,6 +14,7 @@ from typing import Any
 from . import memory, stopping
 from .errors import Interrupted, RunError
 from .folder import read_config, withdraw
+from .locking import held
 from .progress import Reporter
 
 FAULT = "fault.txt"  # what a worker said before it ended, in one line
@@ -25,11 +28,19 @@ def execute_everywhere(
     A `method` goes for the config's; it is an object of this process and cannot go to others.
     """
     processes = read_config(folder).nproc
-    if processes == 1 and nnodes == 1:
-        from .session import execute
+    with held(folder) if node_rank == 0 else nullcontext(()) as lock:  # the other machines come to a folder in use
+        if processes == 1 and nnodes == 1:
+            from .session import execute
 
-        execute(folder, method)
-        return
+            execute(folder, method)
+        else:
+            _start(folder, processes, nnodes, node_rank, rdzv_endpoint, lock)
+
+
+def _start(
+    folder: Path, processes: int, nnodes: int, node_rank: int, rdzv_endpoint: str | None, lock: tuple[int, ...]
+) -> None:
+    """Let torchrun start the processes, and wait for them."""
     command = [sys.executable, "-m", "torch.distributed.run", f"--nproc_per_node={processes}"]
     while True:
         if node_rank == 0:
@@ -39,7 +50,7 @@ def execute_everywhere(
         known = len(memory.notes(folder))
         # Another port for another start: the store of the last one may not be gone yet.
         where = _meeting(nnodes, node_rank, str(rdzv_endpoint), known) if nnodes > 1 else ["--standalone"]
-        code = _torchrun([*command, *where], folder, processes)
+        code = _torchrun([*command, *where], folder, processes, lock)
         if not code or memory.known(folder) == before:
             break
         if node_rank == 0:
@@ -67,14 +78,16 @@ def _meeting(nnodes: int, node_rank: int, endpoint: str, later: int) -> list[str
     return [f"--nnodes={nnodes}", f"--node_rank={node_rank}", *address]
 
 
-def _torchrun(command: list[str], folder: Path, processes: int) -> int:
+def _torchrun(command: list[str], folder: Path, processes: int, lock: tuple[int, ...]) -> int:
     cores = max((os.cpu_count() or 1) // processes, 1)
     environment = {"OMP_NUM_THREADS": str(cores), **os.environ}
     # torchrun's own account of a failure is long; ours is one line, and that one stays in a file.
     with (folder / "torchrun.log").open("ab") as log:
         words = [*command, "-m", "toughen.runs.worker", str(folder)]
         # A session of its own: Ctrl-C on the terminal reaches us alone, and torchrun does not begin to kill.
-        return _wait(subprocess.Popen(words, env=environment, stderr=log, start_new_session=True), folder)
+        # It holds the folder too: should we be killed, it goes on, and nobody else may begin there.
+        process = subprocess.Popen(words, env=environment, stderr=log, start_new_session=True, pass_fds=lock)
+        return _wait(process, folder)
 
 
 def _wait(process: "subprocess.Popen[bytes]", folder: Path) -> int:
@@ -89,7 +102,9 @@ def _wait(process: "subprocess.Popen[bytes]", folder: Path) -> int:
             stopping.ask(folder, number)
         asked.append(number)
 
-    before = {number: signal.signal(number, told) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    main = threading.current_thread() is threading.main_thread()  # no other thread may ask for signals
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if main else ()
+    before = {number: signal.signal(number, told) for number in numbers}
     try:
         return process.wait()
     finally:

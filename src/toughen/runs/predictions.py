@@ -61,6 +61,6 @@ def written(task: Task, answer: Any, kept: Any = None) -> str:
 
 def read_predictions(path: Path) -> list[str]:
     """The column `prediction` of a table."""
-    lines = path.read_text(encoding="utf-8").splitlines()
+    lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")  # not at every break that Unicode knows
     place = lines[0].split("\t").index("prediction")
     return [line.split("\t")[place] for line in lines[1:]]

@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any, cast
 
@@ -59,8 +60,12 @@ class Predictor:
 
     def _parts(self, inputs: list[Input]) -> Iterator[list[Prediction]]:
         rows = [self._row(each, number) for number, each in enumerate(inputs)]
-        for start in range(0, len(rows), self.batch_size):
-            yield self._predict(rows[start : start + self.batch_size])
+        # A batch of multiple choice is one table: rows with more choices than others need one of their own.
+        many = self.task.head == "choices"
+        for _, alike in groupby(rows, key=lambda row: len(row["choices"]) if many else 1):
+            part = list(alike)
+            for start in range(0, len(part), self.batch_size):
+                yield self._predict(part[start : start + self.batch_size])
 
     def _row(self, given: Input, number: int) -> dict[str, Any]:
         """An input by the names of the task's columns."""
@@ -68,6 +73,8 @@ class Predictor:
             missing = [name for name in self.task.columns if name not in given]
             if missing and missing != ["question"]:
                 raise RunError(f"input {number + 1} has no {missing[0]!r}; it needs {', '.join(self.task.columns)}.")
+            if self.task.head == "choices" and (isinstance(given["choices"], str) or not given["choices"]):
+                raise RunError(f"input {number + 1}: choices is {given['choices']!r}; give a list of texts.")
             return {"question": "", **given}
         if self.task.head == "choices":
             raise RunError(f"input {number + 1}: multiple choice needs context, question and choices by name.")
@@ -82,7 +89,7 @@ class Predictor:
         return dict(zip(self.task.columns, texts, strict=True))
 
     def _predict(self, rows: list[dict[str, Any]]) -> list[Prediction]:
-        work = tokeniser(self.task, self.tokenizer, self.max_length)
+        work = tokeniser(self.task, self.tokenizer, self.max_length)  # as in training
         encoded = work.encode({name: [row[name] for row in rows] for name in self.task.columns})
         logits = self.logits(encoded, len(rows))
         if self.task.head == "tokens":

@@ -1,5 +1,6 @@
 """One seed of one arm: train, take the best epoch, score, save."""
 
+import gc
 import json
 import time
 from pathlib import Path
@@ -27,6 +28,10 @@ def train_seed(job: Job, reporter: Reporter, stop: Stop) -> dict[str, Any]:
     where = (job.run, job.config, job.arm, job.world)
     while True:
         micro, scored = memory.rows_of_a_pass(*where)
+        # Outside the handler, whose traceback holds the tensors of a failed pass. A Trainer and its callbacks hold each
+        # other: without a collection the last seed's, or the failed attempt's, weights and moments stay on the device.
+        gc.collect()
+        torch.cuda.empty_cache()
         try:
             return _train(job, micro, scored, reporter, stop)
         except torch.OutOfMemoryError:
@@ -34,8 +39,6 @@ def train_seed(job: Job, reporter: Reporter, stop: Stop) -> dict[str, Any]:
         if job.world > 1:
             raise MemoryLow(note)
         reporter.line(f"{job.title}: {note}")
-        # Outside the handler: the traceback holds the tensors of the failed pass.
-        torch.cuda.empty_cache()
 
 
 def _train(job: Job, micro: int, scored: int, reporter: Reporter, stop: Stop) -> dict[str, Any]:

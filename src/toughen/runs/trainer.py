@@ -1,5 +1,7 @@
 """The Trainer of a run: the robust one, counting passes and watching for numbers that are none."""
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -10,6 +12,7 @@ from ..combine import Add
 from ..training import state
 from ..training.trainer import robust
 from .cost import cost_of, search_gradients
+from .errors import RunError
 from .health import Health
 from .sharding import take_processors_for_gpus
 
@@ -31,6 +34,27 @@ class RunTrainer(_Robust):
         if self.args.fsdp:
             take_processors_for_gpus()
         super().create_accelerator_and_postprocess()
+
+    def _get_eval_sampler(self, eval_dataset: Any) -> None:
+        """No sampler, which is the rows' own order: Trainer would group them by length where training does."""
+        return None
+
+    def get_eval_dataloader(self, *args: Any, **kwargs: Any) -> Any:
+        with self._whole():
+            return super().get_eval_dataloader(*args, **kwargs)
+
+    def get_test_dataloader(self, *args: Any, **kwargs: Any) -> Any:
+        with self._whole():
+            return super().get_test_dataloader(*args, **kwargs)
+
+    @contextmanager
+    def _whole(self) -> Generator[None]:
+        """`dataloader_drop_last` is for training: a score is of all rows, and each has its prediction."""
+        dropped, self.args.dataloader_drop_last = self.args.dataloader_drop_last, False
+        try:
+            yield
+        finally:
+            self.args.dataloader_drop_last = dropped
 
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Tensor:
         loss = super().training_step(model, inputs, num_items_in_batch)
@@ -83,7 +107,13 @@ class RunTrainer(_Robust):
         from transformers import TrainerState
 
         self.state = TrainerState.load_from_json(str(checkpoint / "trainer_state.json"))
-        if self.state.best_model_checkpoint is not None:
+        if self.state.best_global_step:
+            # Beside this one, and not where the state says: the folder may have been moved, or named from elsewhere,
+            # and where nothing is found Trainer only warns and keeps the weights it has, which are not trained.
+            best = checkpoint.with_name(f"checkpoint-{self.state.best_global_step}")
+            if not best.is_dir():
+                raise RunError(f"{best} is gone, which holds the best epoch; start a new run.")
+            self.state.best_model_checkpoint = str(best)
             self._load_best_model()
         else:
             self._load_from_checkpoint(str(checkpoint))

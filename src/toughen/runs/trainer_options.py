@@ -36,6 +36,12 @@ OURS: Mapping[str, str] = {
     "save_only_model": "nothing: a run that can be resumed needs the optimizer too",
     "bf16": "train.precision",
     "fp16": "train.precision",
+    **dict.fromkeys(("bf16_full_eval", "fp16_full_eval"), "train.precision: it would halve the saved weights too"),
+    "auto_find_batch_size": "nothing: passes shrink by themselves where memory runs out, and updates keep their rows",
+    **dict.fromkeys(
+        ("prediction_loss_only", "batch_eval_metrics", "eval_do_concat_batches"),
+        "nothing: scores and predictions are of all rows together",
+    ),
     "do_train": "toughen train",
     "do_eval": "toughen evaluate",
     "do_predict": "toughen predict",

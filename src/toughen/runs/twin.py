@@ -47,39 +47,44 @@ class Run:
 
 
 def train(
-    method: "str | Method | Sum" = "smart",
+    method: "str | Method | Sum | None" = None,
     *,
     model: "str | os.PathLike[str] | None" = None,
     task: str | None = None,
-    seeds: int | Sequence[int] = 1,
+    seeds: int | Sequence[int] | None = None,
     data: Mapping[str, Any] | None = None,
     train: Mapping[str, Any] | None = None,
     trainer: Mapping[str, Any] | None = None,
     model_config: Mapping[str, Any] | None = None,
     head: str | Mapping[str, Any] | None = None,
-    peft: bool | str | Mapping[str, Any] = False,
-    baseline: bool = False,
-    fast: bool = False,
+    peft: bool | str | Mapping[str, Any] | None = None,
+    baseline: bool | None = None,
+    fast: bool | None = None,
     output_dir: "str | os.PathLike[str] | None" = None,
-    nproc: int = 1,
+    nproc: int | None = None,
     config: "Mapping[str, Any] | None" = None,
     **settings: Any,
 ) -> Run:
     """Fine-tune a model with a method and leave a run folder; what `toughen train` does.
 
     `settings` are the method's own: `train("freelb", ..., step_size=0.1)`. `data`, `train` and `trainer` are the
-    groups of the same name (`toughen train --help`), `config` a whole config below all of them. A method may be an
-    object, too: `train(toughen.smart(weight=5.0) + toughen.rdrop(), ...)`. Its name and settings are found out where
-    some make the very same method, and then config.yaml runs it again; else config.yaml says what it was.
+    groups of the same name (`toughen train --help`), `config` a whole config below all of them; what is given nowhere
+    is smart with seed 1 on one process. A method may be an object, too: `train(toughen.smart(weight=5.0) +
+    toughen.rdrop(), ...)`. Its name and settings are found out where some make the very same method, and then
+    config.yaml runs it again; else config.yaml says what it was.
     """
     if model is not None and not isinstance(model, (str, os.PathLike)):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise RunError(f"model is a {type(model).__name__}: save it with save_pretrained and give the folder.")
-    made = None if isinstance(method, str) else _object(method, settings, nproc)
+    below = normalised(config or {})
+    processes = int(below.get("nproc") or 1) if nproc is None else nproc
+    made = None if method is None or isinstance(method, str) else _object(method, settings, processes)
+    if method is None:
+        method = str(below.get("method", {}).get("name") or "smart")
     given: dict[str, Any] = {
         "method": {"name": method, **settings} if made is None else recognised(made),
         "model": None if model is None else os.fspath(model),
         "task": task,
-        "seed": list(seeds) if isinstance(seeds, Sequence) else [seeds],
+        "seed": list(seeds) if isinstance(seeds, Sequence) else seeds,
         "data": _plain(data),
         "train": _plain(train),
         "trainer": _plain(trainer),
@@ -92,7 +97,7 @@ def train(
         "nproc": nproc,
     }
     above = {key: value for key, value in given.items() if value is not None}
-    folder = create(build(merge(normalised(config or {}), normalised(above))))
+    folder = create(build(merge(below, normalised(above))))
     run_new(folder, method=made)
     return Run(folder)
 

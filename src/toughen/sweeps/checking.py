@@ -1,5 +1,6 @@
 """A sweep held against what runs take, before any of them starts."""
 
+import json
 import types
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
@@ -19,12 +20,18 @@ WORDS = {float: "a number", int: "a whole number", str: "text", bool: "true or f
 
 
 def grid(definition: Definition) -> list[Settings]:
-    """Every combination of values, the last parameter running fastest; a tied row counts as one value."""
+    """Every combination of values once, the last parameter running fastest; a tied row counts as one value."""
     choices: list[list[Settings]] = [
         [{key: value} for value in each.ends] for key, each in definition.parameters.items()
     ]
     rows = product(*choices, definition.tied or ({},))
-    return [{key: value for part in row for key, value in part.items()} for row in rows]
+    found = [{key: value for part in row for key, value in part.items()} for row in rows]
+    return list({key_of(row): row for row in found}.values())  # a value that is listed twice is one value
+
+
+def key_of(settings: Settings) -> str:
+    """Equal settings have equal keys."""
+    return json.dumps(settings, sort_keys=True, default=str)
 
 
 def _corners(definition: Definition) -> Iterator[Settings]:

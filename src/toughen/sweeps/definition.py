@@ -119,14 +119,14 @@ def _tied(given: Any, parameters: Mapping[str, Any]) -> tuple[Settings, ...]:
 
 
 def _metric(given: Any) -> tuple[str | None, str]:
-    """The metric's name without `eval/`, and the goal; a loss is minimised unless said otherwise."""
+    """The metric's name without `eval/`, and the goal; a loss or an error is minimised unless said otherwise."""
     entry: Any = {"name": given} if isinstance(given, str) else given or {}
     if not isinstance(entry, Mapping) or set(cast("Mapping[str, Any]", entry)) - {"name", "goal"}:
         raise SweepError(f"metric: expected {{name: accuracy, goal: maximize}}, not {given!r}.")
     found = cast("Mapping[str, Any]", entry)
     name = found.get("name")
     short = None if name is None else str(name).removeprefix("eval/").removeprefix("eval_")
-    lower = short is not None and short.endswith("loss")
+    lower = short is not None and short.endswith(("loss", "mse"))
     goal = str(found.get("goal", "minimize" if lower else "maximize"))
     if goal not in GOALS:
         raise SweepError(f"metric.goal: there is no {goal!r}. {nearest(goal, GOALS)}")

@@ -67,7 +67,7 @@ class Director:
         first = made[self.definition.seeds[0]]
         before = line.outcomes[first.seed]
         if before.state != "missing":
-            for place_, score in enumerate(trials.scores(first.folder, self.metric), 1):
+            for place_, score in enumerate(trials.scores(first.folder, self.metric)[: before.iteration], 1):
                 self._stopper.sees(number, place_, score)
             self._settle(number, first)
         else:

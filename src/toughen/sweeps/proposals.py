@@ -1,12 +1,11 @@
 """Which settings to try next: all of a grid, random ones, or those that a tree-structured Parzen estimator proposes."""
 
-import json
 import random
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from ..errors import require
-from .checking import grid
+from .checking import grid, key_of
 from .definition import Definition, Settings
 from .space import Choice, Range
 
@@ -31,11 +30,6 @@ def proposer(definition: Definition, rows: Sequence[Settings]) -> Proposer:
     if definition.search == "grid":
         return _Listed(grid(definition), rows)
     return _Random(definition, rows) if definition.search == "random" else _Parzen(definition, rows)
-
-
-def key_of(settings: Settings) -> str:
-    """Equal settings have equal keys."""
-    return json.dumps(settings, sort_keys=True, default=str)
 
 
 class _Listed:

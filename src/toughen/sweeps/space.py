@@ -93,9 +93,10 @@ def _range(key: str, entry: Mapping[str, Any], kind: Any) -> Range:
     if low >= high:
         raise SweepError(f"parameters.{key}: min {low} is not below max {high}.")
     log = bool(entry.get("log")) or kind == "log_uniform_values"
-    whole = isinstance(low, int) and isinstance(high, int) and kind not in ("uniform", "log_uniform_values")
+    numbers = [each for each in (low, high, step) if each is not None]
+    whole = all(isinstance(each, int) for each in numbers) and kind not in ("uniform", "log_uniform_values")
     if kind == "int_uniform" and not whole:
-        raise SweepError(f"parameters.{key}: int_uniform needs whole numbers, not {low} and {high}.")
+        raise SweepError(f"parameters.{key}: int_uniform needs whole numbers, not {' and '.join(map(str, numbers))}.")
     if log and (low <= 0 or step is not None):
         raise SweepError(f"parameters.{key}: a log scale starts above 0 and has no step.")
     if step is not None and step <= 0:

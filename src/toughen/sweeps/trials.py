@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from ..runs.configuring import to_yaml
-from ..runs.files import write_json, write_text
+from ..runs.files import remove_folder, write_json, write_text
+from ..runs.folder import read_config
 from .configs import trial_config
 from .definition import Settings
 
@@ -53,7 +54,13 @@ def make(folder: Path, base: Mapping[str, Any], row: int, seed: int, settings: S
 
 
 def outcome(folder: Path, metric: str) -> Outcome:
-    """What the folder says of its trial; a trial that ended without a word is missing."""
+    """What the folder says of its trial; a trial that ended without a word is missing.
+
+    A stop goes before all: a trial that was told at its end to stop may have come to its results, or to another score.
+    """
+    if (folder / STOPPED).is_file():
+        told = json.loads((folder / STOPPED).read_text(encoding="utf-8"))
+        return Outcome("stopped", told["score"], int(told["iteration"]))
     file = folder / "results.json"
     if file.is_file():
         results = json.loads(file.read_text(encoding="utf-8"))
@@ -61,8 +68,6 @@ def outcome(folder: Path, metric: str) -> Outcome:
         return Outcome("done", float(results["mean"][metric]), len(scores(folder, metric)), seconds=seconds)
     seen = scores(folder, metric)
     score, iteration = (seen[-1], len(seen)) if seen else (None, 0)
-    if (folder / STOPPED).is_file():
-        return Outcome("stopped", score, iteration)
     tried = attempts(folder)
     if tried and tried[-1]["last"]:
         return Outcome("failed", score, iteration, str(tried[-1]["error"]))
@@ -89,6 +94,13 @@ def note_attempt(folder: Path, error: str, last: bool) -> None:
 def note_stop(folder: Path, iteration: int, score: float) -> None:
     """The trial was stopped early, and is not to be run again."""
     write_json(folder / STOPPED, {"iteration": iteration, "score": score})
+
+
+def clear_stopped(folder: Path) -> None:
+    """Take away the checkpoints of a trial that was stopped early: it is not run again, and they are large."""
+    if (folder / STOPPED).is_file() and not read_config(folder).train.keep_checkpoints:
+        for checkpoint in folder.glob("seeds/*/checkpoint-*"):
+            remove_folder(checkpoint)
 
 
 def append(file: Path, row: Mapping[str, Any]) -> None:

@@ -179,6 +179,8 @@ class Worker:
                 with suppress(queue.Empty):
                     self._answers.get(timeout=GRACE)
             self.child = 0
+        if self.folder.name:
+            trials.clear_stopped(self.folder)
 
     def _kill(self, number: int) -> None:
         for kill in (os.kill, os.killpg):  # in its first moment it has no group yet

@@ -56,7 +56,8 @@ def _inputs(arguments: argparse.Namespace, task: Any) -> Iterator[Any]:
         raise RunError(f"--text is given {len(texts)} times and --text_pair {len(seconds)} times.")
     yield from zip(texts, seconds, strict=True) if seconds else texts
     if arguments.file == "-" or (not arguments.file and not texts):
-        yield from (_line(line, task) for line in sys.stdin.read().splitlines() if line.strip())
+        # Not splitlines: it also breaks at U+2028, U+0085 and form feeds, which stand within lines of text.
+        yield from (_line(line, task) for line in sys.stdin.read().split("\n") if line.strip())
     elif arguments.file:
         yield from _rows(Path(arguments.file), arguments.text_column, task)
 
