@@ -2,17 +2,13 @@
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
-import torch
 import yaml
 
-from toughen import tasks
 from toughen.runs import RunError, load, read, train
 from toughen.runs.configuring import build
 from toughen.runs.folder import create, read_config
-from toughen.runs.predictor import Predictor
 
 from .conftest import python
 
@@ -107,28 +103,6 @@ def test_predictor_gives_the_logged_predictions(finished, little):
     assert predictor(texts[0]).label == predictor(texts)[0].label
     with pytest.raises(RunError, match="one text"):
         predictor([("a", "b")])
-
-
-def test_predictor_cuts_words_as_training_does():
-    """Byte-level pieces begin with the space before a word; without it the model reads what it never saw."""
-    from tokenizers import Tokenizer, models, pre_tokenizers, trainers
-    from transformers import PreTrainedTokenizerFast
-
-    text = "the film is good"
-    core = Tokenizer(models.BPE())
-    core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    core.train_from_iterator([text] * 3, trainers.BpeTrainer(vocab_size=60, special_tokens=["<pad>"]))
-    roberta = PreTrainedTokenizerFast(tokenizer_object=core, pad_token="<pad>", model_max_length=64)
-    seen = []
-
-    class Model(torch.nn.Linear):
-        def forward(self, input_ids, **_):
-            seen.append(input_ids.tolist())
-            return SimpleNamespace(logits=torch.zeros(*input_ids.shape, 2))
-
-    task = tasks.Task("x", "x", "tokens", "tokens", ("tokens",), ("O", "B-X"))
-    assert Predictor(Model(1, 1), roberta, task, 64)(text).label == ["O"] * 4
-    assert seen == [[roberta(text)["input_ids"]]]
 
 
 @pytest.mark.parametrize("option", [{"train_sampling_strategy": "group_by_length"}, {"dataloader_drop_last": True}])
