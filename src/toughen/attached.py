@@ -139,7 +139,7 @@ class Attached:
         micro-batches as `accumulate` and say which is the `last`. `backward` replaces `loss.backward()`, e.g. by
         `lambda loss: scaler.scale(loss).backward()`. `step` (FreeAT) makes one optimizer update and clears gradients.
         """
-        turns = self.turns(last)
+        turns, share = self.turns(last), counted(accumulate)
         if step is None and any(turn.step for turn in turns):
             raise MethodError(
                 "This method updates the weights after every pass (FreeAT). Give it the update as step=..., a function "
@@ -147,7 +147,7 @@ class Attached:
             )
 
         def take(loss: Tensor, _turn: Turn) -> Tensor:
-            loss = loss / counted(accumulate)
+            loss = loss / share
             loss.backward() if backward is None else backward(loss)
             return loss
 
