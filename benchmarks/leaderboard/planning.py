@@ -8,7 +8,7 @@ from typing import Any
 from toughen.runs.cost import cost_of
 
 from .journal import Row
-from .protocol import Protocol, Run, Settings, known_by, made_as, made_of, make, written
+from .protocol import Protocol, Run, Settings, known_by, made_as, made_of, make, updates_of, written
 
 PHASES = ("rates", "settings", "board")
 LINEAR, SECOND_ORDER = "linear", "second_order"
@@ -76,8 +76,8 @@ def _board(protocol: Protocol, model: str, rows: Sequence[Row]) -> Iterator[list
 
 def work(run: Run, protocol: Protocol) -> float:
     """About how long a run takes, in units of a plain epoch over a thousand rows."""
-    task = protocol.task(run.task)
-    return task.epochs * run.times * (task.train_rows or 3000) / 1000 * cost_of(make(run.method, run.settings))
+    task, method = protocol.task(run.task), make(run.method, run.settings)
+    return task.epochs * run.times * (task.train_rows or 3000) / 1000 * cost_of(method) / updates_of(method)
 
 
 def chosen_rate(protocol: Protocol, model: str, task: str, rows: Sequence[Row]) -> float:

@@ -179,10 +179,23 @@ def make(method: str, settings: str) -> Any:
     return toughen.make(method.partition(" ")[0], **json.loads(settings))
 
 
+def updates_of(method: Any) -> int:
+    """Updates that a method makes of every batch. FreeAT makes several, and is trained on so many times fewer batches:
+    its authors divide the epochs, and all methods then make the same number of updates.
+    """
+    from toughen.combine import Replay
+
+    combine = getattr(method, "methods", (method,))[0].combine  # a sum cannot hold it
+    return combine.passes if isinstance(combine, Replay) else 1
+
+
 @cache
 def made_as(method: str, settings: str) -> str:
     """A digest of a method with all its settings, also those of its defaults, which may be others one day."""
-    told = re.sub(r"\d+\.\d+(e-\d+)?", lambda number: f"{float(number[0]):.12g}", repr(make(method, settings)))
+    made = make(method, settings)
+    told = re.sub(r"\d+\.\d+(e-\d+)?", lambda number: f"{float(number[0]):.12g}", repr(made))
+    if updates_of(made) > 1:
+        told += ", as many times fewer batches"
     return hashlib.sha256(told.encode()).hexdigest()[:8]
 
 

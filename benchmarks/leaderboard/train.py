@@ -5,6 +5,7 @@ import json
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext, suppress
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from toughen.runs.cost import cost_of
 from toughen.tasks.samplers import LengthBucketed
 
 from .packed import Table
-from .protocol import Protocol, Run, TaskPlan, made_as
+from .protocol import Protocol, Run, TaskPlan, made_as, updates_of
 from .rig import Rig, Stock
 from .robust import Tested, answers_on, area, attacked
 
@@ -61,12 +62,12 @@ class Bench:
         train = sets["train"].part(held, len(sets["train"]))
         rig = self.rig(run)
         order = Order(train, plan, self.protocol.batch_size, run.seed)
-        epochs = plan.epochs * run.times
-        total = epochs * order.steps
+        updates = updates_of(rig.method)
+        total = max(1, plan.epochs * run.times * order.steps // updates)
         rig.begin(run.seed, total, self.protocol.weight_decay, self.protocol.clip)
         before = dict(rig.step.steps)
         clock.lap("begin")
-        self._train(rig, run, order, epochs, give_up)
+        self._train(rig, run, order, total, give_up)
         clock.lap("train")
         memory = rig.memory_gib
         tested = Tested(rig.end(), tasks.task(run.task), self.stock.material)
@@ -80,10 +81,10 @@ class Bench:
             "arm": f"epochs x{run.times}",
             "metric": plan.metric,
             **found,
-            "passes": round(cost_of(rig.method), 3),
+            "passes": round(cost_of(rig.method) / updates, 3),
             "ms": round(1000 * clock.laps["train"] / total, 3),
             "memory_gib": None if memory is None else round(memory, 3),
-            "epochs": epochs,
+            "epochs": round(total / order.steps, 3),
             "steps": total,
             "captured": {kind: count - before[kind] for kind, count in rig.step.steps.items()},
             "order": order.digest,
@@ -92,13 +93,12 @@ class Bench:
             "versions": versions(self.stock.material.device),
         }
 
-    def _train(self, rig: Rig, run: Run, order: "Order", epochs: int, give_up: float) -> None:
-        total = epochs * order.steps
+    def _train(self, rig: Rig, run: Run, order: "Order", total: int, give_up: float) -> None:
         half = torch.autocast("cuda", torch.bfloat16) if rig.cuda else nullcontext()
         warm = max(1, round(self.protocol.warm_up * total))
         number = 0
-        for epoch in range(epochs):
-            for batch in order.epoch(epoch):
+        for epoch in range(-(-total // order.steps)):
+            for batch in islice(order.epoch(epoch), total - number):
                 rate = run.rate * min((number + 1) / warm, (total - number) / max(1, total - warm))
                 with half:
                     rig.update(batch, rate)
@@ -148,14 +148,13 @@ class Order:
         if not self.steps:
             raise ValueError(f"{plan.name}: {len(table)} training rows do not fill a batch of {batch_size}.")
         self._seen = hashlib.sha256()
-        self._counted = plan.epochs
+        self._counted, self._next = plan.epochs, 0
 
     def epoch(self, number: int) -> Iterator[dict[str, Tensor]]:
         """All batches of an epoch; gathered on the device at once, so that a step only takes its slice."""
         self.sampler.set_epoch(number)
         plan = np.asarray(self.sampler.plan())
-        if number < self._counted:  # longer arms begin alike
-            self._seen.update(plan.astype(np.int32).tobytes())
+        self._count(number, plan)
         buckets = np.searchsorted(self.edges, self.table.lengths[plan].max(1))
         device = self.table.inputs["input_ids"].device
         gathered = {
@@ -167,9 +166,17 @@ class Order:
             yield {name: value[places[bucket]] for name, value in gathered[bucket].items()}
             places[bucket] += 1
 
+    def _count(self, number: int, plan: Any) -> None:
+        if number == self._next < self._counted:
+            self._seen.update(plan.astype(np.int32).tobytes())
+            self._next += 1
+
     @property
     def digest(self) -> str:
-        """Of the rows of all batches so far, in order, up to the task's own number of epochs."""
+        """Of the rows of all batches, in order, in the task's own number of epochs: longer and shorter arms begin alike."""
+        for number in range(self._next, self._counted):
+            self.sampler.set_epoch(number)
+            self._count(number, np.asarray(self.sampler.plan()))
         return self._seen.hexdigest()[:12]
 
 

@@ -36,8 +36,15 @@ def made(bench, task, method="plain", head="linear", seed=1):
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method(bench, method):
     row = made(bench, "sst2", method)
-    assert row["steps"] == 3
+    assert row["steps"] == (1 if method == "freeat" else 3)
     assert not row["diverged"]
+
+
+def test_freeat_makes_as_many_updates_as_others(bench):
+    """It steps twice on a batch, so it gets half of the batches: those that others see first."""
+    short, plain = (made(bench, "stsb", method) for method in ("freeat", "plain"))
+    assert (short["steps"], short["epochs"], short["passes"]) == (plain["steps"] // 2, 0.333, 1.0)
+    assert short["order"] == plain["order"]
 
 
 @pytest.mark.parametrize("task", ["stsb", "wnut17", "dream"])
