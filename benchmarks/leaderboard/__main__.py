@@ -30,6 +30,7 @@ def main(arguments: list[str] | None = None) -> None:
         verb.add_argument("--phases", nargs="+", choices=PHASES, default=list(PHASES))
         verb.add_argument("--only", nargs="+", default=[], metavar="WORD", help="tasks, methods and heads to keep")
         verb.add_argument("--no_mps", action="store_true", help="do not try NVIDIA's multi-process service")
+        verb.add_argument("--share", type=int, metavar="PERCENT", help="the most of the GPU that a process fills")
     args = parser.parse_args(arguments)
     protocol = Protocol()
     if args.verb in ("prepare", "all") and not (args.verb == "all" and args.file.is_file()):
@@ -51,6 +52,7 @@ def main(arguments: list[str] | None = None) -> None:
             phases=args.phases,
             only=args.only,
             mps=not args.no_mps,
+            share=args.share,
         )
     if args.verb in ("table", "all"):
         from .table import write

@@ -28,6 +28,7 @@ def run(
     phases: Sequence[str] = PHASES,
     only: Sequence[str] = (),
     mps: bool = True,
+    share: int | None = None,
 ) -> int:
     """Returns how many runs were made. `only` keeps runs of these tasks or methods (words of a run's key)."""
     limit = Limit(time.time() + 60 * minutes)
@@ -61,7 +62,10 @@ def run(
             if failed[0] > MOST_FAILURES:
                 raise SystemExit(f"more than {MOST_FAILURES} runs failed, so the others were not tried: see {failures}")
 
-    with shared_gpu(mps and cuda and count > 1) as service, workers(count, file, device, protocol, limit) as pool:
+    with (
+        shared_gpu(mps and cuda and count > 1, share) as service,
+        workers(count, file, device, protocol, limit) as pool,
+    ):
         print(f"{model} on {device}, {count or 1} process(es), {service}", flush=True)
         for phase in phases:
             try:
