@@ -13,7 +13,7 @@ ROBUST_TASKS = ("sst2", "mrpc")
 def findings(board: Board) -> list[str]:
     """Does a method hurt? Which help, still at equal compute? Which are more robust? Were the runs sound?"""
     tasks = [task for task in board.tasks if task in board.protocol.mean_tasks]
-    told = [_seeds(board, tasks), _hurt(board, tasks)]
+    told = [_seeds(board, tasks), *_hurt(board, tasks)]
     if set(board.protocol.mean_tasks) <= set(board.tasks):
         told.append(_help(board))
     told += [_robust(board, task) for task in ROBUST_TASKS if task in board.tasks]
@@ -30,23 +30,24 @@ def _seeds(board: Board, tasks: Sequence[str]) -> str:
     return f"Seeds per cell: {fewest if fewest == most else f'{fewest} to {most}'}.{missing}"
 
 
-def _hurt(board: Board, tasks: Sequence[str]) -> str:
-    cells = [
-        (f"{method} on {task} ({signed(cell.against)})", cell, cell.against)
-        for task in tasks
-        for method, cell in board.column(task, clean).items()
-        if cell.against is not None
-    ]
-    if not any(cell.holm is not None for _, cell, _ in cells):
-        return "Whether a method hurts cannot be tested yet: that takes two seeds or more."
-    worse = [name for name, cell, _ in cells if cell.clear < 0]
-    lower = [name for name, cell, pair in cells if not cell.clear and pair.difference <= -GAIN]
-    told = (
-        f"Worse than plain beyond noise (paired t over seeds, Holm, 5 %): {'; '.join(worse)}."
-        if worse
-        else "No method is worse than plain beyond noise on any of these tasks (paired t over seeds, Holm, 5 %)."
-    )
-    return f"{told} Lower by {GAIN:g} point or more, but not beyond noise: {'; '.join(lower)}." if lower else told
+def _hurt(board: Board, tasks: Sequence[str]) -> list[str]:
+    columns = {task: board.column(task, clean) for task in tasks}
+    if not any(cell.holm is not None for column in columns.values() for cell in column.values()):
+        return ["Whether a method hurts cannot be tested yet: that takes two seeds or more."]
+    worse = [(method, task) for task in tasks for method, cell in columns[task].items() if cell.clear < 0]
+    named = {place: f"{place[0]} on {place[1]} {signed(columns[place[1]][place[0]].against)}" for place in worse}
+    defaults = [told for (method, _), told in named.items() if board.protocol.is_default(method)]
+    others = [told for (method, _), told in named.items() if not board.protocol.is_default(method)]
+    found = "; ".join(defaults) if defaults else "none"
+    told = f"Worse than plain beyond noise (paired t over seeds, Holm, 5 %), with its default: {found}."
+    told += f" With other settings: {'; '.join(others)}." if others else ""
+    lower: list[str] = []
+    for task, column in columns.items():
+        pairs = {m: c.against for m, c in column.items() if c.against is not None and not c.clear}
+        low = sorted((pair.difference, f"{m} {signed(pair)}") for m, pair in pairs.items() if pair.difference <= -GAIN)
+        if low:
+            lower.append(f"{task}: {', '.join(name for _, name in low)}")
+    return [told, f"Lower by {GAIN:g} point or more, but not beyond noise. {'; '.join(lower)}."] if lower else [told]
 
 
 def _help(board: Board) -> str:

@@ -133,6 +133,10 @@ class Protocol:
         tests = (self.radii, self.reference, self.steps, self.strengths)
         return hashlib.sha256(repr((self.task(task), common, tests)).encode()).hexdigest()[:8]
 
+    def is_default(self, method: str) -> bool:
+        """Whether a row is a method as the library gives it when nothing else is asked for."""
+        return not self.methods[method][0]
+
     def task(self, name: str) -> TaskPlan:
         return next(task for task in self.tasks if task.name == name)
 

@@ -1,6 +1,7 @@
 """The table's arithmetic against numbers worked out by hand, and the rules by which settings are chosen."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -98,20 +99,22 @@ def test_only_what_is_beyond_noise_is_marked():
         "fgm": -1,
     }
     told = " ".join(findings(only))
-    assert "fgm on sst2 (-10.0" in told
+    assert "with its default: fgm on sst2 -10.0" in told
     assert "smart on" not in told
     assert "No method is better than plain by 1 point" in told
+    preset = boards(rows, replace(what, methods={**METHODS, "fgm": ({"preset": "robust"},)}))["tiny", "linear"]
+    assert "with its default: none. With other settings: fgm on sst2 -10.0" in " ".join(findings(preset))
 
 
 def test_the_words_follow_the_numbers():
     told = findings(board())
     assert "Seeds per cell: 3." in told
-    assert any("No method is worse than plain beyond noise" in line for line in told)
+    assert any("beyond noise (paired t over seeds, Holm, 5 %), with its default: none." in line for line in told)
     assert any("fgm +1.0" in line and "to plain x2" in line for line in told)
     assert any(
         line.startswith("sst2: 10 points or more above plain under PGD") and "fgm +15.0" in line for line in told
     )
-    assert any("not beyond noise: fgm on rte (-2.0" in line for line in told)
+    assert any("but not beyond noise. rte: fgm -2.0" in line for line in told)
     one = boards([r for r in by_hand() if r["seed"] == 1], small.protocol())["tiny", "linear"]
     assert "Whether a method hurts cannot be tested yet: that takes two seeds or more." in findings(one)
     other = [{**r, "order": "other"} if r["method"] == "fgm" and r["seed"] == 1 else r for r in by_hand()]
