@@ -10,7 +10,13 @@ import torch
 import transformers
 from transformers import AutoModelForMultipleChoice, AutoModelForSequenceClassification
 
-from toughen.heads import SecondOrderConfig, head_settings, model_card, second_order
+from toughen.heads import (
+    SecondOrderConfig,
+    SecondOrderForSequenceClassification,
+    head_settings,
+    model_card,
+    second_order,
+)
 
 from .conftest import batch_for, tiny
 
@@ -174,6 +180,19 @@ def test_saved_config_and_card(bert, tmp_path):
     (tmp_path / "README.md").write_text("mine")
     model.save_pretrained(tmp_path)
     assert (tmp_path / "README.md").read_text() == "mine"
+
+
+def test_a_class_made_from_ours_is_saved_with_a_card(bert, tmp_path):
+    """FSDP makes one for every model it shards, a user may write one."""
+
+    class FSDPSecondOrderForSequenceClassification(SecondOrderForSequenceClassification):
+        pass
+
+    model = FSDPSecondOrderForSequenceClassification(second_order(bert, 2, q=6, k=4).config)
+    model.save_pretrained(tmp_path)
+    card = (tmp_path / "README.md").read_text()
+    assert "# SecondOrderForSequenceClassification" in card
+    assert "pipeline_tag: text-classification" in card
 
 
 def test_pipeline(tmp_path):
