@@ -307,3 +307,21 @@ def test_wrong_inputs_are_refused(bert, batch):
         second_order(bert, 2, **SMALL)(batch["input_ids"], torch.ones(4, 1, 9, 9))
     with pytest.raises(ValueError, match="class_token"):
         SecondOrderConfig(class_token="middle")
+    with pytest.raises(TypeError, match="unknown head setting depth"):
+        SecondOrderConfig(head={"depth": 3})
+
+
+def test_a_folder_with_a_head_of_its_own_is_refused_with_the_way_out(bert, batch, tmp_path):
+    second_order(bert, 2, **SMALL).save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match="AutoModelForSequenceClassification") as told:
+        second_order(tmp_path, 3, **SMALL)
+    assert len(str(told.value)) < 400
+    again = second_order(AutoModelForSequenceClassification.from_pretrained(tmp_path), 3, **SMALL)
+    assert again(**batch).logits.shape == (4, 3)
+
+
+def test_label_names_from_a_file_keep_their_numbers(bert):
+    """JSON has no whole numbers for keys."""
+    config = second_order(bert, id2label={"0": "no", "1": "yes"}, **SMALL).config
+    assert config.id2label == {0: "no", 1: "yes"}
+    assert config.label2id == {"no": 0, "yes": 1}
