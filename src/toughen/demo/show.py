@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from ..reports import report
-from ..statistics import paired_bootstrap
+from ..statistics import bootstrap_of
 from .arms import Arm, Settings, quiet, spare_threads, train_arm
 from .encoder import find
-from .folder import accuracy, notes, pooled, write_run
+from .folder import accuracy, notes, right, write_run
 from .grammar import SPLITS, make
 
 METHODS = ("plain", "smart", "freelb")
@@ -88,8 +88,9 @@ def sentence(name: str, arms: Mapping[str, Sequence[Arm]]) -> str:
     better: list[str] = []
     worse: list[str] = []
     for split in SPLITS:
-        ours, plain = pooled(arms[name], split), pooled(arms["plain"], split)
-        test = paired_bootstrap(np.argmax(ours.logits, 1), np.argmax(plain.logits, 1), ours.labels)
+        # Seeds answer the same rows: a row is drawn with all its answers, or two seeds would pass for twice the rows.
+        rights = [np.mean([right(arm.outputs[split]) for arm in arms[each]], axis=0) for each in (name, "plain")]
+        test = bootstrap_of(rights[0] - rights[1])
         if test.low is not None and test.high is not None and (test.low > 0 or test.high < 0):
             (better if test.difference > 0 else worse).append(f"{split} ({test.difference:+.3f})")
     parts = [f"better on {', '.join(better)}"] if better else []
