@@ -93,6 +93,15 @@ def test_the_demo_runs_on_a_tiny_model(tmp_path, no_package):
     assert split["metrics"]["accuracy"]["value"] == pytest.approx(results["mean"]["typos"])
 
 
+@pytest.mark.parametrize(
+    ("settings", "words"), [({"limit": 7000}, "2 to 5000"), ({"limit": 0}, "limit=0"), ({"seeds": ()}, "at least one")]
+)
+def test_what_the_demo_cannot_do_is_told_at_once(tmp_path, settings, words):
+    """There are about 6000 sentences: to look for 7000 different ones would never end."""
+    with pytest.raises(ValueError, match=words):
+        demo(tmp_path / "out", say=lambda line: None, **settings)
+
+
 def test_too_slow_a_machine_leaves_seeds_out(tmp_path, no_package, monkeypatch):
     monkeypatch.setattr(show, "BUDGET", 0.0)
     lines: list[str] = []

@@ -8,6 +8,7 @@ from . import words
 
 Row = dict[str, str]
 LABELS = ("negative", "positive")
+MOST = 5000  # training rows: of the sentences of each class, about 3000, a test split needs some that were not seen
 SPLITS = {
     "clean": "the same grammar, other sentences",
     "new words": "words of praise and blame that were never seen in training",

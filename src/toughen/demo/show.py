@@ -13,7 +13,7 @@ from ..statistics import bootstrap_of
 from .arms import Arm, Settings, quiet, spare_threads, train_arm
 from .encoder import find
 from .folder import accuracy, notes, right, write_run
-from .grammar import SPLITS, make
+from .grammar import MOST, SPLITS, make
 
 METHODS = ("plain", "smart", "freelb")
 # A further seed is only begun while the time so far says that it will be done within this many seconds.
@@ -33,6 +33,10 @@ def demo(
     folder = Path(out)
     if folder.is_file() or any((folder / name).is_file() for name in ("results.json", "began.json")):
         raise ValueError(f"{folder} is a run or a file, and nothing is overwritten; choose another --out.")
+    if limit is not None and not 2 <= limit <= MOST:
+        raise ValueError(f"limit={limit}: give 2 to {MOST} training rows; the grammar has not many more sentences.")
+    if not seeds:
+        raise ValueError("seeds is empty: give at least one seed to train with.")
     tell = say or _print
     began = time.monotonic()
     quiet()
