@@ -102,7 +102,7 @@ def _save(path: Path, clean: Tensor, bent: Tensor, hidden: Tensor, tokens: list[
 @contextmanager
 def _weights_shown(model: nn.Module) -> Generator[None]:
     """Only attention written out step by step gives its weights."""
-    base = next((module for module in model.modules() if _over_sdpa(module)), None)
+    base: Any = next((module for module in model.modules() if _over_sdpa(module)), None)
     if base is not None:
         base.set_attn_implementation(OVER["eager"])
     try:
