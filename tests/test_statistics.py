@@ -22,6 +22,16 @@ def test_summary():
         summarise([])
 
 
+@pytest.mark.parametrize("values", [[0.5, math.nan], [0.5, math.inf], [math.inf, -math.inf], [math.nan]])
+def test_scores_that_are_no_numbers(values):
+    found = summarise(values)
+    assert found.count == len(values)
+    assert math.isnan(found.mean)
+    test = paired_t(dict(enumerate(values)), dict(enumerate([0.25] * len(values))))
+    assert (test.p, test.why) == (None, "a score is not a number")
+    assert test.count == len(values)
+
+
 def test_paired_t_is_scipys():
     first, second = {1: 0.71, 2: 0.74, 3: 0.70, 9: 0.9}, {1: 0.70, 2: 0.70, 3: 0.69, 4: 0.1}
     found = paired_t(first, second)

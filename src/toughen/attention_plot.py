@@ -3,7 +3,7 @@
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -60,6 +60,9 @@ def draw_attention(
     if number not in maps:
         raise MethodError(f"layer={layer} has no adversary. Those that have: {', '.join(map(str, layers))}.")
     chosen = maps[number]
+    heads = chosen.clean.shape[1]
+    if head is not None and not -heads <= head < heads:
+        raise MethodError(f"head={head}: layer {number} has heads 0 to {heads - 1}; leave it out for their mean.")
     clean, bent = (_one(weights[0], head) for weights in (chosen.clean, chosen.adversarial))
     visible = chosen.visible[0]
     visible = visible.any(0) if head is None or len(visible) == 1 else visible[head]
@@ -89,6 +92,7 @@ def _save(path: Path, clean: Tensor, bent: Tensor, hidden: Tensor, tokens: list[
             axes.scatter(columns.numpy(), rows.numpy(), marker="x", s=12, color="tab:red", linewidths=0.8)
             figure.colorbar(image, ax=axes, shrink=0.8)
     figure.suptitle(title)
+    path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f".{path.name}.tmp")
     figure.savefig(unfinished, format=path.suffix.lstrip(".") or "png")
     unfinished.replace(path)
@@ -98,12 +102,17 @@ def _save(path: Path, clean: Tensor, bent: Tensor, hidden: Tensor, tokens: list[
 @contextmanager
 def _weights_shown(model: nn.Module) -> Generator[None]:
     """Only attention written out step by step gives its weights."""
-    base: Any = cast(Any, model).get_base_model() if hasattr(model, "get_base_model") else model
-    before = base.config._attn_implementation
-    if before == OVER["sdpa"]:
+    base: Any = next((module for module in model.modules() if _over_sdpa(module)), None)
+    if base is not None:
         base.set_attn_implementation(OVER["eager"])
     try:
         yield
     finally:
-        if before == OVER["sdpa"]:
-            base.set_attn_implementation(before)
+        if base is not None:
+            base.set_attn_implementation(OVER["sdpa"])
+
+
+def _over_sdpa(module: Any) -> bool:
+    """Whether this is what the method switched: the model, one under adapters, or the backbone under a head."""
+    implementation = getattr(getattr(module, "config", None), "_attn_implementation", None)
+    return implementation == OVER["sdpa"] and hasattr(module, "set_attn_implementation")

@@ -85,6 +85,12 @@ class Adversary:
                 "settings the run was started with (layers, per_head, rank)."
             )
         for name, value in own.items():
+            if local(value).shape != state[name].shape:
+                raise MethodError(
+                    f"The saved adversary's {name} is {tuple(state[name].shape)}, and this one's "
+                    f"{tuple(local(value).shape)}. Resume with the settings the run was started with (per_head, rank)."
+                )
+        for name, value in own.items():
             local(value).copy_(state[name])
         self._before = None
 

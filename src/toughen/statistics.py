@@ -39,6 +39,8 @@ def summarise(values: Sequence[float]) -> Summary:
     """Mean, standard deviation and median of scores."""
     if not values:
         raise ValueError("there is no score to summarise.")
+    if not all(map(math.isfinite, values)):  # which Python's own functions do not survive
+        return Summary(len(values), math.nan, math.nan if len(values) > 1 else None, math.nan)
     sd = statistics.stdev(values) if len(values) > 1 else None
     return Summary(len(values), statistics.fmean(values), sd, statistics.median(values))
 
@@ -50,6 +52,8 @@ def paired_t(first: Mapping[int, float], second: Mapping[int, float]) -> Paired:
     name = "paired t over seeds"
     if not differences:
         return Paired(name, 0, math.nan, None, why="no seed in common")
+    if not all(map(math.isfinite, differences)):
+        return Paired(name, len(seeds), math.nan, None, why="a score is not a number")
     mean = statistics.fmean(differences)
     if len(differences) < 2:
         return Paired(name, 1, mean, None, why="one seed tells nothing about spread")
@@ -89,6 +93,14 @@ def paired_bootstrap(
     _same_length(first, second, labels)
     told = np.asarray(labels)
     gain = (np.asarray(first) == told).astype(float) - (np.asarray(second) == told).astype(float)
+    return bootstrap_of(gain, samples=samples, seed=seed)
+
+
+def bootstrap_of(gains: Sequence[float], *, samples: int = 2000, seed: int = 0) -> Paired:
+    """The same of differences by row: where several seeds answered a row, the mean over them is one difference."""
+    import numpy as np
+
+    gain = np.asarray(gains, dtype=float)
     dice = np.random.default_rng(seed)
     rows = len(gain)
     drawn = np.concatenate(

@@ -4,6 +4,7 @@ import torch
 import toughen
 from toughen.attention_plot import attention_maps, draw_attention
 from toughen.errors import MethodError
+from toughen.heads import second_order
 
 from .families import batch, build
 
@@ -36,6 +37,21 @@ def test_maps_are_attention(family):
     assert model.config._attn_implementation == before
 
 
+@pytest.mark.parametrize("implementation", ["sdpa", "eager"])
+def test_maps_of_a_backbone_under_a_second_order_head(implementation):
+    """The method switches the backbone's attention; the config above it goes on saying sdpa."""
+    below = build("bert").base_model
+    below.set_attn_implementation(implementation)
+    model, inputs = second_order(below, 3, q=6, k=4), batch("bert")
+    attached = toughen.asa(visible=0.6).attach(model, seed=0)
+    before = model.backbone.config._attn_implementation
+    maps = attention_maps(attached, inputs, sample=True)
+    assert sorted(maps) == [0, 1]
+    assert maps[0].clean.shape == maps[0].adversarial.shape == (3, 4, 8, 8)
+    assert not torch.equal(maps[0].clean, maps[0].adversarial)
+    assert model.backbone.config._attn_implementation == before
+
+
 @pytest.mark.parametrize(("ending", "start"), [("png", b"\x89PNG"), ("svg", b"<?xml")])
 def test_picture(tmp_path, ending, start):
     pytest.importorskip("matplotlib")
@@ -46,3 +62,6 @@ def test_picture(tmp_path, ending, start):
     assert [p.name for p in tmp_path.iterdir()] == [f"a.{ending}"]
     with pytest.raises(MethodError, match="no adversary"):
         draw_attention(attached, Words(), "a b", tmp_path / "b.png", layer=9)
+    with pytest.raises(MethodError, match="has heads 0 to 3"):
+        draw_attention(attached, Words(), "a b", tmp_path / "b.png", head=4)
+    assert draw_attention(attached, Words(), "a b", tmp_path / "new" / "b.png").is_file()

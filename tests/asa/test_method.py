@@ -221,6 +221,21 @@ def test_tokens_count_only_where_there_is_a_label():
     assert attached.report()["divergence"] > 0
 
 
+def test_a_mask_for_each_head():
+    """Asked of an adversary that has one for all heads, it is told how to have more."""
+    real, length = BATCH["attention_mask"].bool(), BATCH["input_ids"].shape[1]
+    masks = real[:, None, None].expand(3, 4, length, length).clone()
+    masks[:, 1, :, 1:3] = False
+    batch = {**BATCH, "attention_mask": masks}
+    model = bert()
+    with pytest.raises(MethodError, match="per_head=True"):
+        toughen.asa().attach(model, seed=0).backward(model, batch)
+    model = bert()
+    attached = toughen.asa(per_head=True, visible=0.5).attach(model, seed=0)
+    attached.backward(model, batch)
+    assert not attached.masks(batch)[0][~masks].any()
+
+
 def test_choices_and_regression():
     choices = {key: BATCH[key].view(3, 1, 10).expand(3, 2, 10).contiguous() for key in ("input_ids", "attention_mask")}
     model = head(AutoModelForMultipleChoice)

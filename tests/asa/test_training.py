@@ -226,6 +226,16 @@ def test_another_adversary_is_not_taken_for_this_one():
         other.load_state_dict(one.state_dict())
 
 
+@pytest.mark.parametrize("rank", [1, 4])  # weights of rank 1 would go into any other without a word
+def test_an_adversary_of_another_rank_is_not_taken_for_this_one(rank):
+    one, other = toughen.asa(rank=rank).attach(bert()), toughen.asa(rank=8).attach(bert())
+    before = {name: value.clone() for name, value in other.state_dict().items() if isinstance(value, torch.Tensor)}
+    with pytest.raises(MethodError, match="rank"):
+        other.load_state_dict(one.state_dict())
+    after = other.state_dict()
+    assert all(torch.equal(after[name], value) for name, value in before.items())
+
+
 def test_attach_comes_before_wrapping():
     torch.distributed.init_process_group("gloo", rank=0, world_size=1, store=torch.distributed.HashStore())
     try:

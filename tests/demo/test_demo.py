@@ -48,7 +48,8 @@ def test_splits_hold_out_what_they_say():
     seen = {word for row in DATA["train"] for word in row["text"].split()}
     assert not seen & {*words.NEW_GOOD, *words.NEW_BAD, *words.NEW_LIKED, *words.NEW_HATED}
     assert not any(denial in row["text"] for row in DATA["train"] for denial in words.NEW_DENIALS)
-    assert not {row["text"] for row in DATA["train"]} & {row["text"] for row in DATA["typos"]}
+    texts = {row["text"] for row in DATA["train"]}
+    assert not any(texts & {row["text"] for row in DATA[split]} for split in grammar.SPLITS)
     mean = {name: sum(len(row["text"].split()) for row in rows) / len(rows) for name, rows in DATA.items()}
     assert mean["longer"] > 2.5 * mean["clean"]
     assert all(any(denial in row["text"] for denial in words.NEW_DENIALS) for row in DATA["negation"])
@@ -92,6 +93,15 @@ def test_the_demo_runs_on_a_tiny_model(tmp_path, no_package):
     assert split["metrics"]["accuracy"]["value"] == pytest.approx(results["mean"]["typos"])
 
 
+@pytest.mark.parametrize(
+    ("settings", "words"), [({"limit": 7000}, "2 to 5000"), ({"limit": 0}, "limit=0"), ({"seeds": ()}, "at least one")]
+)
+def test_what_the_demo_cannot_do_is_told_at_once(tmp_path, settings, words):
+    """There are about 6000 sentences: to look for 7000 different ones would never end."""
+    with pytest.raises(ValueError, match=words):
+        demo(tmp_path / "out", say=lambda line: None, **settings)
+
+
 def test_too_slow_a_machine_leaves_seeds_out(tmp_path, no_package, monkeypatch):
     monkeypatch.setattr(show, "BUDGET", 0.0)
     lines: list[str] = []
@@ -121,3 +131,26 @@ def test_the_verdict_names_better_and_worse():
         "smart against plain: better on typos (+0.300) and worse on longer (-0.300); no clear difference elsewhere."
     )
     assert "no split differs" in show.sentence("smart", {"plain": arms["plain"], "smart": arms["plain"]})
+
+
+def test_seeds_that_answer_alike_are_no_further_evidence():
+    """Rows are drawn, not answers: two seeds over 100 rows are not 200 rows."""
+    import numpy as np
+
+    from toughen.demo.arms import Arm
+    from toughen.evaluation import Outputs
+
+    def arm(name, seed, right):
+        labels = np.arange(100) % 2
+        answers = np.where(right, labels, 1 - labels)
+        outputs = Outputs(np.eye(2)[answers], labels, np.full(100, 5))
+        return Arm(name, seed, dict.fromkeys(grammar.SPLITS, outputs), [], 1.0, 1.0, 1)
+
+    places = np.arange(100)
+    plain, smart = places >= 30, (places < 30) | (places >= 48)  # 30 rows won, 18 lost: within chance
+    for seeds in ((1,), (1, 2, 3)):
+        arms = {
+            "plain": [arm("plain", seed, plain) for seed in seeds],
+            "smart": [arm("smart", seed, smart) for seed in seeds],
+        }
+        assert show.sentence("smart", arms) == "smart: no split differs from plain by more than chance on these rows."

@@ -207,6 +207,12 @@ def test_prefetch_on_a_cpu():
     assert [int(batch["x"]) for batch in prefetch(batches, "cpu")] == list(range(5))
 
 
+def test_prefetch_names_what_it_cannot_take():
+    rows = torch.utils.data.TensorDataset(torch.arange(4), torch.arange(4))
+    with pytest.raises(TypeError, match=r"batches that are a list.*collate_fn"):
+        next(prefetch(torch.utils.data.DataLoader(rows), "cpu"))
+
+
 def test_nothing_of_a_step_stays_alive():
     """A graph that outlived its step would hold its activations, and run on the stream of its time."""
     import gc

@@ -103,6 +103,31 @@ def test_texts_that_start_with_padding_are_left_alone():
     assert real_tokens({"attention_mask": torch.tensor([[1, 1, 0], [1, 1, 1]])}) == 5
 
 
+@pytest.mark.parametrize("shape", [(4, 1, 10, 10), (4, 10, 10)])
+def test_a_mask_of_pairs_is_no_padding(shape):
+    batch = {"input_ids": text_batch(4, 10)["input_ids"], "attention_mask": torch.ones(shape, dtype=torch.bool).tril()}
+    assert real_tokens(batch) is None
+    embeds = {"inputs_embeds": torch.zeros(4, 10, 8), "attention_mask": batch["attention_mask"]}
+    assert real_tokens(embeds) is None
+    assert real_tokens({**embeds, "attention_mask": torch.ones(4, 10)}) == 40
+
+
+def test_a_mask_of_pairs_that_hides_nothing_is_kept():
+    """A decoder without it would not look ahead."""
+    sizes = {"vocab_size": 100, "n_embd": 32, "n_layer": 2, "n_head": 4, "num_labels": 3, "initializer_range": 0.5}
+    config = AutoConfig.for_model("gpt2", **sizes, pad_token_id=0, bos_token_id=1, eos_token_id=2)
+    torch.manual_seed(0)
+    model = AutoModelForSequenceClassification.from_config(config).eval()
+    batch = text_batch(4, 10)
+    batch["input_ids"].clamp_(min=3)
+    causal = batch | {"attention_mask": torch.ones(4, 10, dtype=torch.long)}
+    batch["attention_mask"] = torch.ones(4, 1, 10, 10, dtype=torch.bool)
+    with toughen.plain().attach(model) as attached, pytest.warns(RobustnessWarning, match="eagerly"):
+        both_ways = attached.backward(model, batch)
+        assert not torch.allclose(both_ways, attached.backward(model, causal))
+        assert torch.equal(attached.captured(model)(batch), both_ways)
+
+
 def test_a_mask_stays_where_texts_hold_the_padding_token():
     """A decoder's padding is often its end of text: without the mask its head would read one token too early."""
     config = AutoConfig.for_model("gpt2", vocab_size=100, n_embd=32, n_layer=2, n_head=4, pad_token_id=2)

@@ -41,6 +41,26 @@ def test_padding_changes_no_logit(family):
     torch.testing.assert_close(quiet(model, longer), quiet(model, batch), rtol=0, atol=1e-6)
 
 
+@pytest.mark.parametrize("family", ["bert", "distilbert"])
+def test_padding_changes_no_logit_of_a_pooled_class_token(family):
+    """BERT has a pooled output; DistilBERT has none, so that its class token is the mean of its tokens."""
+    model, batch = second_order(tiny(family), class_token="pooled", **SMALL), batch_for(family)
+    longer = {
+        "input_ids": torch.nn.functional.pad(batch["input_ids"], (0, 7), value=1),
+        "attention_mask": torch.nn.functional.pad(batch["attention_mask"], (0, 7)),
+    }
+    torch.testing.assert_close(quiet(model, longer), quiet(model, batch), rtol=0, atol=1e-6)
+
+
+def test_the_width_of_a_backbone_that_ends_in_a_projection():
+    """As OPT-350M does."""
+    sizes = {"vocab_size": 60, "hidden_size": 32, "num_hidden_layers": 1, "ffn_dim": 32, "num_attention_heads": 2}
+    config = transformers.OPTConfig(**sizes, word_embed_proj_dim=16, max_position_embeddings=64)
+    model, batch = second_order(transformers.OPTModel(config).eval(), **SMALL), batch_for("bert")
+    assert model.config.hidden_size == 16
+    assert quiet(model, batch).shape == (4, 3)
+
+
 @pytest.mark.parametrize("family", ["llama", "electra"])
 def test_left_padding_finds_the_class_token(family):
     model, batch = second_order(tiny(family), **SMALL), batch_for(family)

@@ -10,7 +10,13 @@ import torch
 import transformers
 from transformers import AutoModelForMultipleChoice, AutoModelForSequenceClassification
 
-from toughen.heads import SecondOrderConfig, head_settings, model_card, second_order
+from toughen.heads import (
+    SecondOrderConfig,
+    SecondOrderForSequenceClassification,
+    head_settings,
+    model_card,
+    second_order,
+)
 
 from .conftest import batch_for, tiny
 
@@ -176,6 +182,19 @@ def test_saved_config_and_card(bert, tmp_path):
     assert (tmp_path / "README.md").read_text() == "mine"
 
 
+def test_a_class_made_from_ours_is_saved_with_a_card(bert, tmp_path):
+    """FSDP makes one for every model it shards, a user may write one."""
+
+    class FSDPSecondOrderForSequenceClassification(SecondOrderForSequenceClassification):
+        pass
+
+    model = FSDPSecondOrderForSequenceClassification(second_order(bert, 2, q=6, k=4).config)
+    model.save_pretrained(tmp_path)
+    card = (tmp_path / "README.md").read_text()
+    assert "# SecondOrderForSequenceClassification" in card
+    assert "pipeline_tag: text-classification" in card
+
+
 def test_pipeline(tmp_path):
     tokenizer = tiny_tokenizer()
     model = second_order(tiny("bert"), id2label={0: "bad", 1: "good"}, **SMALL)
@@ -288,3 +307,21 @@ def test_wrong_inputs_are_refused(bert, batch):
         second_order(bert, 2, **SMALL)(batch["input_ids"], torch.ones(4, 1, 9, 9))
     with pytest.raises(ValueError, match="class_token"):
         SecondOrderConfig(class_token="middle")
+    with pytest.raises(TypeError, match="unknown head setting depth"):
+        SecondOrderConfig(head={"depth": 3})
+
+
+def test_a_folder_with_a_head_of_its_own_is_refused_with_the_way_out(bert, batch, tmp_path):
+    second_order(bert, 2, **SMALL).save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match="AutoModelForSequenceClassification") as told:
+        second_order(tmp_path, 3, **SMALL)
+    assert len(str(told.value)) < 400
+    again = second_order(AutoModelForSequenceClassification.from_pretrained(tmp_path), 3, **SMALL)
+    assert again(**batch).logits.shape == (4, 3)
+
+
+def test_label_names_from_a_file_keep_their_numbers(bert):
+    """JSON has no whole numbers for keys."""
+    config = second_order(bert, id2label={"0": "no", "1": "yes"}, **SMALL).config
+    assert config.id2label == {0: "no", 1: "yes"}
+    assert config.label2id == {"no": 0, "yes": 1}

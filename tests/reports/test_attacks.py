@@ -242,3 +242,17 @@ def test_is_it_adversarial(folder):
     assert answers(folder, **{"robust/budget": 1.0}) == ["no"]
     assert answers(folder, **{"robust/budget": 812.0}) == []  # a number of pairs, not a share
     assert answers(folder, loss=1.0) == []
+
+
+def test_seeds_that_share_no_strength_have_no_mean(folder):
+    """One seed was attacked again with other strengths; the kind of noise that they share is still shown."""
+    for label, xs in (("seed-1", (0.1, 0.3)), ("seed-2", (0.2,))):
+        groups = [
+            {"name": "typos", "points": [{"x": x, **interval(0.9 - x)} for x in xs]},
+            {"name": "casing", "points": [{"x": 0.5, **interval(0.7)}]},
+        ]
+        write(folder, f"noise-{label}", summary("noise", "noise", "noise suites", label, groups=groups))
+    (attack,) = attacks_of(read_run(folder))
+    assert list(attack.groups) == ["casing"]
+    assert attack.end[1] == "worst: casing"
+    checked(report(folder))

@@ -270,6 +270,39 @@ def test_a_score_that_was_not_finite_is_left_out(smart):
     checked(report(smart))
 
 
+def test_an_evaluation_that_was_not_finite_is_no_zero(smart):
+    add_evaluation(smart, "broken", 0.5)
+    content = json.loads((smart / "evaluations" / "broken.json").read_text())
+    content["metrics"]["accuracy"] = {"value": None, "low": None, "high": None}
+    (smart / "evaluations" / "broken.json").write_text(json.dumps(content))
+    table = evaluation_table(find_runs([smart]))
+    assert table["names"] == ["broken", "typos"]
+    assert [cell["text"] for cell in table["rows"][0]["cells"]] == ["-", "0.6100"]
+    checked(report(smart))
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("evaluations/typos.json", '{"rows": 3}'),
+        ("model/config.json", '{"id2label": {"0": "a"'),
+        ("seeds/2/predictions/validation.tsv", "index\tprediction\tlabel\tprobabilities\n0\ta\ta\t[0.9, 0."),
+    ],
+)
+def test_a_file_that_is_cut_off_is_named(smart, file, text):
+    (smart / file).parent.mkdir(exist_ok=True)
+    (smart / file).write_text(text)
+    with pytest.raises(ReportError, match=file):
+        report(smart)
+
+
+def test_a_log_cut_inside_a_letter(smart):
+    with (smart / "metrics.jsonl").open("ab") as file:
+        file.write('{"note": "naïve'.encode()[:-4])
+    (smart / "config.yaml").write_bytes(b"name: na\xefve\n")
+    checked(report(smart))
+
+
 def arguments(command, *words):
     parser = ArgumentParser()
     command.add(parser)

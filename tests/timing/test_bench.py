@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from toughen.cli.main import main
+from toughen.heads import second_order
 from toughen.timing import bench, markdown
 from toughen.timing.subject import Shape, batch_of, model_named
 
@@ -44,6 +45,8 @@ def test_command_writes_both_files(tmp_path, capsys):
         (["--model", "nothing"], "neither a model folder nor one of the sizes"),
         (["--modes", "slow"], "no mode"),
         (["--methods", "smrt"], "smart"),
+        (["--modes", "fast"], "needs a CUDA device"),
+        (["--repeats", "0"], "at least one step"),
     ],
 )
 def test_bad_input_is_one_line(options, words, capsys):
@@ -63,4 +66,10 @@ def test_batches_have_the_lengths_they_say():
 def test_a_model_folder(tmp_path):
     model_named("tiny").save_pretrained(tmp_path)
     assert isinstance(model_named(tmp_path), torch.nn.Module)
+    assert len(bench(tmp_path, ["fgm"], ["2x8"], repeats=1, device="cpu")) == 2
+
+
+def test_a_folder_of_a_second_order_model(tmp_path):
+    """Its vocabulary is the backbone's."""
+    second_order(model_named("tiny"), 2, q=6, k=4).save_pretrained(tmp_path)
     assert len(bench(tmp_path, ["fgm"], ["2x8"], repeats=1, device="cpu")) == 2

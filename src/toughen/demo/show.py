@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from ..reports import report
-from ..statistics import paired_bootstrap
+from ..statistics import bootstrap_of
 from .arms import Arm, Settings, quiet, spare_threads, train_arm
 from .encoder import find
-from .folder import accuracy, notes, pooled, write_run
-from .grammar import SPLITS, make
+from .folder import accuracy, notes, right, write_run
+from .grammar import MOST, SPLITS, make
 
 METHODS = ("plain", "smart", "freelb")
 # A further seed is only begun while the time so far says that it will be done within this many seconds.
@@ -33,6 +33,10 @@ def demo(
     folder = Path(out)
     if folder.is_file() or any((folder / name).is_file() for name in ("results.json", "began.json")):
         raise ValueError(f"{folder} is a run or a file, and nothing is overwritten; choose another --out.")
+    if limit is not None and not 2 <= limit <= MOST:
+        raise ValueError(f"limit={limit}: give 2 to {MOST} training rows; the grammar has not many more sentences.")
+    if not seeds:
+        raise ValueError("seeds is empty: give at least one seed to train with.")
     tell = say or _print
     began = time.monotonic()
     quiet()
@@ -88,8 +92,9 @@ def sentence(name: str, arms: Mapping[str, Sequence[Arm]]) -> str:
     better: list[str] = []
     worse: list[str] = []
     for split in SPLITS:
-        ours, plain = pooled(arms[name], split), pooled(arms["plain"], split)
-        test = paired_bootstrap(np.argmax(ours.logits, 1), np.argmax(plain.logits, 1), ours.labels)
+        # Seeds answer the same rows: a row is drawn with all its answers, or two seeds would pass for twice the rows.
+        rights = [np.mean([right(arm.outputs[split]) for arm in arms[each]], axis=0) for each in (name, "plain")]
+        test = bootstrap_of(rights[0] - rights[1])
         if test.low is not None and test.high is not None and (test.low > 0 or test.high < 0):
             (better if test.difference > 0 else worse).append(f"{split} ({test.difference:+.3f})")
     parts = [f"better on {', '.join(better)}"] if better else []

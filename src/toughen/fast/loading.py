@@ -16,17 +16,26 @@ def prefetch(
     device = torch.device(device)
     if device.type != "cuda":
         for batch in batches:
-            yield {name: _moved(value, device) for name, value in batch.items()}
+            yield _on_its_way(batch, device)
         return
     stream, waiting = torch.cuda.Stream(device), list[tuple[dict[str, Any], Any]]()
     for batch in batches:
         with torch.cuda.stream(stream):
-            moved = {name: _moved(value, device) for name, value in batch.items()}
+            moved = _on_its_way(batch, device)
         waiting.append((moved, stream.record_event()))
         if len(waiting) > ahead:
             yield _arrived(*waiting.pop(0), device)
     for left in waiting:
         yield _arrived(*left, device)
+
+
+def _on_its_way(batch: Mapping[str, Any], device: torch.device) -> dict[str, Any]:
+    if not hasattr(batch, "items"):
+        raise TypeError(
+            f"prefetch: the loader makes batches that are a {type(batch).__name__}; give it a collate_fn that makes "
+            "dictionaries with the names of the model's inputs."
+        )
+    return {name: _moved(value, device) for name, value in batch.items()}
 
 
 def _moved(value: Any, device: torch.device) -> Any:

@@ -72,9 +72,13 @@ def real_tokens(batch: Mapping[str, Any], pad: int | None = None) -> int | None:
 
     None also where a text starts with padding: these models read the first token, even if it is none. And where texts
     that fill their batch hold the token `pad`, which decoders' often end in: without a mask it might pass for padding.
+    And where the mask is one of pairs, (B, 1, L, L): it tells a decoder which way to look, also where it hides nothing.
     """
-    mask, ids = batch.get("attention_mask"), batch.get("input_ids")
+    mask, ids, embeds = (batch.get(name) for name in ("attention_mask", "input_ids", "inputs_embeds"))
     if not isinstance(mask, Tensor) or mask.device.type != "cpu" or not mask[..., 0].all():
+        return None
+    tokens = ids if isinstance(ids, Tensor) else embeds[..., 0] if isinstance(embeds, Tensor) else mask
+    if mask.shape != tokens.shape:
         return None
     real = int(mask.count_nonzero())
     full = real == mask.numel() and pad is not None and isinstance(ids, Tensor)

@@ -14,7 +14,8 @@ CLASS_TOKENS = ("cls_token", "class_embedding", "class_token")
 
 def width_of(config: Any) -> int:
     """The width of the last hidden state."""
-    for name in ("hidden_size", "d_model", "n_embd", "dim"):
+    # OPT may leave its layers by a projection to a width of its own.
+    for name in ("word_embed_proj_dim", "hidden_size", "d_model", "n_embd", "dim"):
         if isinstance(value := getattr(config, name, None), int):
             return value
     if sizes := getattr(config, "hidden_sizes", None):

@@ -79,8 +79,18 @@ def second_order(
 def _load(model_or_name: Any, arguments: dict[str, Any] | None) -> Any:
     from transformers import AutoModel, PreTrainedModel
 
+    from .configuration import SecondOrderConfig
+
     if isinstance(model_or_name, str) or hasattr(model_or_name, "__fspath__"):
-        return AutoModel.from_pretrained(model_or_name, **(arguments or {}))
+        try:
+            return AutoModel.from_pretrained(model_or_name, **(arguments or {}))
+        except ValueError as error:
+            if SecondOrderConfig.__name__ not in str(error):
+                raise
+        raise ValueError(
+            f"{model_or_name} holds a model with a second-order head. Load it (AutoModelForSequenceClassification."
+            "from_pretrained) and train it on, or give the loaded model here for a new head on its backbone."
+        )
     if hasattr(model_or_name, "peft_config"):
         raise ValueError(
             "the model already carries adapters. Put the head on first, then the adapters: "
@@ -103,4 +113,4 @@ def _labels(below: Any, num_labels: int | None, id2label: dict[int, str] | None)
         return {"id2label": dict(below.id2label), "label2id": dict(below.label2id)}
     if num_labels not in (None, len(id2label)):
         raise ValueError(f"num_labels={num_labels}, but id2label names {len(id2label)}.")
-    return {"id2label": id2label, "label2id": {name: index for index, name in id2label.items()}}
+    return {"id2label": id2label, "label2id": {name: int(index) for index, name in id2label.items()}}

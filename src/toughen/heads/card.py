@@ -16,7 +16,9 @@ TASKS = {
 
 def model_card(model: Any) -> str:
     """The README.md of a model: front matter for the Hub, the head's settings, three lines to load it."""
-    auto, pipeline = TASKS[type(model).__name__]
+    # A class made from ours: by a user, or by FSDP, which gives every module it shards one of its own.
+    name = next(each.__name__ for each in type(model).__mro__ if each.__name__ in TASKS)
+    auto, pipeline = TASKS[name]
     config, head = model.config, model.config.head
     base = getattr(config.backbone_config, "_name_or_path", "") or ""
     # A folder of this machine is nobody's base model.
@@ -24,12 +26,12 @@ def model_card(model: Any) -> str:
     lines = ["---", "library_name: transformers", f"pipeline_tag: {pipeline}"]
     lines += [f"base_model: {base}"] if published else []
     lines += ["tags:", "- toughen", "- second-order-head", "---", ""]
-    name = f"`{base}`" if published else f"a {config.backbone_config.model_type} backbone"
+    below = f"`{base}`" if published else f"a {config.backbone_config.model_type} backbone"
     parameters = sum(value.numel() for value in model.classifier.parameters())
     lines += [
-        f"# {type(model).__name__}",
+        f"# {name}",
         "",
-        f"{name} with a second-order head ({head['pooling'].replace('_', ' ')} pooling, {parameters:,} parameters), "
+        f"{below} with a second-order head ({head['pooling'].replace('_', ' ')} pooling, {parameters:,} parameters), "
         f"made with toughen.",
         "",
         "```python",

@@ -39,11 +39,11 @@ class SecondOrderConfig(PretrainedConfig):
             from transformers import AutoConfig
 
             backbone_config = AutoConfig.for_model(**backbone_config)
-        from .settings import HeadSettings
+        from .settings import head_settings
 
         self.backbone_config = backbone_config
         # Validated and completed here, so that a file written by hand fails with the name of the wrong field.
-        self.head = asdict(HeadSettings(**(head or {})))
+        self.head = asdict(head_settings(**(head or {})))
         if class_token not in ("first", "last", "pooled"):
             raise ValueError(f"class_token={class_token!r} is unknown. Use 'first', 'last' or 'pooled'.")
         self.class_token = class_token

@@ -85,14 +85,15 @@ class SecondOrderPreTrainedModel(PreTrainedModel):
         tokens = output.last_hidden_state
         if tokens.dim() == 4:  # feature maps (B, C, H, W)
             tokens = tokens.flatten(2).mT
-        if self.config.class_token == "pooled":
-            pooled = output.get("pooler_output")
-            return output, self.classifier(tokens, class_vector=tokens.mean(1) if pooled is None else pooled.flatten(1))
-        tokens = words.without_prefix(self.config, tokens)
+        pooled = self.config.class_token == "pooled"
+        tokens = tokens if pooled else words.without_prefix(self.config, tokens)
         real = words.real_tokens(self.config, given)
-        index = words.class_index(self.config, tokens, real)
         mask = words.word_mask(self.config, real, given, special)
-        return output, self.classifier(tokens, mask, class_index=index)
+        if pooled:
+            vector = output.get("pooler_output")
+            vector = words.mean_of(tokens, real) if vector is None else vector.flatten(1)
+            return output, self.classifier(tokens, mask, class_vector=vector)
+        return output, self.classifier(tokens, mask, class_index=words.class_index(self.config, tokens, real))
 
     def _loss(self, logits: Any, labels: Tensor | None) -> Tensor | None:
         if labels is None:

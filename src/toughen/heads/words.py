@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 
 from .configuration import SecondOrderConfig
+from .covariance import token_weights, weighted_mean
+from .precision import at_least_float32, no_autocast
 
 
 def text_inputs(
@@ -57,6 +59,15 @@ def class_index(config: SecondOrderConfig, tokens: Tensor, real: Tensor | None) 
         return torch.full(tokens.shape[:1], tokens.shape[1] - 1, device=tokens.device)
     places = torch.arange(real.shape[1], device=real.device)
     return (real.ne(0) * places).argmax(1)
+
+
+def mean_of(tokens: Tensor, real: Tensor | None) -> Tensor:
+    """The mean of the tokens that are no padding, (B, D)."""
+    if real is None:
+        return tokens.mean(1)
+    with no_autocast(tokens):
+        full = at_least_float32(tokens)
+        return weighted_mean(full, token_weights(full, real)).squeeze(1).to(tokens.dtype)
 
 
 def without_prefix(config: SecondOrderConfig, tokens: Tensor) -> Tensor:

@@ -1,12 +1,11 @@
 """Where a run is wrong and how sure it is of it: confusion and reliability."""
 
-import json
 from collections.abc import Mapping
 from typing import Any, cast
 
 from . import figures
 from .drawing import Drawing
-from .folder import Predictions, Run, amounts
+from .folder import Predictions, Run, amounts, read_json
 
 _MANY = 30  # classes: a larger confusion matrix cannot be read
 
@@ -68,5 +67,5 @@ def _label_names(run: Run) -> list[str] | None:
     file = run.path / "model" / "config.json"
     if not file.is_file():
         return None
-    names = cast("dict[str, str]", json.loads(file.read_text(encoding="utf-8")).get("id2label") or {})
+    names = cast("dict[str, str]", read_json(file).get("id2label") or {})
     return [names[key] for key in sorted(names, key=int)] or None

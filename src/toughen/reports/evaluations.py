@@ -6,7 +6,7 @@ from typing import Any
 from . import figures
 from .cells import number
 from .drawing import Drawing
-from .folder import Run
+from .folder import Run, finite
 
 COLUMNS, ROWS = 24, 300
 
@@ -16,8 +16,13 @@ def evaluation_table(runs: Sequence[Run]) -> dict[str, Any] | None:
     names = list(dict.fromkeys(name for run in runs for name in run.evaluations))[:COLUMNS]
     if not names:
         return None
-    scores = {name: {r.name: _score(r.evaluations[name]) for r in runs if name in r.evaluations} for name in names}
-    best = {name: max(each[0] for each in found.values()) for name, found in scores.items()}
+    scores: dict[str, dict[str, tuple[float, float, float]]] = {name: {} for name in names}
+    for run in runs:
+        for name in names:
+            score = _score(run.evaluations[name]) if name in run.evaluations else None
+            if score is not None:
+                scores[name][run.name] = score
+    best = {name: max((each[0] for each in found.values()), default=None) for name, found in scores.items()}
     rows: list[dict[str, Any]] = []
     for run in runs[:ROWS]:
         cells: list[dict[str, Any]] = []
@@ -33,8 +38,11 @@ def evaluation_table(runs: Sequence[Run]) -> dict[str, Any] | None:
     return {"names": names, "rows": rows, "drawings": drawn}
 
 
-def _score(evaluation: Mapping[str, Any]) -> tuple[float, float, float]:
+def _score(evaluation: Mapping[str, Any]) -> tuple[float, float, float] | None:
+    """The selecting metric with its interval; None where it was not finite, which is no 0."""
     found: Mapping[str, Any] = evaluation["metrics"][evaluation["metric"]]
-    value = float(found["value"] or 0.0)
+    value = finite(found.get("value"))
+    if value is None:
+        return None
     low, high = (value if found.get(key) is None else float(found[key]) for key in ("low", "high"))
     return value, low, high

@@ -61,7 +61,7 @@ class Run:
     @cached_property
     def config(self) -> str:
         file = self.path / "config.yaml"
-        return file.read_text(encoding="utf-8") if file.is_file() else ""
+        return file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
 
     @cached_property
     def evaluations(self) -> dict[str, dict[str, Any]]:
@@ -70,13 +70,16 @@ class Run:
         files = (self.path / "evaluations").glob("*.json")
         # The run's own split first: what the others are held against.
         for file in sorted(files, key=lambda each: (each.stem not in ("clean", "validation"), each.stem)):
-            found[file.stem] = _json(file)
+            told = found[file.stem] = read_json(file)
+            scores = told.get("metrics")
+            if not isinstance(scores, dict) or not isinstance(scores.get(str(told.get("metric"))), dict):
+                raise ReportError(f"{file} is no evaluation: 'metrics' does not have what 'metric' names.")
         return found
 
     @cached_property
     def attacks(self) -> dict[str, dict[str, Any]]:
         """What attacks left, by name: attacks/*.json."""
-        return {file.stem: _json(file) for file in sorted((self.path / "attacks").glob("*.json"))}
+        return {file.stem: read_json(file) for file in sorted((self.path / "attacks").glob("*.json"))}
 
     def attacked_rows(self, name: str) -> list[dict[str, Any]]:
         """The examples of an attack, attacks/<name>.jsonl; empty where none were kept."""
@@ -85,7 +88,7 @@ class Run:
     def diagnostics(self, name: str, seed: int, arm: Arm = "method") -> dict[str, Any] | None:
         """What training saw at its end and the saved model does not show, such as an adversary's masks."""
         file = self.seed_folder(seed, arm) / "diagnostics" / f"{name}.json"
-        return _json(file) if file.is_file() else None
+        return read_json(file) if file.is_file() else None
 
     def seed_folder(self, seed: int, arm: Arm = "method") -> Path:
         return self.path / ("seeds" if arm == "method" else "baseline") / str(seed)
@@ -118,7 +121,7 @@ def read_run(path: "str | os.PathLike[str]") -> Run:
     file = folder / "results.json"
     if not file.is_file():
         raise ReportError(f"{folder} has no results.json: give the folder of a finished run.")
-    results = _json(file)
+    results = read_json(file)
     if missing := [key for key in ("task", "method", "metric", "seeds") if key not in results]:
         raise ReportError(f"{file} has no {missing[0]!r}: it is not the results of a toughen run.")
     return Run(folder, results)
@@ -157,7 +160,8 @@ def finite(value: Any) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _json(file: Path) -> dict[str, Any]:
+def read_json(file: Path) -> dict[str, Any]:
+    """The object in a file, or an error that names it."""
     try:
         value = json.loads(file.read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
@@ -170,7 +174,9 @@ def _json(file: Path) -> dict[str, Any]:
 def _lines(file: Path) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     # Not splitlines: a text may hold a line separator of Unicode's, and JSON leaves it as it is.
-    for line in file.read_text(encoding="utf-8").split("\n") if file.is_file() else ():
+    # A crash may cut a letter of several bytes.
+    text = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
+    for line in text.split("\n"):
         try:
             row = json.loads(line)
         except json.JSONDecodeError:
@@ -181,14 +187,18 @@ def _lines(file: Path) -> list[dict[str, Any]]:
 
 
 def _predictions(file: Path) -> Predictions:
-    with file.open(encoding="utf-8", newline="") as lines:
-        rows = list(csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE))
+    try:
+        with file.open(encoding="utf-8", newline="") as lines:
+            rows = list(csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE))
+        chances = [json.loads(row["probabilities"]) if row.get("probabilities") else None for row in rows]
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ReportError(f"{file} is no table of predictions, or cut off: {error}.") from None
     if rows and "prediction" not in rows[0]:
         raise ReportError(f"{file} has no column 'prediction'; it has {', '.join(rows[0])}.")
     known = bool(rows) and all(row.get("label") not in (None, "") for row in rows)
-    spread = bool(rows) and all(row.get("probabilities") for row in rows)
+    spread = bool(rows) and None not in chances
     return Predictions(
         [row["prediction"] for row in rows],
         [row["label"] for row in rows] if known else None,
-        [json.loads(row["probabilities"]) for row in rows] if spread else None,
+        cast("list[list[float]]", chances) if spread else None,
     )

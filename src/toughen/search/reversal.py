@@ -95,6 +95,11 @@ class Reversal:
 
     def ask(self, module: nn.Module, view: PairView) -> tuple[Tensor, Tensor]:
         query, key = cast(nn.ModuleDict, module)[str(view.place)](view.value)
+        if view.pairs is not None and view.pairs.shape[1] not in (1, query.shape[1]):
+            raise MethodError(
+                f"attention_mask has a mask for each of {view.pairs.shape[1]} heads, and the adversary one for all of "
+                "them. Use toughen.asa(per_head=True)."
+            )
         queries = None if self.as_published else view.queries
         draw = None if self.as_published else view.key
         hide: Any = Hide.apply

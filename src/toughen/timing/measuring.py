@@ -69,6 +69,10 @@ def bench(
     unknown = [mode for mode in modes if mode not in MODES]
     if unknown:
         raise ValueError(f"{unknown[0]!r} is no mode: give eager, fast or both.")
+    if not wanted:
+        raise ValueError(f"the fast mode needs a CUDA device, and this is the {device}: time eager steps there.")
+    if repeats < 1:
+        raise ValueError(f"repeats={repeats}: a median needs at least one step.")
     names = ["plain", *[name for name in methods or available() if name != "plain"]]
     for name in names:
         factory(name)  # an unknown one is told before anything is timed

@@ -77,4 +77,4 @@ def batch_of(shape: Shape, vocabulary: int, labels: int, seed: int = 0) -> Mappi
 def settings_of(model: nn.Module) -> tuple[int, int]:
     """The number of tokens and of classes a model knows."""
     config: Any = model.config
-    return int(config.vocab_size), int(config.num_labels)
+    return int(config.get_text_config().vocab_size), int(config.num_labels)
