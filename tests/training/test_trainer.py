@@ -71,6 +71,31 @@ def test_with_a_method_that_does_nothing_it_is_the_trainer(
         assert one.get("grad_norm") == other.get("grad_norm")
 
 
+class Keywords(Trainer):
+    def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, **_: Any) -> Any:
+        outputs = model(**{key: value for key, value in inputs.items() if key != "labels"})
+        loss = torch.nn.functional.cross_entropy(outputs.logits, inputs["labels"])
+        return (loss, outputs) if return_outputs else loss
+
+
+class OtherOrder(Keywords):
+    def compute_loss(
+        self, model: Any, inputs: Any, num_items_in_batch: Any = None, return_outputs: bool = False
+    ) -> Any:
+        return super().compute_loss(model, inputs, return_outputs=return_outputs)
+
+
+@pytest.mark.parametrize("kind", [Keywords, OtherOrder])
+@pytest.mark.parametrize("name", ["plain", "smart", "freelb"])
+def test_a_loss_of_one_s_own_may_name_its_arguments_as_trainer_lets_it(name: str, kind: Any, tmp_path: Path) -> None:
+    found = []
+    for trainer in (Trainer, kind):
+        ours = toughen.robust(trainer)(bert(), settings(tmp_path), train_dataset=texts(16), method=toughen.make(name))
+        ours.train()
+        found.append(weights(ours.model))
+    assert_equal(*found)
+
+
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("name", ["smart", "freelb", "bregman"])
 def test_outputs_as_tuples_are_read_as_named_ones(name: str, smoothing: float, tmp_path: Path) -> None:

@@ -113,7 +113,10 @@ class _RobustTrainer(Trainer):
         self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
         if self._pending is None:  # evaluation, or a pass of the method itself
-            return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
+            # By name, as Trainer does: a loss of the user's may have them in another order, or as **kwargs.
+            return super().compute_loss(
+                model, inputs, return_outputs=return_outputs, num_items_in_batch=num_items_in_batch
+            )
         # A regulariser is a mean over its micro-batch and so must be divided whatever the model's loss is.
         return next(self._pending) / self._spread(num_items_in_batch)
 
@@ -130,9 +133,13 @@ class _RobustTrainer(Trainer):
         spread = self._spread(num_items_in_batch)
         with self._own_pass():
             if torch.is_grad_enabled() and not self._compares:
-                return Outcome(self.compute_loss(model, dict(inputs), False, num_items_in_batch) * spread, ())
+                return Outcome(
+                    self.compute_loss(model, dict(inputs), num_items_in_batch=num_items_in_batch) * spread, ()
+                )
             again = repeatable(model, inputs, self.args.device)
-            loss, outputs = self.compute_loss(model, dict(inputs), True, num_items_in_batch)
+            loss, outputs = self.compute_loss(
+                model, dict(inputs), return_outputs=True, num_items_in_batch=num_items_in_batch
+            )
             if torch.is_grad_enabled() and not logits_of(outputs).requires_grad:
                 outputs = again()
         return with_loss(outputs, loss * spread)
