@@ -317,6 +317,16 @@ def test_a_second_training_begins_anew(name: str, tmp_path: Path) -> None:
         assert sizes == pytest.approx([0.0, 0.0], abs=1e-10)
 
 
+def test_a_loss_that_would_leave_the_method_out_is_refused(tmp_path: Path) -> None:
+    class Mine(toughen.robust(Trainer)):
+        def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, **_: Any) -> Any:
+            outputs = model(**inputs)
+            return (outputs.loss, outputs) if return_outputs else outputs.loss
+
+    with pytest.raises(MethodError, match=r"Mine\.compute_loss takes the place"):
+        Mine(bert(), settings(tmp_path), train_dataset=texts(), method=toughen.smart())
+
+
 def test_what_is_not_a_method_is_refused(tmp_path: Path) -> None:
     with pytest.raises(MethodError, match="give the class of a Trainer"):
         toughen.robust("Trainer")  # pyright: ignore[reportArgumentType]

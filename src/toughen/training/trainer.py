@@ -43,6 +43,11 @@ class _RobustTrainer(Trainer):
     def __init__(self, *args: Any, method: Method | Sum, probe: bool = True, fast: bool = False, **kwargs: Any) -> None:
         if not isinstance(method, (Method, Sum)):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise MethodError(f"method={method!r} is not a method. Give e.g. method=toughen.smart().")
+        if type(self).compute_loss is not _RobustTrainer.compute_loss:
+            raise MethodError(
+                f"{type(self).__name__}.compute_loss takes the place of the one that runs the method. Write it into a "
+                "class of Trainer's own, and give that to robust: robust(MyTrainer)(..., method=...)."
+            )
         super().__init__(*args, **kwargs)
         if getattr(self.args, "n_gpu", 1) > 1:
             raise MethodError("DataParallel copies the model in every pass; start one process a GPU with torchrun.")
