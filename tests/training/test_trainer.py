@@ -327,6 +327,18 @@ def test_a_loss_that_would_leave_the_method_out_is_refused(tmp_path: Path) -> No
         Mine(bert(), settings(tmp_path), train_dataset=texts(), method=toughen.smart())
 
 
+def test_a_step_that_would_leave_the_method_out_is_refused(tmp_path: Path) -> None:
+    class Mine(Trainer):
+        def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Any:
+            loss = model(**inputs).loss
+            self.accelerator.backward(loss)
+            return loss.detach()
+
+    trainer = toughen.robust(Mine)(bert(), settings(tmp_path), train_dataset=texts(), method=toughen.freelb())
+    with pytest.raises(MethodError, match="does not ask self.compute_loss"):
+        trainer.train()
+
+
 def test_what_is_not_a_method_is_refused(tmp_path: Path) -> None:
     with pytest.raises(MethodError, match="give the class of a Trainer"):
         toughen.robust("Trainer")  # pyright: ignore[reportArgumentType]

@@ -1,5 +1,6 @@
 """Hugging Face Trainer: overrides that call super, nothing copied."""
 
+import inspect
 from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager, nullcontext
 from typing import Any, TypeVar, cast
@@ -192,6 +193,11 @@ class _RobustTrainer(Trainer):
                     gradients._set_sync_gradients(turn.sync)  # DeepSpeed steps its engine inside backward when True
                     with nullcontext() if turn.sync else quiet():
                         loss = super().training_step(model, inputs, num_items_in_batch)
+                    if inspect.getgeneratorstate(self._pending) == inspect.GEN_CREATED:
+                        raise MethodError(
+                            f"The training_step under {type(self).__name__} does not ask self.compute_loss for its "
+                            "loss, so that the method never runs. Let it, or call super().training_step there."
+                        )
                     total += loss if turn.kept else 0.0
                     if turn.step:
                         self._inner_update(model)
