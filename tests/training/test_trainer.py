@@ -31,6 +31,7 @@ from .tiny import (
     made,
     settings,
     t5,
+    tagger,
     texts,
     weights,
 )
@@ -51,11 +52,22 @@ def own_loss(outputs: Any, labels: Any, num_items_in_batch: Any = None) -> Any:
         (bert, texts, {"gradient_checkpointing": True}, {}),
         (bert, texts, {"bf16": True}, {}),
         (bert, texts, {"gradient_accumulation_steps": 2}, {"compute_loss_func": own_loss}),
+        (tagger, language, {"gradient_accumulation_steps": 2, "label_smoothing_factor": 0.1}, {}),
         (gpt2, language, {"gradient_accumulation_steps": 2}, {}),
         (gpt2, language, {"gradient_accumulation_steps": 2, "label_smoothing_factor": 0.1}, {}),
         (llama, language, {"gradient_accumulation_steps": 4}, {}),
     ],
-    ids=["plain", "smoothing", "checkpointing", "bf16", "loss_func", "gpt2", "gpt2-smoothing", "llama"],
+    ids=[
+        "plain",
+        "smoothing",
+        "checkpointing",
+        "bf16",
+        "loss_func",
+        "tokens-smoothing",
+        "gpt2",
+        "gpt2-smoothing",
+        "llama",
+    ],
 )
 def test_with_a_method_that_does_nothing_it_is_the_trainer(
     model: Any, data: Any, changes: dict[str, Any], more: dict[str, Any], tmp_path: Path

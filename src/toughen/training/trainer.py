@@ -66,8 +66,10 @@ class _RobustTrainer(Trainer):
         own = cast(PreTrainedModel, self.accelerator.unwrap_model(model))
         self.attached: Attached = self._method.attach(own, self.processing_class, seed=self.args.seed)
         # Some language models divide by the number of labels of the whole update; other heads only say they would,
-        # and Trainer believes them: their loss would be multiplied by accumulation steps and processes.
-        self.model_accepts_loss_kwargs = self.model_accepts_loss_kwargs and divides_by_items(own, self.attached.task)
+        # and Trainer believes them: their loss would be multiplied by accumulation steps and processes. A smoothed
+        # loss is Trainer's own, and divided so.
+        divided = self.label_smoother is not None or divides_by_items(own, self.attached.task)
+        self.model_accepts_loss_kwargs = self.model_accepts_loss_kwargs and divided
 
     def call_model_init(self, trial: Any = None) -> Any:
         """`model_init=` makes a new model for every `train()`: the method moves over to it."""
