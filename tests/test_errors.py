@@ -427,6 +427,14 @@ def test_an_output_that_is_none() -> None:
             next(losses)
 
 
+def test_an_output_without_predictions() -> None:
+    model = bert()
+    with attached_to(model, toughen.smart()) as attached:
+        losses = attached.losses(lambda: {"loss": torch.zeros(()), "prediction_logits": torch.zeros(3, 2)}, BATCH)
+        with pytest.raises(StepError, match=r"no 'logits', only loss, prediction_logits\. .* one head"):
+            next(losses)
+
+
 def test_hidden_states_that_are_not_there() -> None:
     model = Bare()
     method = replace(toughen.creat(), site=Hidden("words"))

@@ -9,6 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from transformers import (
+    BertForQuestionAnswering,
     BertForSequenceClassification,
     Seq2SeqTrainer,
     Seq2SeqTrainingArguments,
@@ -118,6 +119,21 @@ def test_outputs_as_tuples_are_read_as_named_ones(name: str, smoothing: float, t
         model.config.return_dict = named
         arguments = settings(tmp_path, label_smoothing_factor=smoothing)
         trainer = toughen.robust(Trainer)(model, arguments, train_dataset=texts(16), method=made(name))
+        trainer.train()
+        found.append(weights(trainer.model))
+    assert_equal(*found)
+
+
+def test_spans_as_tuples_are_read_as_named_ones(tmp_path: Path) -> None:
+    rows = [{**row, "start_positions": row["labels"], "end_positions": row["labels"] + 1} for row in texts(16)]
+    found = []
+    for named in (True, False):
+        torch.manual_seed(0)
+        config = bert().config
+        config.num_labels = 2  # start and end
+        model = BertForQuestionAnswering(config)
+        model.config.return_dict = named
+        trainer = toughen.robust(Trainer)(model, settings(tmp_path), train_dataset=rows, method=made("smart"))
         trainer.train()
         found.append(weights(trainer.model))
     assert_equal(*found)
@@ -347,7 +363,7 @@ def test_a_step_that_would_leave_the_method_out_is_refused(tmp_path: Path) -> No
             return loss.detach()
 
     trainer = toughen.robust(Mine)(bert(), settings(tmp_path), train_dataset=texts(), method=toughen.freelb())
-    with pytest.raises(MethodError, match="does not ask self.compute_loss"):
+    with pytest.raises(MethodError, match=r"does not ask self\.compute_loss"):
         trainer.train()
 
 
