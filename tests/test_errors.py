@@ -419,6 +419,16 @@ def test_a_failed_micro_batch_is_not_gone_over_again() -> None:
             torch.testing.assert_close(ours.grad, theirs.grad)
 
 
+def test_layers_that_are_checkpointed_without_gradients() -> None:
+    model = bert()
+    model.gradient_checkpointing_enable({"use_reentrant": True})  # type: ignore[operator]
+    with (
+        attached_to(model, toughen.alum()) as attached,
+        pytest.raises(StepError, match=r"No gradient came back.*'use_reentrant': False"),
+    ):
+        attached.backward(model, BATCH)
+
+
 def test_an_output_that_is_none() -> None:
     model = bert()
     with attached_to(model, toughen.smart()) as attached:

@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, cast
 
 import torch
 from torch import Tensor, nn
@@ -186,14 +186,15 @@ class Batch:
             self.perturbation.climb(search, self._gradients(height))
         self.perturbation.finish(search)
 
-    def _gradients(self, height: Tensor) -> list[Tensor]:
+    def _gradients(self, height: Tensor) -> list[Tensor | None]:
         """The gradient of the perturbation alone; the weights get none."""
         kind = height.device.type
         half = torch.is_autocast_enabled(kind) and torch.get_autocast_dtype(kind) == torch.float16
         deltas = self.perturbation.deltas
         scale = INNER_SCALE * min(len(deltas[0]) / INNER_ROWS, 1.0) if half else 1.0
-        grads = torch.autograd.grad(height * scale if half else height, deltas)
-        return [grad / scale if half else grad for grad in grads]
+        top = height * scale if half else height
+        grads = cast("tuple[Tensor | None, ...]", torch.autograd.grad(top, deltas, allow_unused=True))
+        return [grad / scale if half and grad is not None else grad for grad in grads]
 
     def term(self) -> Tensor:
         reference = self.reference(self.method.compare)
@@ -207,10 +208,7 @@ class Batch:
         return term
 
     def climb(self) -> None:
-        grads = [delta.grad for delta in self.perturbation.deltas]
-        if any(grad is None for grad in grads):
-            raise StepError("The last loss was not back-propagated before the next one was asked for.")
-        self.perturbation.climb(self.method.search, [grad for grad in grads if grad is not None])
+        self.perturbation.climb(self.method.search, [delta.grad for delta in self.perturbation.deltas])
 
     @torch.no_grad()
     def move_weights(self, keep_gradient: bool) -> Detach:
