@@ -419,6 +419,20 @@ def test_a_failed_micro_batch_is_not_gone_over_again() -> None:
             torch.testing.assert_close(ours.grad, theirs.grad)
 
 
+@pytest.mark.parametrize("name", ["smart", "sift", "alum"])
+def test_inputs_of_two_shapes_in_one_pass(name: str) -> None:
+    model = bert()
+    shorter = {key: value[:, :5] if value.dim() > 1 else value for key, value in BATCH.items()}
+
+    def forward() -> Any:
+        model(**shorter)
+        return model(**BATCH)
+
+    with attached_to(model, toughen.make(name)) as attached:
+        with pytest.raises(SiteError, match=r"inputs of two shapes in one pass.*Pad both to one length"):
+            next(attached.losses(forward, BATCH))
+
+
 def test_layers_that_are_checkpointed_without_gradients() -> None:
     model = bert()
     model.gradient_checkpointing_enable({"use_reentrant": True})  # type: ignore[operator]

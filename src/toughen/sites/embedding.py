@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from ..parts import Detach, Inject
 from .locate import by_path, embedding_norm, input_embedding, order_of, watch_reader
-from .mask import Skip, check_skip, perturbed, text_view
+from .mask import Skip, check_skip, delta_for, perturbed
 
 RECOMMENDED_SKIP: Skip = ("padding", "special")
 
@@ -71,7 +71,7 @@ class NormalizedEmbedding:
             unit = F.layer_norm(value, value.shape[-1:], eps=self.eps)
             if not active:
                 return (unit, *rest)
-            delta = inject(0, lambda: text_view(inject, unit, self.skip, 0, order))
+            delta = delta_for(inject, unit, self.skip, order)
             if self.replace:
                 # A gradient of 0 in place of none: DDP's find_unused_parameters looks at the last pass alone, and
                 # would not wait for the tables' gradient from the clean one.
