@@ -161,7 +161,8 @@ class Batch:
         if not self.perturbation.at:
             raise SiteError(
                 f"{site!r} is attached, but the forward pass never came by it. Did you pass inputs_embeds, or run "
-                "another model than the one the method is attached to?"
+                "another model than the one the method is attached to? A model compiled before this method was "
+                "attached runs without it: call torch._dynamo.reset()."
             )
         return outcome
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import toughen
+from toughen.errors import SiteError
 
 from .table import METHODS, Mini, assert_same, batch, start, tiny, updates
 
@@ -59,6 +60,20 @@ def test_compiled_bert(name: str) -> None:
     torch._dynamo.reset()
     found = updates(METHODS[name](), wrap=lambda model: torch.compile(model, backend="eager"))
     assert_same(found, reference(name))
+
+
+def test_compiled_code_of_another_method_is_named_with_the_way_out() -> None:
+    """torch.compile does not look for new hooks."""
+    torch._dynamo.reset()
+    model, data = tiny(), batch(1)
+    compiled = torch.compile(model, backend="eager")
+    with toughen.smart().attach(model) as attached:
+        attached.backward(compiled, data)
+    with toughen.alum().attach(model) as attached:
+        with pytest.raises(SiteError, match=r"torch\._dynamo\.reset\(\)"):
+            attached.backward(compiled, data)
+        torch._dynamo.reset()
+        attached.backward(compiled, data)
 
 
 @each
