@@ -428,9 +428,11 @@ def test_inputs_of_two_shapes_in_one_pass(name: str) -> None:
         model(**shorter)
         return model(**BATCH)
 
-    with attached_to(model, toughen.make(name)) as attached:
-        with pytest.raises(SiteError, match=r"inputs of two shapes in one pass.*Pad both to one length"):
-            next(attached.losses(forward, BATCH))
+    with (
+        attached_to(model, toughen.make(name)) as attached,
+        pytest.raises(SiteError, match=r"inputs of two shapes in one pass.*Pad both to one length"),
+    ):
+        next(attached.losses(forward, BATCH))
 
 
 def test_layers_that_are_checkpointed_without_gradients() -> None:

@@ -173,7 +173,7 @@ class Order:
 
     @property
     def digest(self) -> str:
-        """Of the rows of all batches, in order, in the task's own number of epochs: longer and shorter arms begin alike."""
+        """Of the rows of all batches, in order, in the task's own number of epochs: all arms begin alike."""
         for number in range(self._next, self._counted):
             self.sampler.set_epoch(number)
             self._count(number, np.asarray(self.sampler.plan()))

@@ -10,7 +10,7 @@ from .plain import plain
 def spectral() -> Method:
     """Ordinary fine-tuning with a head of spectral norm 1: R4F (Aghajanyan et al. 2021) without its noise.
 
-    The same passes as plain training: the head's weights are scaled before every update. On the leaderboard it has most of
-    R4F's gain on CoLA, within noise. Add it to others: `toughen.smart() + toughen.spectral()`.
+    The same passes as plain training: the head's weights are scaled before every update. On the leaderboard it has most
+    of R4F's gain on CoLA, within noise. Add it to others: `toughen.smart() + toughen.spectral()`.
     """
     return replace(plain(), constraint=SpectralHead())
