@@ -122,9 +122,8 @@ class _RobustTrainer(Trainer):
     ) -> Any:
         if self._pending is None:  # evaluation, or a pass of the method itself
             # By name, as Trainer does: a loss of the user's may have them in another order, or as **kwargs.
-            return super().compute_loss(
-                model, inputs, return_outputs=return_outputs, num_items_in_batch=num_items_in_batch
-            )
+            named = {"return_outputs": return_outputs, "num_items_in_batch": num_items_in_batch}
+            return super().compute_loss(model, inputs, **named)
         # A regulariser is a mean over its micro-batch and so must be divided whatever the model's loss is.
         return next(self._pending) / self._spread(num_items_in_batch)
 
@@ -141,9 +140,8 @@ class _RobustTrainer(Trainer):
         spread = self._spread(num_items_in_batch)
         with self._own_pass():
             if torch.is_grad_enabled() and not self._compares:
-                return Outcome(
-                    self.compute_loss(model, dict(inputs), num_items_in_batch=num_items_in_batch) * spread, ()
-                )
+                loss = self.compute_loss(model, dict(inputs), num_items_in_batch=num_items_in_batch)
+                return Outcome(loss * spread, ())
             again = repeatable(model, inputs, self.args.device)
             loss, outputs = self.compute_loss(
                 model, dict(inputs), return_outputs=True, num_items_in_batch=num_items_in_batch
