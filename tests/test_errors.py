@@ -419,11 +419,45 @@ def test_a_failed_micro_batch_is_not_gone_over_again() -> None:
             torch.testing.assert_close(ours.grad, theirs.grad)
 
 
+@pytest.mark.parametrize("name", ["smart", "sift", "alum"])
+def test_inputs_of_two_shapes_in_one_pass(name: str) -> None:
+    model = bert()
+    shorter = {key: value[:, :5] if value.dim() > 1 else value for key, value in BATCH.items()}
+
+    def forward() -> Any:
+        model(**shorter)
+        return model(**BATCH)
+
+    with (
+        attached_to(model, toughen.make(name)) as attached,
+        pytest.raises(SiteError, match=r"inputs of two shapes in one pass.*Pad both to one length"),
+    ):
+        next(attached.losses(forward, BATCH))
+
+
+def test_layers_that_are_checkpointed_without_gradients() -> None:
+    model = bert()
+    model.gradient_checkpointing_enable({"use_reentrant": True})  # type: ignore[operator]
+    with (
+        attached_to(model, toughen.alum()) as attached,
+        pytest.raises(StepError, match=r"No gradient came back.*'use_reentrant': False"),
+    ):
+        attached.backward(model, BATCH)
+
+
 def test_an_output_that_is_none() -> None:
     model = bert()
     with attached_to(model, toughen.smart()) as attached:
         losses = attached.losses(lambda: torch.zeros(3), BATCH)
         with pytest.raises(TypeError, match=r"Cannot read a Tensor as a model output: return a ModelOutput, a mapping"):
+            next(losses)
+
+
+def test_an_output_without_predictions() -> None:
+    model = bert()
+    with attached_to(model, toughen.smart()) as attached:
+        losses = attached.losses(lambda: {"loss": torch.zeros(()), "prediction_logits": torch.zeros(3, 2)}, BATCH)
+        with pytest.raises(StepError, match=r"no 'logits', only loss, prediction_logits\. .* one head"):
             next(losses)
 
 

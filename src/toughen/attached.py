@@ -71,7 +71,7 @@ class Attached:
         if getattr(self.model, _MARK, False):
             raise MethodError(
                 f"{type(self.model).__name__} already has a method attached. Detach it first, or attach both at once "
-                "as a sum: (a + b).attach(model)."
+                "as a sum: (a + b).attach(model). If it is a copy of a model that had one, copy that after its detach."
             )
         try:
             self._watch, self._checkpoints = fit(self.model, self.bound, self._seed, self._undo)

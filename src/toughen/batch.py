@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, cast
 
 import torch
 from torch import Tensor, nn
@@ -161,7 +161,8 @@ class Batch:
         if not self.perturbation.at:
             raise SiteError(
                 f"{site!r} is attached, but the forward pass never came by it. Did you pass inputs_embeds, or run "
-                "another model than the one the method is attached to?"
+                "another model than the one the method is attached to? A model compiled before this method was "
+                "attached runs without it: call torch._dynamo.reset()."
             )
         return outcome
 
@@ -186,14 +187,15 @@ class Batch:
             self.perturbation.climb(search, self._gradients(height))
         self.perturbation.finish(search)
 
-    def _gradients(self, height: Tensor) -> list[Tensor]:
+    def _gradients(self, height: Tensor) -> list[Tensor | None]:
         """The gradient of the perturbation alone; the weights get none."""
         kind = height.device.type
         half = torch.is_autocast_enabled(kind) and torch.get_autocast_dtype(kind) == torch.float16
         deltas = self.perturbation.deltas
         scale = INNER_SCALE * min(len(deltas[0]) / INNER_ROWS, 1.0) if half else 1.0
-        grads = torch.autograd.grad(height * scale if half else height, deltas)
-        return [grad / scale if half else grad for grad in grads]
+        top = height * scale if half else height
+        grads = cast("tuple[Tensor | None, ...]", torch.autograd.grad(top, deltas, allow_unused=True))
+        return [grad / scale if half and grad is not None else grad for grad in grads]
 
     def term(self) -> Tensor:
         reference = self.reference(self.method.compare)
@@ -207,10 +209,7 @@ class Batch:
         return term
 
     def climb(self) -> None:
-        grads = [delta.grad for delta in self.perturbation.deltas]
-        if any(grad is None for grad in grads):
-            raise StepError("The last loss was not back-propagated before the next one was asked for.")
-        self.perturbation.climb(self.method.search, [grad for grad in grads if grad is not None])
+        self.perturbation.climb(self.method.search, [delta.grad for delta in self.perturbation.deltas])
 
     @torch.no_grad()
     def move_weights(self, keep_gradient: bool) -> Detach:

@@ -1,11 +1,13 @@
 """What one forward pass predicted, in one form for every kind of head."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, cast
 
 import torch
 from torch import Tensor, nn
+
+from .errors import StepError
 
 Kind: TypeAlias = Literal["classes", "labels", "values"]
 Task: TypeAlias = Literal["auto", "tokens", "choices", "span", "causal_lm", "masked_lm", "seq2seq_lm"]
@@ -84,17 +86,32 @@ def read(output: Any, batch: Mapping[str, Any], task: Task = "auto", config: Any
     return Outcome(loss, (Prediction(scores, kind),))
 
 
-def _fields(output: Any) -> tuple[Tensor | None, Any]:
+def _fields(output: Any) -> tuple[Tensor | None, Callable[[str], Tensor]]:
     if isinstance(output, Mapping):
-        return cast("Tensor | None", output.get("loss")), output.__getitem__  # pyright: ignore[reportUnknownMemberType]
-    if isinstance(output, tuple) and len(cast("tuple[Any, ...]", output)) == 2:
-        loss, logits = cast("tuple[Tensor | None, Tensor]", output)
-        return loss, {"logits": logits}.__getitem__
+        named = cast("Mapping[str, Any]", output)
+        return named.get("loss"), lambda name: field(named, name)
     if hasattr(output, "logits"):
-        return getattr(output, "loss", None), lambda key: getattr(output, key)  # pyright: ignore[reportUnknownLambdaType]
+        return getattr(output, "loss", None), lambda name: getattr(output, name)
+    if isinstance(output, tuple) and output:
+        loss, *scores = cast("tuple[Any, ...]", output)
+        if loss is not None and loss.dim():  # a batch without labels has no loss: the scores come first
+            loss, scores = None, [loss, *scores]
+        ordered = dict(zip(("start_logits", "end_logits"), scores, strict=False)) | {"logits": scores[0]}
+        return loss, lambda name: field(ordered, name)
     raise TypeError(
         f"Cannot read a {type(output).__name__} as a model output: return a ModelOutput, a mapping with 'logits', "
         "or a tuple (loss, logits)."
+    )
+
+
+def field(output: Mapping[str, Any], *names: str) -> Tensor:
+    """What an output has under the first of these names that it knows."""
+    for name in names:
+        if name in output:
+            return output[name]
+    raise StepError(
+        f"The model's output has no {names[0]!r}, only {', '.join(output)}. Methods read predictions: take a class "
+        "with one head, such as AutoModelForSequenceClassification, or return a mapping of 'loss' and 'logits'."
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from .errors import StepError
 from .parts import LearnedSearch, PairView, Search, View
 from .rng import Noise
 from .schedule import Clock
@@ -31,7 +32,14 @@ class Perturbation:
     def deltas(self) -> list[Tensor]:
         return list(self.at.values())
 
-    def climb(self, search: Search, grads: Sequence[Tensor]) -> None:
+    def climb(self, search: Search, gradients: Sequence[Tensor | None]) -> None:
+        grads = [grad for grad in gradients if grad is not None]
+        if len(grads) < len(self.at):
+            raise StepError(
+                "No gradient came back to the perturbation: the last loss was not back-propagated before the next one "
+                "was asked for, or checkpointed layers ran without gradients (use_reentrant=True). For those use "
+                "model.gradient_checkpointing_enable({'use_reentrant': False})."
+            )
         views = [self.views[place] for place in self.at]
         old = [delta.detach() for delta in self.deltas]
         good = [finite_rows(grad) for grad in grads]

@@ -214,6 +214,19 @@ def test_a_span_gives_no_probability_to_padding() -> None:
         assert prediction.scores.softmax(-1)[batch["attention_mask"] == 0].sum() == 0
 
 
+@pytest.mark.parametrize("labelled", [True, False])
+@pytest.mark.parametrize("head", ["span", "tokens", "multi-label"])
+def test_tuples_are_read_as_named_outputs(head: str, labelled: bool) -> None:
+    model, batch = model_of(head).eval(), HEADS[head].batch()
+    batch = batch if labelled else {key: batch[key] for key in ("input_ids", "attention_mask")}
+    with torch.no_grad():
+        named, ordered = (model(**batch, return_dict=kind) for kind in (True, False))
+    one, other = (read(output, batch, task_of(model), model.config) for output in (named, ordered))
+    assert (one.loss is None, other.loss is None) == (not labelled, not labelled)
+    for theirs, ours in zip(one.predictions, other.predictions, strict=True):
+        assert torch.equal(theirs.scores, ours.scores)
+
+
 def test_problem_type_decides_where_it_is_set() -> None:
     family = FAMILIES["bert"]
     batch = text()

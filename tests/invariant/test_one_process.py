@@ -1,12 +1,15 @@
 """One process: how a batch is split and what wraps the model must not change an update."""
 
+import copy
 from functools import cache
+from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import toughen
+from toughen.errors import SiteError
 
 from .table import METHODS, Mini, assert_same, batch, start, tiny, updates
 
@@ -57,6 +60,20 @@ def test_compiled_bert(name: str) -> None:
     torch._dynamo.reset()
     found = updates(METHODS[name](), wrap=lambda model: torch.compile(model, backend="eager"))
     assert_same(found, reference(name))
+
+
+def test_compiled_code_of_another_method_is_named_with_the_way_out() -> None:
+    """torch.compile does not look for new hooks."""
+    torch._dynamo.reset()
+    model, data = tiny(), batch(1)
+    compiled = torch.compile(model, backend="eager")
+    with toughen.smart().attach(model) as attached:
+        attached.backward(compiled, data)
+    with toughen.alum().attach(model) as attached:
+        with pytest.raises(SiteError, match=r"torch\._dynamo\.reset\(\)"):
+            attached.backward(compiled, data)
+        torch._dynamo.reset()
+        attached.backward(compiled, data)
 
 
 @each
@@ -174,3 +191,24 @@ def test_other_weights_are_in_for_a_pass_only(name: str) -> None:
     handle.remove()
     assert len(seen) == 4
     assert not all(torch.equal(a, b) for a, b in zip(seen[-2], seen[-1], strict=True))
+
+
+@pytest.mark.parametrize("name", ["fgm", "alum", "sift"])
+def test_a_copy_of_the_model_is_not_perturbed_with_it(name: str) -> None:
+    """A teacher for distillation, copied after the method was attached and run inside its passes."""
+    model, data = tiny(), batch(1)
+    copied: list[nn.Module] = []
+    seen: list[Tensor] = []
+
+    def forward() -> Any:
+        output = model(**data)
+        with torch.no_grad():
+            seen.append(copied[0](**data).logits)
+        return output
+
+    with toughen.make(name).attach(model) as attached:
+        copied.append(copy.deepcopy(model))
+        for loss in attached.losses(forward, data):
+            loss.backward()
+    assert len(seen) > 1
+    assert all(torch.equal(logits, seen[0]) for logits in seen)

@@ -113,6 +113,25 @@ def test_the_teacher_follows_the_weights():
             ours.step()
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_the_teacher_of_a_half_precision_model_moves(dtype):
+    """A thousandth of the way to weights that are one per cent away: half precision would round it off, every time."""
+    model = bert(dtype)
+    start = model.classifier.weight.detach().double()
+    with toughen.bregman(decay=0.999, switch=100).attach(model, TOKENIZER) as attached:
+        for update in range(20):
+            attached.backward(model, BATCH)
+            if update == 0:
+                with torch.no_grad():
+                    model.classifier.weight.mul_(1.01)
+        moved = (model.classifier.weight.detach().double() - start) * (1 - 0.999**19)
+        teacher = attached.bound[0].mean
+        mean = next(m for m, w in zip(teacher.mean, teacher.weights, strict=True) if w is model.classifier.weight)
+        torch.testing.assert_close(mean.double() - start, moved, rtol=0.02, atol=1e-5)
+        with teacher.in_place():
+            assert model.classifier.weight.dtype == dtype
+
+
 def test_the_teacher_keeps_to_its_weights_when_others_are_trained():
     """One layer is frozen and the other thawed after the first update: both have weights of the same shapes."""
     model = bert()

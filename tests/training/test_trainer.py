@@ -9,6 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from transformers import (
+    BertForQuestionAnswering,
     BertForSequenceClassification,
     Seq2SeqTrainer,
     Seq2SeqTrainingArguments,
@@ -31,6 +32,7 @@ from .tiny import (
     made,
     settings,
     t5,
+    tagger,
     texts,
     weights,
 )
@@ -51,11 +53,22 @@ def own_loss(outputs: Any, labels: Any, num_items_in_batch: Any = None) -> Any:
         (bert, texts, {"gradient_checkpointing": True}, {}),
         (bert, texts, {"bf16": True}, {}),
         (bert, texts, {"gradient_accumulation_steps": 2}, {"compute_loss_func": own_loss}),
+        (tagger, language, {"gradient_accumulation_steps": 2, "label_smoothing_factor": 0.1}, {}),
         (gpt2, language, {"gradient_accumulation_steps": 2}, {}),
         (gpt2, language, {"gradient_accumulation_steps": 2, "label_smoothing_factor": 0.1}, {}),
         (llama, language, {"gradient_accumulation_steps": 4}, {}),
     ],
-    ids=["plain", "smoothing", "checkpointing", "bf16", "loss_func", "gpt2", "gpt2-smoothing", "llama"],
+    ids=[
+        "plain",
+        "smoothing",
+        "checkpointing",
+        "bf16",
+        "loss_func",
+        "tokens-smoothing",
+        "gpt2",
+        "gpt2-smoothing",
+        "llama",
+    ],
 )
 def test_with_a_method_that_does_nothing_it_is_the_trainer(
     model: Any, data: Any, changes: dict[str, Any], more: dict[str, Any], tmp_path: Path
@@ -71,6 +84,31 @@ def test_with_a_method_that_does_nothing_it_is_the_trainer(
         assert one.get("grad_norm") == other.get("grad_norm")
 
 
+class Keywords(Trainer):
+    def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, **_: Any) -> Any:
+        outputs = model(**{key: value for key, value in inputs.items() if key != "labels"})
+        loss = torch.nn.functional.cross_entropy(outputs.logits, inputs["labels"])
+        return (loss, outputs) if return_outputs else loss
+
+
+class OtherOrder(Keywords):
+    def compute_loss(
+        self, model: Any, inputs: Any, num_items_in_batch: Any = None, return_outputs: bool = False
+    ) -> Any:
+        return super().compute_loss(model, inputs, return_outputs=return_outputs)
+
+
+@pytest.mark.parametrize("kind", [Keywords, OtherOrder])
+@pytest.mark.parametrize("name", ["plain", "smart", "freelb"])
+def test_a_loss_of_one_s_own_may_name_its_arguments_as_trainer_lets_it(name: str, kind: Any, tmp_path: Path) -> None:
+    found = []
+    for trainer in (Trainer, kind):
+        ours = toughen.robust(trainer)(bert(), settings(tmp_path), train_dataset=texts(16), method=toughen.make(name))
+        ours.train()
+        found.append(weights(ours.model))
+    assert_equal(*found)
+
+
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("name", ["smart", "freelb", "bregman"])
 def test_outputs_as_tuples_are_read_as_named_ones(name: str, smoothing: float, tmp_path: Path) -> None:
@@ -81,6 +119,21 @@ def test_outputs_as_tuples_are_read_as_named_ones(name: str, smoothing: float, t
         model.config.return_dict = named
         arguments = settings(tmp_path, label_smoothing_factor=smoothing)
         trainer = toughen.robust(Trainer)(model, arguments, train_dataset=texts(16), method=made(name))
+        trainer.train()
+        found.append(weights(trainer.model))
+    assert_equal(*found)
+
+
+def test_spans_as_tuples_are_read_as_named_ones(tmp_path: Path) -> None:
+    rows = [{**row, "start_positions": row["labels"], "end_positions": row["labels"] + 1} for row in texts(16)]
+    found = []
+    for named in (True, False):
+        torch.manual_seed(0)
+        config = bert().config
+        config.num_labels = 2  # start and end
+        model = BertForQuestionAnswering(config)
+        model.config.return_dict = named
+        trainer = toughen.robust(Trainer)(model, settings(tmp_path), train_dataset=rows, method=made("smart"))
         trainer.train()
         found.append(weights(trainer.model))
     assert_equal(*found)
@@ -290,6 +343,28 @@ def test_a_second_training_begins_anew(name: str, tmp_path: Path) -> None:
         assert sizes[1] == pytest.approx(sizes[0], rel=0.2)
     else:  # at the first update the teacher is the model itself
         assert sizes == pytest.approx([0.0, 0.0], abs=1e-10)
+
+
+def test_a_loss_that_would_leave_the_method_out_is_refused(tmp_path: Path) -> None:
+    class Mine(toughen.robust(Trainer)):
+        def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, **_: Any) -> Any:
+            outputs = model(**inputs)
+            return (outputs.loss, outputs) if return_outputs else outputs.loss
+
+    with pytest.raises(MethodError, match=r"Mine\.compute_loss takes the place"):
+        Mine(bert(), settings(tmp_path), train_dataset=texts(), method=toughen.smart())
+
+
+def test_a_step_that_would_leave_the_method_out_is_refused(tmp_path: Path) -> None:
+    class Mine(Trainer):
+        def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Any:
+            loss = model(**inputs).loss
+            self.accelerator.backward(loss)
+            return loss.detach()
+
+    trainer = toughen.robust(Mine)(bert(), settings(tmp_path), train_dataset=texts(), method=toughen.freelb())
+    with pytest.raises(MethodError, match=r"does not ask self\.compute_loss"):
+        trainer.train()
 
 
 def test_what_is_not_a_method_is_refused(tmp_path: Path) -> None:

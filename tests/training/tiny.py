@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from transformers import (
     BertConfig,
     BertForSequenceClassification,
+    BertForTokenClassification,
     GPT2Config,
     GPT2LMHeadModel,
     LlamaConfig,
@@ -40,6 +41,13 @@ def bert(dropout: float = 0.1) -> BertForSequenceClassification:
             attention_probs_dropout_prob=dropout,
         )
     )
+
+
+def tagger() -> BertForTokenClassification:
+    torch.manual_seed(0)
+    config = bert().config
+    config.num_labels = VOCABULARY
+    return BertForTokenClassification(config)
 
 
 def gpt2() -> GPT2LMHeadModel:

@@ -50,7 +50,9 @@ class MeanWeights:
         self.model = model
         # Those trained now: weights frozen or thawed later keep their place beside their own mean.
         self.weights = [p for p in model.parameters() if p.requires_grad]
-        self.mean: list[Tensor] = [p.detach().clone() for p in self.weights]
+        # In float32: a thousandth of the way is less than half precision can tell apart.
+        wide = [torch.promote_types(p.dtype, torch.float32) for p in self.weights]
+        self.mean: list[Tensor] = [p.detach().to(dtype, copy=True) for p, dtype in zip(self.weights, wide, strict=True)]
 
     def state_dict(self) -> dict[str, Tensor]:
         return {str(i): local(mean).contiguous() for i, mean in enumerate(self.mean)}  # safetensors takes no other
@@ -61,13 +63,15 @@ class MeanWeights:
 
     @torch.no_grad()
     def update(self, decay: float) -> None:
-        approach(self.mean, self.weights, 1 - decay)
+        now = [weight.to(mean.dtype) for weight, mean in zip(self.weights, self.mean, strict=True)]
+        approach(self.mean, now, 1 - decay)
 
     @contextmanager
     def in_place(self) -> Generator[None]:
         """The model with the teacher's weights, without dropout and gradients. Only while no graph is alive."""
         with torch.no_grad(), without_dropout(self.model):
-            go_back = put_in(self.model, self.weights, self.mean)
+            values = [mean.to(weight.dtype) for weight, mean in zip(self.weights, self.mean, strict=True)]
+            go_back = put_in(self.model, self.weights, values)
             try:
                 yield
             finally:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from ..parts import Detach, Inject
 from .locate import by_path, embedding_norm, input_embedding, order_of, watch_reader
-from .mask import Skip, check_skip, perturbed, text_view
+from .mask import Skip, check_skip, delta_for, perturbed
 
 RECOMMENDED_SKIP: Skip = ("padding", "special")
 
@@ -27,8 +27,8 @@ class WordEmbedding:
         order = order_of(model, module)
         reading, stop_watching = watch_reader(model, module)
 
-        def hook(_module: nn.Module, _args: Any, value: Tensor) -> Tensor | None:
-            if not inject.active or not reading():
+        def hook(called: nn.Module, _args: Any, value: Tensor) -> Tensor | None:
+            if not inject.active or called is not module or not reading():  # a copy of the model has its hooks, too
                 return None
             return perturbed(inject, value, self.skip, order)
 
@@ -63,14 +63,15 @@ class NormalizedEmbedding:
         norm = embedding_norm(model) if self.path is None else by_path(model, self.path)
         order = order_of(model, norm)
 
-        def hook(_module: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...] | None:
-            if not inject.active and not self.replace:
+        def hook(called: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...] | None:
+            active = inject.active and called is norm  # a copy of the model has its hooks, too
+            if not active and not self.replace:
                 return None
             value, *rest = args
             unit = F.layer_norm(value, value.shape[-1:], eps=self.eps)
-            if not inject.active:
+            if not active:
                 return (unit, *rest)
-            delta = inject(0, lambda: text_view(inject, unit, self.skip, 0, order))
+            delta = delta_for(inject, unit, self.skip, order)
             if self.replace:
                 # A gradient of 0 in place of none: DDP's find_unused_parameters looks at the last pass alone, and
                 # would not wait for the tables' gradient from the clean one.

@@ -25,8 +25,8 @@ class Hidden:
         module = by_path(model, self.at if isinstance(self.at, str) else layer_path(model, self.at))
         order = order_of(model, module)
 
-        def hook(_module: nn.Module, _args: Any, output: Any) -> Any:
-            if not inject.active:
+        def hook(called: nn.Module, _args: Any, output: Any) -> Any:
+            if not inject.active or called is not module:  # a copy of the model has its hooks, too
                 return None
             value, *rest = output if isinstance(output, tuple) else (output,)
             bent = perturbed(inject, value, self.skip, order)

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..errors import MethodError
+from ..errors import MethodError, SiteError
 from ..parts import Inject, PairView, View
 
 Skip: TypeAlias = tuple[str | int, ...]
@@ -38,8 +38,21 @@ AS_GIVEN = Order()
 def perturbed(inject: Inject, value: Tensor, skip: Skip, order: Order) -> Tensor:
     """An activation with the perturbation that belongs there."""
     own = value.transpose(0, 1) if order.turned else value
-    delta = inject(0, lambda: text_view(inject, own, skip, 0, order)).to(value.dtype)
+    delta = delta_for(inject, own, skip, order).to(value.dtype)
     return value + (delta.transpose(0, 1) if order.turned else delta)
+
+
+def delta_for(inject: Inject, value: Tensor, skip: Skip, order: Order) -> Tensor:
+    """The perturbation of an activation, which is that of the first input in a pass over several."""
+    delta = inject(0, lambda: text_view(inject, value, skip, 0, order))
+    if delta.shape != value.shape and any(
+        n not in (1, m) for n, m in zip(delta.shape[::-1], value.shape[::-1], strict=False)
+    ):
+        raise SiteError(
+            f"The model ran on inputs of two shapes in one pass, {tuple(delta.shape)} and {tuple(value.shape)} as it "
+            "embeds them, and a perturbation fits one. Pad both to one length, or run them as one batch."
+        )
+    return delta
 
 
 def text_view(inject: Inject, value: Tensor, skip: Skip, place: int, order: Order = AS_GIVEN) -> View:

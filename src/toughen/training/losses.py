@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from ..compare import TaskAwayFromFeatures, TaskLoss
 from ..method import Method, Sum
-from ..outcome import Task, without_adapters
+from ..outcome import Task, field, without_adapters
 from ..rng import Replay
 
 
@@ -54,8 +54,7 @@ def repeatable(model: nn.Module, inputs: Mapping[str, Any], device: torch.device
 def logits_of(outputs: Any) -> Tensor:
     """Any of the outputs' scores: it is only asked for its graph."""
     if isinstance(outputs, Mapping):
-        named = cast("Mapping[str, Any]", outputs)
-        return cast(Tensor, named["logits"] if "logits" in named else named["start_logits"])
+        return field(cast("Mapping[str, Any]", outputs), "logits", "start_logits")
     return _without_loss(outputs)[0]
 
 
@@ -63,7 +62,7 @@ def with_loss(outputs: Any, loss: Tensor) -> Any:
     """The model's output with the loss the Trainer made of it."""
     if isinstance(outputs, dict):
         return {**cast("dict[str, Any]", outputs), "loss": loss}
-    return loss, _without_loss(outputs)[0]
+    return loss, *_without_loss(outputs)
 
 
 def _without_loss(outputs: "tuple[Tensor, ...]") -> "tuple[Tensor, ...]":

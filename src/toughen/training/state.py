@@ -26,7 +26,8 @@ def load(attached: Attached, folder: str | Path, rank: int = 0) -> None:
     path = _path(folder, rank)
     if not path.is_file():
         raise StepError(
-            f"{path} is missing: the checkpoint was saved without a method, or on fewer processes, and the run cannot "
-            "go on as it was. Resume as it was started, or start anew from the checkpoint's model."
+            f"{path} is missing: the checkpoint was saved without a method, with save_only_model, or on fewer "
+            "processes, and the run cannot go on as it was. Resume as it was started, or start anew from the "
+            "checkpoint's model."
         )
     attached.load_state_dict(load_file(path))

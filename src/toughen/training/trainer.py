@@ -1,5 +1,6 @@
 """Hugging Face Trainer: overrides that call super, nothing copied."""
 
+import inspect
 from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager, nullcontext
 from typing import Any, TypeVar, cast
@@ -43,6 +44,11 @@ class _RobustTrainer(Trainer):
     def __init__(self, *args: Any, method: Method | Sum, probe: bool = True, fast: bool = False, **kwargs: Any) -> None:
         if not isinstance(method, (Method, Sum)):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise MethodError(f"method={method!r} is not a method. Give e.g. method=toughen.smart().")
+        if type(self).compute_loss is not _RobustTrainer.compute_loss:
+            raise MethodError(
+                f"{type(self).__name__}.compute_loss takes the place of the one that runs the method. Write it into a "
+                "class of Trainer's own, and give that to robust: robust(MyTrainer)(..., method=...)."
+            )
         super().__init__(*args, **kwargs)
         if getattr(self.args, "n_gpu", 1) > 1:
             raise MethodError("DataParallel copies the model in every pass; start one process a GPU with torchrun.")
@@ -60,8 +66,10 @@ class _RobustTrainer(Trainer):
         own = cast(PreTrainedModel, self.accelerator.unwrap_model(model))
         self.attached: Attached = self._method.attach(own, self.processing_class, seed=self.args.seed)
         # Some language models divide by the number of labels of the whole update; other heads only say they would,
-        # and Trainer believes them: their loss would be multiplied by accumulation steps and processes.
-        self.model_accepts_loss_kwargs = self.model_accepts_loss_kwargs and divides_by_items(own, self.attached.task)
+        # and Trainer believes them: their loss would be multiplied by accumulation steps and processes. A smoothed
+        # loss is Trainer's own, and divided so.
+        divided = self.label_smoother is not None or divides_by_items(own, self.attached.task)
+        self.model_accepts_loss_kwargs = self.model_accepts_loss_kwargs and divided
 
     def call_model_init(self, trial: Any = None) -> Any:
         """`model_init=` makes a new model for every `train()`: the method moves over to it."""
@@ -113,7 +121,9 @@ class _RobustTrainer(Trainer):
         self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
         if self._pending is None:  # evaluation, or a pass of the method itself
-            return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
+            # By name, as Trainer does: a loss of the user's may have them in another order, or as **kwargs.
+            named = {"return_outputs": return_outputs, "num_items_in_batch": num_items_in_batch}
+            return super().compute_loss(model, inputs, **named)
         # A regulariser is a mean over its micro-batch and so must be divided whatever the model's loss is.
         return next(self._pending) / self._spread(num_items_in_batch)
 
@@ -130,9 +140,12 @@ class _RobustTrainer(Trainer):
         spread = self._spread(num_items_in_batch)
         with self._own_pass():
             if torch.is_grad_enabled() and not self._compares:
-                return Outcome(self.compute_loss(model, dict(inputs), False, num_items_in_batch) * spread, ())
+                loss = self.compute_loss(model, dict(inputs), num_items_in_batch=num_items_in_batch)
+                return Outcome(loss * spread, ())
             again = repeatable(model, inputs, self.args.device)
-            loss, outputs = self.compute_loss(model, dict(inputs), True, num_items_in_batch)
+            loss, outputs = self.compute_loss(
+                model, dict(inputs), return_outputs=True, num_items_in_batch=num_items_in_batch
+            )
             if torch.is_grad_enabled() and not logits_of(outputs).requires_grad:
                 outputs = again()
         return with_loss(outputs, loss * spread)
@@ -180,6 +193,11 @@ class _RobustTrainer(Trainer):
                     gradients._set_sync_gradients(turn.sync)  # DeepSpeed steps its engine inside backward when True
                     with nullcontext() if turn.sync else quiet():
                         loss = super().training_step(model, inputs, num_items_in_batch)
+                    if inspect.getgeneratorstate(self._pending) == inspect.GEN_CREATED:
+                        raise MethodError(
+                            f"The training_step under {type(self).__name__} does not ask self.compute_loss for its "
+                            "loss, so that the method never runs. Let it, or call super().training_step there."
+                        )
                     total += loss if turn.kept else 0.0
                     if turn.step:
                         self._inner_update(model)
