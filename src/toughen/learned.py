@@ -51,7 +51,8 @@ class Adversary:
         """An optimizer made before `attach` does not know the adversary. One look at its weights, once."""
         if self._before is None or updates < UPDATES_BEFORE_CHECK:
             return
-        if not hasattr(self._first, "to_local") and torch.equal(self._before, self._first.detach()):
+        now = self._first.detach()  # perhaps on another device than at first
+        if not hasattr(now, "to_local") and torch.equal(self._before.to(now.device), now):
             warnings.warn(
                 f"The adversary has not moved in {updates} updates: the optimizer does not have its weights. Make the "
                 "optimizer after method.attach(model), from model.parameters().",

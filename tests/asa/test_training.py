@@ -257,3 +257,18 @@ def test_attached_again_with_the_same_weights():
     attached.attach()
     assert float(model.toughen_adversary["0"].query.bias.mean()) == 3.0
     attached.backward(model, BATCH)
+
+
+@pytest.mark.parametrize("knows", [True, False], ids=["optimizer has it", "optimizer lacks it"])
+def test_an_adversary_that_no_optimizer_moves_is_told_of_once(knows):
+    model = bert(dtype=torch.float32)
+    weights = list(model.parameters())
+    attached = toughen.asa(visible=0.6).attach(model, seed=3)
+    optimizer = torch.optim.SGD(model.parameters() if knows else weights, lr=0.1)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for _ in range(23):
+            attached.backward(model, BATCH)
+            optimizer.step()
+            optimizer.zero_grad()
+    assert sum("The adversary has not moved" in str(each.message) for each in told) == (0 if knows else 1)
