@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 import re
 import subprocess
 import sys
@@ -61,6 +62,29 @@ def test_help_lists_every_command(capsys):
     ours = "train predict methods show new init doctor tasks submit push"
     assert set(ours.split()) <= set(available())
     assert set(available()) <= set(COMMANDS)
+
+
+@pytest.mark.parametrize("words", [["--help"], ["methods"], ["tasks"]], ids=" ".join)
+def test_a_reader_that_is_gone_is_no_error(words):
+    """What `toughen methods | head -1` may meet: nothing is said, and no traceback."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [sys.executable, "-m", "toughen", *words], env={"PYTHONPATH": SOURCE}, stdout=writing, stderr=subprocess.PIPE
+    )
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (1, b"")
+
+
+def test_an_interrupt_before_anything_runs_is_one_line(little, tmp_path, capsys, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("toughen.runs.launch.execute_everywhere", interrupted)
+    words = ["--model", little.model, "--data.train_file", little.data["train_file"], "--output_dir", f"{tmp_path}/run"]
+    assert main(["train", *words]) == 130
+    assert capsys.readouterr().err == "toughen: interrupted\n"
+    assert not (tmp_path / "run").exists()
 
 
 HEAVY = {
