@@ -5,6 +5,7 @@ import io
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import zipfile
@@ -161,6 +162,22 @@ def test_new_and_init_give_files_that_work(capsys, tmp_path, monkeypatch):
     assert (values["train"]["batch_size"], values["peft"]["r"], values["method"]["steps"]) == (32, 8, None)
     del values["trainer"]
     assert build(values).train == build(yaml.safe_load("\n".join(lines))).train
+
+
+@pytest.mark.parametrize(("model", "task"), [("C:\\new folder: größe", "a # b"), ("yes", "[x]"), ("it's", '"')])
+def test_init_writes_any_name_as_it_is(model, task, tmp_path, capsys):
+    out(capsys, "init", tmp_path / "run.yaml", "--model", model, "--task", task)
+    values = yaml.safe_load((tmp_path / "run.yaml").read_text())
+    assert (values["model"], values["task"]) == (model, task)
+
+
+def test_what_is_to_be_typed_next_can_be_typed(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for place in ("my method.py", tmp_path / "other.py"):
+        said = out(capsys, "new", place)
+        words = shlex.split(said.partition("try: toughen ")[2])
+        assert "Ascent steps." in out(capsys, *words)
+    assert shlex.split(out(capsys, "init", "my run.yaml"))[-2:] == ["--config", "my run.yaml"]
 
 
 def test_doctor_and_tasks(capsys):

@@ -121,7 +121,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise RunError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(values, dict):
-        raise RunError(f"{path} holds no options; write one with: toughen init {path.stem}")
+        raise RunError(f"{path} holds no options; a config to edit is written by: toughen init another.yaml")
     found = cast("dict[str, Any]", values)
     if isinstance(found.get("task"), Mapping):
         raise RunError(f"{path} is a ParaGen config; its RTE experiment is --recipe freelb/rte-roberta-base.")

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from shlex import quote
 from typing import IO, Any
 
 import yaml
@@ -62,7 +63,7 @@ def open_folder(path: Path, definition: Definition, resume: bool) -> Folder:
         path.mkdir(parents=True, exist_ok=True)
         lock = _lock(path)
         text = yaml.safe_dump(_plain(definition.values), sort_keys=False)
-        write_text(path / DEFINITION, f"# Go on with: toughen sweep {path} --resume\n{text}")
+        write_text(path / DEFINITION, f"# Go on with: toughen sweep {quote(str(path))} --resume\n{text}")
     except OSError as error:
         raise SweepError(f"{path} cannot be written: {error.strerror or error}.") from None
     rows = {int(line["row"]): line["settings"] for line in lines(path / ROWS) if {"row", "settings"} <= set(line)}
