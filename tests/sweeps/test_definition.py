@@ -16,8 +16,8 @@ BASE = {"model": "x", "task": "rte"}
 STEPS = {"method.step_size": {"values": [0.05, 0.1]}}
 
 
-def parsed(**changes):
-    return parse({"base": BASE, "parameters": STEPS, **changes})
+def parsed(changes=None, **more):
+    return parse({"base": BASE, "parameters": STEPS, **(changes or {}), **more})
 
 
 def test_the_file_of_the_docs(tmp_path):
@@ -132,6 +132,27 @@ def test_other_forms_of_manytasks(tmp_path):
             read(["--train.epochs", text])
     with pytest.raises(SweepError, match="'arg0' stands behind no flag"):
         read(["arg0"])
+    with pytest.raises(SweepError, match="--lr is there twice"):
+        read(["--lr", 1e-5, "--lr", 2e-5])
+    with pytest.raises(SweepError, match="--config: a sweep has one base"):
+        read(["--config", ["a.yaml", "b.yaml"], "--lr", 1e-5])
+
+
+def test_a_search_json_of_another_shape(tmp_path):
+    file = tmp_path / "search.json"
+    for configs in ({"==base==": None}, {"==base==": "--lr 1"}, {"==base==": ["--lr", 1], "==more==": ["--a", 1]}):
+        file.write_text(json.dumps({"configs": configs}))
+        with pytest.raises(SweepError, match='search.json: expected "==base=="'):
+            read_definition(file, BASE)
+    file.write_text('{"configs": [1]}')
+    with pytest.raises(SweepError, match="a sweep file has no 'configs'"):
+        read_definition(file, BASE)
+
+
+def test_json_may_be_indented_by_tabs(tmp_path):
+    file = tmp_path / "search.json"
+    file.write_text(json.dumps(json.loads(PARAGEN), indent="\t"))
+    assert len(grid(read_definition(file, "freelb/rte-roberta-base")[0])) == 8
 
 
 def test_words_of_wandb():
@@ -177,6 +198,18 @@ BAD = {
     "resources.gpu=1.5": {"resources": {"gpu": 1.5}},
     "resources.minutes=0": {"resources": {"minutes": 0}},
     "retries=-1": {"retries": -1},
+    "resources.cpu=nan": {"resources": {"cpu": float("nan")}},
+    "resources.memory_gb=inf": {"resources": {"memory_gb": float("inf")}},
+    "parameters.train: write options of a group with a dot: train.epochs": {
+        "parameters": {"train": {"epochs": {"values": [1, 2]}}}
+    },
+    "parameters.a.log='no': expected true or false": {
+        "search": "random",
+        "trials": 2,
+        "parameters": {"a": {"min": 1, "max": 2, "log": "no"}},
+    },
+    "method: it says the same as search:": {"search": "grid", "method": "random"},
+    "a sweep file has no 1": {1: 2},
     "base: give a config": {"base": None},
     "base.baseline": {"base": {**BASE, "baseline": True}},
 }
@@ -185,7 +218,7 @@ BAD = {
 @pytest.mark.parametrize("said", BAD)
 def test_a_bad_file_is_told_by_its_key(said):
     with pytest.raises(ValueError, match=said):
-        parsed(**BAD[said])
+        parsed(BAD[said])
 
 
 def test_sources_that_are_not_there(tmp_path):

@@ -53,10 +53,15 @@ class Definition:
 
 def parse(given: Mapping[str, Any]) -> Definition:
     """A definition from the values of a sweep file whose `base` is a config; what is wrong is told by its key."""
-    values = {SYNONYMS.get(key, key): value for key, value in given.items() if value is not None}
-    for key in values:
+    values: dict[str, Any] = {}
+    for said, value in given.items():
+        key = SYNONYMS.get(said, said)
         if key not in KEYS:
-            raise SweepError(f"a sweep file has no {key!r}. {nearest(key, KEYS)}")
+            raise SweepError(f"a sweep file has no {key!r}. {nearest(str(key), KEYS)}")
+        if value is not None:
+            if key in values:
+                raise SweepError(f"{said}: it says the same as {key}:, which is there too; leave one out.")
+            values[key] = value
     if not isinstance(values.get("base"), Mapping):
         raise SweepError("base: give a config, the name of a recipe, or a file.")
     base = normalised(cast("Mapping[str, Any]", values["base"]))

@@ -1,5 +1,6 @@
 """The groups `early_terminate:` and `resources:` of a sweep file."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal, cast
@@ -55,7 +56,8 @@ def resources(given: Mapping[str, Any]) -> Resources:
     for key, value in given.items():
         if key not in names:
             raise SweepError(f"resources: there is no {key!r}. {nearest(str(key), names)}")
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or value < 0 or (not value and key != "gpu"):
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if not number or not 0 <= value < math.inf or (not value and key != "gpu"):
             raise SweepError(f"resources.{key}={value!r}: give a number above 0.")
         if key == "gpu" and value > 1 and value != int(value):
             raise SweepError(f"resources.gpu={value}: a share of one GPU, or a whole number of them.")

@@ -1,7 +1,9 @@
 """Where a sweep comes from: a file, a recipe, ManyTasks' search.json, values; and its base likewise."""
 
+import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -60,12 +62,23 @@ def _base(name: str, near: Path) -> dict[str, Any]:
     raise SweepError(f"base: there is no file and no recipe {name!r}; see toughen recipes.")
 
 
+def _loaded(text: str) -> Any:
+    import yaml
+
+    try:
+        return load_yaml(text)
+    except yaml.scanner.ScannerError:
+        with suppress(ValueError):
+            return json.loads(text)  # JSON may be indented by tabs, YAML not
+        raise
+
+
 def read_yaml(path: Path) -> dict[str, Any]:
     """The values of a YAML or JSON file, or one line that says what is wrong with it."""
     import yaml
 
     try:
-        values: Any = load_yaml(path.read_text(encoding="utf-8"))
+        values: Any = _loaded(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise SweepError(f"{path}: {error.strerror or error}.") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
