@@ -221,6 +221,27 @@ def test_a_bad_file_is_told_by_its_key(said):
         parsed(BAD[said])
 
 
+def test_a_recipe_within_a_base_is_below_it(tmp_path):
+    file = tmp_path / "base.yaml"
+    file.write_text("recipe: freelb/rte-roberta-base\nmodel: mine\ntrain: {epochs: 1}\n")
+    made, _ = read_definition({"base": str(file), "parameters": STEPS})
+    published = recipes.config("freelb/rte-roberta-base")
+    assert made.base["method"] == published["method"]
+    assert made.base["train"] == {**published["train"], "epochs": 1}
+    assert (made.base["model"], made.base["task"], made.base["recipe"]) == ("mine", "rte", "freelb/rte-roberta-base")
+    with pytest.raises(SweepError, match="recipe=sift/rte: a recipe is below all settings; give it as --base"):
+        read_definition({"base": str(file), "parameters": STEPS}, over={"recipe": "sift/rte"})
+
+
+def test_what_a_base_says_of_its_own_run_is_not_the_sweeps():
+    made = parsed(base={**BASE, "output_dir": "runs/x"})
+    assert "output_dir" not in made.base
+    values = {"base": BASE, "parameters": STEPS, "seeds": [1, 2], "name": "../a/b"}
+    made, name = read_definition(values, over={"seed": "5,6"})
+    assert (made.seeds, name) == ((5, 6), "..-a-b")
+    assert read_definition(values, over={"seed": 5}, seeds="7")[0].seeds == (7,)
+
+
 def test_sources_that_are_not_there(tmp_path):
     with pytest.raises(SweepError, match=r"no such file, folder or recipe of a sweep. Recipes: freelb/rte"):
         read_definition(tmp_path / "none.yaml")

@@ -79,6 +79,7 @@ def parse(given: Mapping[str, Any]) -> Definition:
         raise SweepError("base.baseline: a trial has no plain twin; search over method.name: [plain, ...] instead.")
     metric, goal = _metric(values.get("metric"))
     own = base.pop("seed", [1])
+    base.pop("output_dir", None)  # of the run that the base was taken from; trials have their own, and best.yaml none
     seeds = tuple(seeds_of(values.get("seeds", own)))
     made = Definition(
         values={**values, "base": base, "search": search, "seeds": list(seeds)},

@@ -27,9 +27,16 @@ def read_definition(
     if base is not None and not isinstance(base, Mapping):
         raise SweepError(f"base: expected a config, the name of a recipe or a file, not {base!r}.")
     given = normalised({key: value for key, value in dict(base or {}).items() if key != "about"})
-    merged = anchored(merge(given, normalised(over or {})))
+    if "recipe" in given:  # the config goes over it, as in `toughen train`
+        given = merge(normalised(recipes.config(str(given["recipe"]))), given)
+    above = normalised(over or {})
+    if "recipe" in above:
+        raise SweepError(f"recipe={above['recipe']}: a recipe is below all settings; give it as --base.")
+    own = above.pop("seed", None)  # --seed, as of `toughen train`: seeds go before those of the file
+    seeds = own if seeds is None else seeds
+    merged = anchored(merge(given, above))
     changed = {"base": merged} if seeds is None else {"base": merged, "seeds": seeds}
-    return parse({**values, **changed}), str(values.get("name") or name)
+    return parse({**values, **changed}), str(values.get("name") or name).replace("/", "-")
 
 
 def _values(source: Any) -> tuple[dict[str, Any], str, Path]:
