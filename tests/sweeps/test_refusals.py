@@ -90,6 +90,40 @@ def test_on_the_command_line(values, tmp_path, capsys, no_trial):
     assert not (tmp_path / "s").exists()
 
 
+def test_options_of_train_are_taken_as_in_train(values, tmp_path, capsys, monkeypatch):
+    seen = {}
+    monkeypatch.setattr("toughen.sweeps.sweep", lambda source, **options: seen.update(options) or 1 / 0)
+    words = ["--fast", "--peft", "--data.labels", "neg,pos", "--data.delimiter", ",", "--data.train_file=a #1: b.csv"]
+    with pytest.raises(ZeroDivisionError):
+        main(["sweep", "x.yaml", *words, "--train.epochs", "3", "--method", "smart", "--task", "null"])
+    assert seen["config"] == {
+        **{"fast": True, "peft.name": "lora", "data.labels": ["neg", "pos"], "data.delimiter": ","},
+        **{"data.train_file": "a #1: b.csv", "train.epochs": 3, "method.name": "smart", "task": None},
+    }
+    assert main(["sweep", "x.yaml", "--method.growth", "[1"]) == 2
+    assert capsys.readouterr().err.startswith("toughen: --method.growth [1: it is neither a number nor")
+
+
+def test_a_sweep_yaml_that_a_person_wrote_is_no_sweeps_folder(values, tmp_path, monkeypatch, no_trial):
+    file = tmp_path / "sweep.yaml"
+    file.write_text(f"# mine\n{yaml.safe_dump(values)}")
+    before = file.read_text()
+    with pytest.raises(SweepError, match="no such file, folder or recipe"):
+        toughen.sweep(tmp_path, resume=True)
+    with pytest.raises(SweepError, match="holds no sweep"):
+        toughen.sweep(file, output_dir=tmp_path, resume=True)
+    assert [each.name for each in tmp_path.iterdir()] == ["sweep.yaml"]
+    assert file.read_text() == before
+
+
+def test_a_broken_sweep_yaml_is_told_in_one_line(values, tmp_path):
+    definition, _ = read_definition(values)
+    open_folder(tmp_path / "sweep", definition, resume=False).close()
+    (tmp_path / "sweep" / "sweep.yaml").write_text("base: [")
+    with pytest.raises(SweepError, match=r"sweep.yaml is not YAML"):
+        toughen.sweep(tmp_path / "sweep", resume=True)
+
+
 def test_a_sweep_that_runs_is_left_alone(values, tmp_path):
     definition, _ = read_definition(values)
     held = open_folder(tmp_path / "sweep", definition, resume=False)

@@ -62,7 +62,7 @@ def split_arguments(arguments: Sequence[str]) -> tuple[list[str], dict[str, Any]
     rest: list[str] = []
     below: dict[str, Any] = {}
     recipe: str | None = None
-    words = iter(_spelled_out(arguments))
+    words = iter(spelled_out(arguments))
     for word in words:
         flag, equals, value = word.partition("=")
         if flag in ("--config", "-c", "--recipe"):
@@ -81,7 +81,7 @@ def split_arguments(arguments: Sequence[str]) -> tuple[list[str], dict[str, Any]
     return rest, below
 
 
-def _spelled_out(arguments: Sequence[str]) -> list[str]:
+def spelled_out(arguments: Sequence[str]) -> list[str]:
     """`--method freelb` as `--method.name freelb`; `--peft` alone is LoRA."""
     out: list[str] = []
     for place, word in enumerate(arguments):

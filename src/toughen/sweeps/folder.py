@@ -15,6 +15,7 @@ import yaml
 from ..runs.files import write_text
 from .definition import Definition, Settings, differences, parse
 from .errors import SweepError
+from .reading import read_yaml
 from .trials import append, lines
 
 DEFINITION, ROWS, LOCK = "sweep.yaml", "rows.jsonl", ".lock"
@@ -43,14 +44,13 @@ class Folder:
 
 
 def is_sweep(path: Path) -> bool:
-    """Whether a folder holds a sweep."""
-    return (path / DEFINITION).is_file()
+    """Whether a folder holds a sweep: a sweep.yaml that a person wrote has no lock beside it."""
+    return (path / DEFINITION).is_file() and (path / LOCK).is_file()
 
 
 def stored(path: Path) -> Definition:
     """The definition that a folder was made with."""
-    values: Any = yaml.safe_load((path / DEFINITION).read_text(encoding="utf-8"))
-    return parse(values)
+    return parse(read_yaml(path / DEFINITION))
 
 
 def open_folder(path: Path, definition: Definition, resume: bool) -> Folder:
