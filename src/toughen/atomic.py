@@ -14,6 +14,8 @@ def write_text(path: Path, text: str) -> None:
     try:
         unfinished.write_text(text, encoding="utf-8")
         os.replace(unfinished, path)
+    except OSError as error:  # in the name of the file that was asked for
+        raise OSError(error.errno, error.strerror, str(path)) from error
     finally:
         unfinished.unlink(missing_ok=True)
 

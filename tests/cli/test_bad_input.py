@@ -120,6 +120,12 @@ OTHERS = [
     (["evaluate", "{run}", "--file", "{folder}/amounts.csv"], "has amounts for labels and the model 2 classes"),
     (["report", "{run}", "--out", "{folder}/train.csv"], "end it with .html"),
     (["demo", "--out", "{run}"], "nothing is overwritten"),
+    (["demo", "--seed", "x", "--out", "{folder}/new"], "seed='x': give a whole number"),
+    (["demo", "--limit", "0", "--out", "{folder}/new"], "limit=0: give at least one row"),
+    (["submit", "glue"], "AX.tsv (or give --partial)"),
+    (["evaluate", "{run}", "--file", "{folder}/bare.csv"], "name the right one with --label_column."),
+    (["predict", "{run}", "--text", "x", "--out", "{folder}/" + "x" * 250 + ".csv"], "x.csv'"),  # not a name beside it
+    (["bench", "--model", "tiny", "--repeats", "0"], "repeats=0: it must be at least 1"),
     (["bench", "--model", "tiny", "--methods", "smrt"], "Did you mean 'smart'"),
     (["sweep", "--engine", "dask", "x"], "invalid choice: 'dask'"),
     (["tasks", "verify", "--to", "{folder}"], "has no manifest.json"),
@@ -132,6 +138,7 @@ OTHERS = [
 @pytest.mark.parametrize(("words", "message"), OTHERS, ids=[" ".join(words[:2]) for words, _ in OTHERS])
 def test_other_commands(words, message, little, finished, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    (little.folder / "bare.csv").write_text(FILES["bare.csv"])
     (little.folder / "amounts.csv").write_text("text,label\ngood film,0.5\nbad film,1.5\n")
     before = files(little.folder) | files(finished.path)
     line = told(capsys, [word.format(folder=little.folder, run=finished.path) for word in words])

@@ -33,6 +33,8 @@ def demo(
     folder = Path(out)
     if folder.is_file() or any((folder / name).is_file() for name in ("results.json", "began.json")):
         raise ValueError(f"{folder} is a run or a file, and nothing is overwritten; choose another --out.")
+    if limit is not None and limit < 1:
+        raise ValueError(f"limit={limit}: give at least one row to learn from.")
     tell = say or _print
     began = time.monotonic()
     quiet()

@@ -69,6 +69,8 @@ def bench(
     unknown = [mode for mode in modes if mode not in MODES]
     if unknown:
         raise ValueError(f"{unknown[0]!r} is no mode: give eager, fast or both.")
+    if repeats < 1:
+        raise ValueError(f"repeats={repeats}: it must be at least 1.")
     names = ["plain", *[name for name in methods or available() if name != "plain"]]
     for name in names:
         factory(name)  # an unknown one is told before anything is timed
