@@ -7,6 +7,7 @@ import yaml
 
 from toughen import recipes
 from toughen.sweeps.checking import grid
+from toughen.sweeps.configs import trial_config
 from toughen.sweeps.definition import parse
 from toughen.sweeps.errors import SweepError
 from toughen.sweeps.reading import read_definition
@@ -35,7 +36,7 @@ def test_the_file_of_the_docs(tmp_path):
           - {method.init_scale: 0.2, method.max_norm: 0.2}
         seeds: [1, 2, 3, 4, 5]
         early_terminate: {type: asha, min_iter: 1}
-        resources: {gpu: 0.5, cpu: 4}
+        resources: {gpu: 0.5, cpu: 4, minutes: 1e3}
         """
     )
     made, name = read_definition(file)
@@ -45,7 +46,7 @@ def test_the_file_of_the_docs(tmp_path):
     assert made.parameters["train.learning_rate"] == Choice((1e-5, 2e-5))  # numbers, though YAML says text
     assert made.seeds == (1, 2, 3, 4, 5)
     assert made.early is not None
-    assert (made.resources.gpu, made.resources.cpu) == (0.5, 4)
+    assert (made.resources.gpu, made.resources.cpu, made.resources.minutes) == (0.5, 4, 1000)
     assert len(grid(made)) == 8
     assert grid(made)[1] == {
         "method.step_size": 0.05,
@@ -211,6 +212,8 @@ BAD = {
     "method: it says the same as search:": {"search": "grid", "method": "random"},
     "a sweep file has no 1": {1: 2},
     "base: give a config": {"base": None},
+    "parameters.a: value and min are there": {"parameters": {"a": {"min": 1, "max": 2, "value": 3}}},
+    "parameters.baseline: a trial has no plain twin": {"parameters": {"baseline": [True, False]}},
     "base.baseline": {"base": {**BASE, "baseline": True}},
 }
 
@@ -219,6 +222,15 @@ BAD = {
 def test_a_bad_file_is_told_by_its_key(said):
     with pytest.raises(ValueError, match=said):
         parsed(BAD[said])
+
+
+def test_numbers_in_lists_are_numbers():
+    """YAML 1.1 takes 1e-1 for text, in a list as elsewhere."""
+    base = {**BASE, "method": {"name": "freelb", "growth": ["1e-1", 1]}, "data": {"labels": ["1e5", "x"]}}
+    made, _ = read_definition({"base": base, "parameters": {"method.growth": {"values": [["1e-2", 1]]}}})
+    assert made.base["method"]["growth"] == [0.1, 1]
+    assert made.base["data"]["labels"] == ["1e5", "x"]  # names
+    assert trial_config(made.base, grid(made)[0], (1,)).method["growth"] == [0.01, 1]
 
 
 def test_a_recipe_within_a_base_is_below_it(tmp_path):

@@ -30,7 +30,8 @@ def normalised(values: Mapping[str, Any]) -> dict[str, Any]:
             value = _unfolded(rest, value)
         elif top in NAMED_GROUPS and not isinstance(value, Mapping):
             value = {"name": _group_name(top, value)}
-        merge(found, {top: _numbers(value) if isinstance(value, Mapping) else value})
+        # The lists of `data` are names.
+        merge(found, {top: _numbers(value, lists=top != "data") if isinstance(value, Mapping) else value})
     if "seed" in found:
         found["seed"] = seeds_of(found["seed"])
     return found
@@ -41,10 +42,12 @@ def _unfolded(path: str, value: Any) -> dict[str, Any]:
     return {first: _unfolded(rest, value) if rest else value}
 
 
-def _numbers(value: Any) -> Any:
+def _numbers(value: Any, lists: bool) -> Any:
     """Numbers such as 1e-5, which YAML 1.1 takes for text since they have no point."""
     if isinstance(value, Mapping):
-        return {key: _numbers(each) for key, each in cast("Mapping[str, Any]", value).items()}
+        return {key: _numbers(each, lists) for key, each in cast("Mapping[str, Any]", value).items()}
+    if lists and isinstance(value, list):
+        return [_numbers(each, lists) for each in cast("list[Any]", value)]
     return float(value) if isinstance(value, str) and EXPONENT.fullmatch(value) else value
 
 

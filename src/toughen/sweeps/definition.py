@@ -72,11 +72,13 @@ def parse(given: Mapping[str, Any]) -> Definition:
     tied = _tied(values.get("tied"), parameters)
     if not parameters and not tied:
         raise SweepError("parameters: nothing is searched; give parameters: or tied:.")
-    for key in (*parameters, *(tied[0] if tied else ())):
+    searched = [*parameters, *(tied[0] if tied else ())]
+    for key in searched:
         if key in ("seed", "output_dir", "recipe"):
             raise SweepError(f"parameters.{key}: a sweep decides this itself; use seeds:, --output_dir or base:.")
-    if base.get("baseline"):
-        raise SweepError("base.baseline: a trial has no plain twin; search over method.name: [plain, ...] instead.")
+    if base.get("baseline") or "baseline" in searched:
+        place = "parameters" if "baseline" in searched else "base"
+        raise SweepError(f"{place}.baseline: a trial has no plain twin; search over method.name: [plain, ...] instead.")
     metric, goal = _metric(values.get("metric"))
     own = base.pop("seed", [1])
     base.pop("output_dir", None)  # of the run that the base was taken from; trials have their own, and best.yaml none

@@ -75,6 +75,9 @@ def parameter(key: str, given: Any) -> Parameter:
     kind = entry.get("distribution")
     if kind is not None and kind not in DISTRIBUTIONS:
         raise SweepError(f"parameters.{key}.distribution: there is no {kind!r}. {nearest(str(kind), DISTRIBUTIONS)}")
+    given_by = [name for name in ("value", "values", "min") if name in entry]
+    if len(given_by) > 1:
+        raise SweepError(f"parameters.{key}: {' and '.join(given_by)} are there, and only one can count; keep one.")
     if "value" in entry:
         return Choice((number(entry["value"]),))
     if "values" in entry:
