@@ -11,6 +11,7 @@ from toughen.sweeps.errors import SweepError
 from toughen.sweeps.folder import open_folder
 from toughen.sweeps.options import Resources
 from toughen.sweeps.reading import read_definition
+from toughen.sweeps.trials import outcome
 
 BAD = {
     r"there is no option train.learning_rat. Did you mean 'learning_rate'": {"train.learning_rat": {"values": [1]}},
@@ -122,6 +123,22 @@ def test_a_broken_sweep_yaml_is_told_in_one_line(values, tmp_path):
     (tmp_path / "sweep" / "sweep.yaml").write_text("base: [")
     with pytest.raises(SweepError, match=r"sweep.yaml is not YAML"):
         toughen.sweep(tmp_path / "sweep", resume=True)
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"seeds": []}', '{"seeds": [], "mean": {"f1": 1}}'])
+def test_a_broken_result_is_told_in_one_line(text, tmp_path):
+    (tmp_path / "results.json").write_text(text)
+    with pytest.raises(SweepError, match=r"results.json is broken or has no accuracy"):
+        outcome(tmp_path, "accuracy")
+
+
+def test_a_row_that_was_lost_is_told_in_one_line(values, tmp_path):
+    definition, _ = read_definition(values)
+    open_folder(tmp_path / "sweep", definition, resume=False).close()
+    (tmp_path / "sweep" / "rows.jsonl").write_text('{"row": 2, "settings": {}}\n')
+    for _ in range(2):  # and the folder is not held
+        with pytest.raises(SweepError, match=r"rows.jsonl has no row 1"):
+            open_folder(tmp_path / "sweep", definition, resume=True)
 
 
 def test_a_sweep_that_runs_is_left_alone(values, tmp_path):

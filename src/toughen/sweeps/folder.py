@@ -67,6 +67,9 @@ def open_folder(path: Path, definition: Definition, resume: bool) -> Folder:
     except OSError as error:
         raise SweepError(f"{path} cannot be written: {error.strerror or error}.") from None
     rows = {int(line["row"]): line["settings"] for line in lines(path / ROWS) if {"row", "settings"} <= set(line)}
+    if lost := set(range(1, len(rows) + 1)) - set(rows):
+        lock.close()
+        raise SweepError(f"{path / ROWS} has no row {min(lost)}; put it back, or choose another --output_dir.")
     return Folder(path, definition, [rows[number] for number in range(1, len(rows) + 1)], lock)
 
 
