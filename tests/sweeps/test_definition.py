@@ -143,7 +143,7 @@ def test_a_search_json_of_another_shape(tmp_path):
     file = tmp_path / "search.json"
     for configs in ({"==base==": None}, {"==base==": "--lr 1"}, {"==base==": ["--lr", 1], "==more==": ["--a", 1]}):
         file.write_text(json.dumps({"configs": configs}))
-        with pytest.raises(SweepError, match='search.json: expected "==base=="'):
+        with pytest.raises(SweepError, match=r'search.json: expected "==base=="'):
             read_definition(file, BASE)
     file.write_text('{"configs": [1]}')
     with pytest.raises(SweepError, match="a sweep file has no 'configs'"):

@@ -70,11 +70,11 @@ def _base(name: str, near: Path) -> dict[str, Any]:
 
 
 def _loaded(text: str) -> Any:
-    import yaml
+    from yaml.scanner import ScannerError
 
     try:
         return load_yaml(text)
-    except yaml.scanner.ScannerError:
+    except ScannerError:
         with suppress(ValueError):
             return json.loads(text)  # JSON may be indented by tabs, YAML not
         raise
