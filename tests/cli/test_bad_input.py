@@ -45,6 +45,9 @@ TRAIN = [
     (["--trainer.learning_rate", "1"], "use train.learning_rate"),
     (["--train.max_grad_norm", "-1"], "cannot be negative"),
     (["--seed", "4294967296"], "from 0 to 2**32 - 1"),
+    (["--print_config=skip_null"], "--print_config"),
+    (["--print_configs"], "unrecognized arguments: --print_configs. Did you mean --print_config"),
+    (["--train.epochs", ""], "toughen: train.epochs=: expected a number."),
     (["--config", "{folder}/twice.yaml"], "the key 'train' is there twice"),
     (["--config", "{folder}/loose.yaml"], "there is no option learning_rate. Did you mean train.learning_rate?"),
     (["--config", "{folder}/list.yaml"], "method=['fgm', 'rdrop']: give a name"),
@@ -101,6 +104,7 @@ OTHERS = [
     (["show", "smrt"], "Did you mean 'smart'"),
     (["show", "smart", "--wieght", "2"], "Did you mean --method.weight"),
     (["show", "smart", "--weight", "-2"], "cannot be negative"),
+    (["show", "smart", "rdrop"], "unrecognized arguments: rdrop. See: toughen show --help"),
     (["new", "{folder}/train.csv"], "end its name with .py"),
     (["init", "{folder}/train.csv"], "nothing is overwritten"),
     (["tasks", "fetch", "rte"], "--to FOLDER"),
@@ -116,6 +120,12 @@ OTHERS = [
     (["evaluate", "{run}", "--file", "{folder}/amounts.csv"], "has amounts for labels and the model 2 classes"),
     (["report", "{run}", "--out", "{folder}/train.csv"], "end it with .html"),
     (["demo", "--out", "{run}"], "nothing is overwritten"),
+    (["demo", "--seed", "x", "--out", "{folder}/new"], "seed='x': give a whole number"),
+    (["demo", "--limit", "0", "--out", "{folder}/new"], "limit=0: give at least one row"),
+    (["submit", "glue"], "AX.tsv (or give --partial)"),
+    (["evaluate", "{run}", "--file", "{folder}/bare.csv"], "name the right one with --label_column."),
+    (["predict", "{run}", "--text", "x", "--out", "{folder}/" + "x" * 250 + ".csv"], "x.csv'"),  # not a name beside it
+    (["bench", "--model", "tiny", "--repeats", "0"], "repeats=0: it must be at least 1"),
     (["bench", "--model", "tiny", "--methods", "smrt"], "Did you mean 'smart'"),
     (["sweep", "--engine", "dask", "x"], "invalid choice: 'dask'"),
     (["tasks", "verify", "--to", "{folder}"], "has no manifest.json"),
@@ -128,6 +138,7 @@ OTHERS = [
 @pytest.mark.parametrize(("words", "message"), OTHERS, ids=[" ".join(words[:2]) for words, _ in OTHERS])
 def test_other_commands(words, message, little, finished, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    (little.folder / "bare.csv").write_text(FILES["bare.csv"])
     (little.folder / "amounts.csv").write_text("text,label\ngood film,0.5\nbad film,1.5\n")
     before = files(little.folder) | files(finished.path)
     line = told(capsys, [word.format(folder=little.folder, run=finished.path) for word in words])

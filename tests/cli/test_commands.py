@@ -3,7 +3,9 @@
 import csv
 import io
 import json
+import os
 import re
+import shlex
 import subprocess
 import sys
 import zipfile
@@ -61,6 +63,29 @@ def test_help_lists_every_command(capsys):
     ours = "train predict methods show new init doctor tasks submit push"
     assert set(ours.split()) <= set(available())
     assert set(available()) <= set(COMMANDS)
+
+
+@pytest.mark.parametrize("words", [["--help"], ["methods"], ["tasks"]], ids=" ".join)
+def test_a_reader_that_is_gone_is_no_error(words):
+    """What `toughen methods | head -1` may meet: nothing is said, and no traceback."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [sys.executable, "-m", "toughen", *words], env={"PYTHONPATH": SOURCE}, stdout=writing, stderr=subprocess.PIPE
+    )
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (1, b"")
+
+
+def test_an_interrupt_before_anything_runs_is_one_line(little, tmp_path, capsys, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("toughen.runs.launch.execute_everywhere", interrupted)
+    words = ["--model", little.model, "--data.train_file", little.data["train_file"], "--output_dir", f"{tmp_path}/run"]
+    assert main(["train", *words]) == 130
+    assert capsys.readouterr().err == "toughen: interrupted\n"
+    assert not (tmp_path / "run").exists()
 
 
 HEAVY = {
@@ -137,6 +162,22 @@ def test_new_and_init_give_files_that_work(capsys, tmp_path, monkeypatch):
     assert (values["train"]["batch_size"], values["peft"]["r"], values["method"]["steps"]) == (32, 8, None)
     del values["trainer"]
     assert build(values).train == build(yaml.safe_load("\n".join(lines))).train
+
+
+@pytest.mark.parametrize(("model", "task"), [("C:\\new folder: größe", "a # b"), ("yes", "[x]"), ("it's", '"')])
+def test_init_writes_any_name_as_it_is(model, task, tmp_path, capsys):
+    out(capsys, "init", tmp_path / "run.yaml", "--model", model, "--task", task)
+    values = yaml.safe_load((tmp_path / "run.yaml").read_text())
+    assert (values["model"], values["task"]) == (model, task)
+
+
+def test_what_is_to_be_typed_next_can_be_typed(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for place in ("my method.py", tmp_path / "other.py"):
+        said = out(capsys, "new", place)
+        words = shlex.split(said.partition("try: toughen ")[2])
+        assert "Ascent steps." in out(capsys, *words)
+    assert shlex.split(out(capsys, "init", "my run.yaml"))[-2:] == ["--config", "my run.yaml"]
 
 
 def test_doctor_and_tasks(capsys):

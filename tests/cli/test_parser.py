@@ -139,6 +139,24 @@ def test_print_config_runs_again(capsys):
     assert to_yaml(made) == printed
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--recipe sift/rte-deberta-v2-xxlarge --model_config.cls_dropout null --method.weight null",
+        "--recipe freelb/rte-roberta-large --train.max_steps null",
+    ],
+)
+def test_what_was_taken_out_of_a_recipe_stays_out_when_run_again(words, tmp_path):
+    def parsed(*given):
+        values, _ = parse_train(given)
+        return build({key: value for key, value in values.items() if key != "resume"})
+
+    made = parsed(*words.split())
+    assert (made.model_config.get("cls_dropout"), made.train.max_steps) == (None, None)
+    (tmp_path / "config.yaml").write_text(to_yaml(made))
+    assert parsed("--config", str(tmp_path / "config.yaml")) == made
+
+
 def test_help_explains_every_option_and_only_the_chosen_methods(capsys):
     with pytest.raises(SystemExit):
         parse_train(["--method", "freelb", "--help"])

@@ -64,3 +64,10 @@ def test_float32_values(case):
         value = call(entry, tensors["input/a"].float(), tensors["input/b"].float()).sum()
         bound = 1e-6 if case == "small_shift" else 1e-4 * max(1.0, abs(entry["value_f32"]))
         assert abs(float(value) - entry["value_f32"]) <= bound, entry["id"]
+
+
+@pytest.mark.parametrize("loss", [compat.kl_loss, compat.sym_kl_loss, compat.js_loss])
+def test_an_unknown_reduction_is_refused_as_it_was(loss):
+    """`torch.nn.functional.kl_div`, which the originals call, does not take a typing mistake for a sum."""
+    with pytest.raises(ValueError, match="batch_mean is not a reduction"):
+        loss(torch.rand(2, 3), torch.rand(2, 3), reduction="batch_mean")

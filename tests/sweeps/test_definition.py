@@ -7,6 +7,7 @@ import yaml
 
 from toughen import recipes
 from toughen.sweeps.checking import grid
+from toughen.sweeps.configs import trial_config
 from toughen.sweeps.definition import parse
 from toughen.sweeps.errors import SweepError
 from toughen.sweeps.reading import read_definition
@@ -16,8 +17,8 @@ BASE = {"model": "x", "task": "rte"}
 STEPS = {"method.step_size": {"values": [0.05, 0.1]}}
 
 
-def parsed(**changes):
-    return parse({"base": BASE, "parameters": STEPS, **changes})
+def parsed(changes=None, **more):
+    return parse({"base": BASE, "parameters": STEPS, **(changes or {}), **more})
 
 
 def test_the_file_of_the_docs(tmp_path):
@@ -35,7 +36,7 @@ def test_the_file_of_the_docs(tmp_path):
           - {method.init_scale: 0.2, method.max_norm: 0.2}
         seeds: [1, 2, 3, 4, 5]
         early_terminate: {type: asha, min_iter: 1}
-        resources: {gpu: 0.5, cpu: 4}
+        resources: {gpu: 0.5, cpu: 4, minutes: 1e3}
         """
     )
     made, name = read_definition(file)
@@ -45,7 +46,7 @@ def test_the_file_of_the_docs(tmp_path):
     assert made.parameters["train.learning_rate"] == Choice((1e-5, 2e-5))  # numbers, though YAML says text
     assert made.seeds == (1, 2, 3, 4, 5)
     assert made.early is not None
-    assert (made.resources.gpu, made.resources.cpu) == (0.5, 4)
+    assert (made.resources.gpu, made.resources.cpu, made.resources.minutes) == (0.5, 4, 1000)
     assert len(grid(made)) == 8
     assert grid(made)[1] == {
         "method.step_size": 0.05,
@@ -132,6 +133,27 @@ def test_other_forms_of_manytasks(tmp_path):
             read(["--train.epochs", text])
     with pytest.raises(SweepError, match="'arg0' stands behind no flag"):
         read(["arg0"])
+    with pytest.raises(SweepError, match="--lr is there twice"):
+        read(["--lr", 1e-5, "--lr", 2e-5])
+    with pytest.raises(SweepError, match="--config: a sweep has one base"):
+        read(["--config", ["a.yaml", "b.yaml"], "--lr", 1e-5])
+
+
+def test_a_search_json_of_another_shape(tmp_path):
+    file = tmp_path / "search.json"
+    for configs in ({"==base==": None}, {"==base==": "--lr 1"}, {"==base==": ["--lr", 1], "==more==": ["--a", 1]}):
+        file.write_text(json.dumps({"configs": configs}))
+        with pytest.raises(SweepError, match=r'search.json: expected "==base=="'):
+            read_definition(file, BASE)
+    file.write_text('{"configs": [1]}')
+    with pytest.raises(SweepError, match="a sweep file has no 'configs'"):
+        read_definition(file, BASE)
+
+
+def test_json_may_be_indented_by_tabs(tmp_path):
+    file = tmp_path / "search.json"
+    file.write_text(json.dumps(json.loads(PARAGEN), indent="\t"))
+    assert len(grid(read_definition(file, "freelb/rte-roberta-base")[0])) == 8
 
 
 def test_words_of_wandb():
@@ -177,7 +199,21 @@ BAD = {
     "resources.gpu=1.5": {"resources": {"gpu": 1.5}},
     "resources.minutes=0": {"resources": {"minutes": 0}},
     "retries=-1": {"retries": -1},
+    "resources.cpu=nan": {"resources": {"cpu": float("nan")}},
+    "resources.memory_gb=inf": {"resources": {"memory_gb": float("inf")}},
+    "parameters.train: write options of a group with a dot: train.epochs": {
+        "parameters": {"train": {"epochs": {"values": [1, 2]}}}
+    },
+    "parameters.a.log='no': expected true or false": {
+        "search": "random",
+        "trials": 2,
+        "parameters": {"a": {"min": 1, "max": 2, "log": "no"}},
+    },
+    "method: it says the same as search:": {"search": "grid", "method": "random"},
+    "a sweep file has no 1": {1: 2},
     "base: give a config": {"base": None},
+    "parameters.a: value and min are there": {"parameters": {"a": {"min": 1, "max": 2, "value": 3}}},
+    "parameters.baseline: a trial has no plain twin": {"parameters": {"baseline": [True, False]}},
     "base.baseline": {"base": {**BASE, "baseline": True}},
 }
 
@@ -185,7 +221,37 @@ BAD = {
 @pytest.mark.parametrize("said", BAD)
 def test_a_bad_file_is_told_by_its_key(said):
     with pytest.raises(ValueError, match=said):
-        parsed(**BAD[said])
+        parsed(BAD[said])
+
+
+def test_numbers_in_lists_are_numbers():
+    """YAML 1.1 takes 1e-1 for text, in a list as elsewhere."""
+    base = {**BASE, "method": {"name": "freelb", "growth": ["1e-1", 1]}, "data": {"labels": ["1e5", "x"]}}
+    made, _ = read_definition({"base": base, "parameters": {"method.growth": {"values": [["1e-2", 1]]}}})
+    assert made.base["method"]["growth"] == [0.1, 1]
+    assert made.base["data"]["labels"] == ["1e5", "x"]  # names
+    assert trial_config(made.base, grid(made)[0], (1,)).method["growth"] == [0.01, 1]
+
+
+def test_a_recipe_within_a_base_is_below_it(tmp_path):
+    file = tmp_path / "base.yaml"
+    file.write_text("recipe: freelb/rte-roberta-base\nmodel: mine\ntrain: {epochs: 1}\n")
+    made, _ = read_definition({"base": str(file), "parameters": STEPS})
+    published = recipes.config("freelb/rte-roberta-base")
+    assert made.base["method"] == published["method"]
+    assert made.base["train"] == {**published["train"], "epochs": 1}
+    assert (made.base["model"], made.base["task"], made.base["recipe"]) == ("mine", "rte", "freelb/rte-roberta-base")
+    with pytest.raises(SweepError, match="recipe=sift/rte: a recipe is below all settings; give it as --base"):
+        read_definition({"base": str(file), "parameters": STEPS}, over={"recipe": "sift/rte"})
+
+
+def test_what_a_base_says_of_its_own_run_is_not_the_sweeps():
+    made = parsed(base={**BASE, "output_dir": "runs/x"})
+    assert "output_dir" not in made.base
+    values = {"base": BASE, "parameters": STEPS, "seeds": [1, 2], "name": "../a/b"}
+    made, name = read_definition(values, over={"seed": "5,6"})
+    assert (made.seeds, name) == ((5, 6), "..-a-b")
+    assert read_definition(values, over={"seed": 5}, seeds="7")[0].seeds == (7,)
 
 
 def test_sources_that_are_not_there(tmp_path):

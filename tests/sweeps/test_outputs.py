@@ -67,6 +67,10 @@ def test_the_printed_table_keeps_rank_and_score_on_a_narrow_terminal(monkeypatch
     assert "rank" in shown
     assert "accuracy" in shown
     assert re.search(r"^ 1 .* 0\.6000 ± 0\.1414 +2/2 +done", shown, flags=re.M)
+    assert shown.endswith("saved s/leaderboard.html, .md, .csv; best.yaml\n")
+    done.rows[:] = ranked([row(1, dict.fromkeys(keys, 0.1), outcomes={1: Outcome("failed", error="boom")})], sign=1)
+    assert _tell(done) == 0
+    assert capsys.readouterr().out.endswith("saved s/leaderboard.html, .md, .csv\n")  # there is no best one
 
 
 def test_a_formula_is_no_formula_in_a_spreadsheet():

@@ -11,6 +11,7 @@ from toughen.sweeps.errors import SweepError
 from toughen.sweeps.folder import open_folder
 from toughen.sweeps.options import Resources
 from toughen.sweeps.reading import read_definition
+from toughen.sweeps.trials import outcome
 
 BAD = {
     r"there is no option train.learning_rat. Did you mean 'learning_rate'": {"train.learning_rat": {"values": [1]}},
@@ -19,6 +20,7 @@ BAD = {
     r"train.batch_size=0: it must be above 0": {"train.batch_size": {"values": [8, 0]}},
     r"train.micro_batch=3 does not divide the 8 rows": {"train.micro_batch": {"values": [8, 3]}},
     r"method.noise='loud': expected normal or uniform or null": {"method.noise": {"values": ["loud"]}},
+    r"train=1: name one of its options with a dot, train.NAME": {"train": {"values": [1]}},
     r"TrainingArguments has no 'adam_beta3'": {"trainer.adam_beta3": {"values": [0.9]}},
     r"There is no method 'smrt'|no method 'smrt'": {"method.name": {"values": ["smrt"]}},
 }
@@ -87,6 +89,56 @@ def test_on_the_command_line(values, tmp_path, capsys, no_trial):
     )
     assert "--address is for Ray" in capsys.readouterr().err
     assert not (tmp_path / "s").exists()
+
+
+def test_options_of_train_are_taken_as_in_train(values, tmp_path, capsys, monkeypatch):
+    seen = {}
+    monkeypatch.setattr("toughen.sweeps.sweep", lambda source, **options: seen.update(options) or 1 / 0)
+    words = ["--fast", "--peft", "--data.labels", "neg,pos", "--data.delimiter", ",", "--data.train_file=a #1: b.csv"]
+    with pytest.raises(ZeroDivisionError):
+        main(["sweep", "x.yaml", *words, "--train.epochs", "3", "--method", "smart", "--task", "null"])
+    assert seen["config"] == {
+        **{"fast": True, "peft.name": "lora", "data.labels": ["neg", "pos"], "data.delimiter": ","},
+        **{"data.train_file": "a #1: b.csv", "train.epochs": 3, "method.name": "smart", "task": None},
+    }
+    assert main(["sweep", "x.yaml", "--method.growth", "[1"]) == 2
+    assert capsys.readouterr().err.startswith("toughen: --method.growth [1: it is neither a number nor")
+
+
+def test_a_sweep_yaml_that_a_person_wrote_is_no_sweeps_folder(values, tmp_path, monkeypatch, no_trial):
+    file = tmp_path / "sweep.yaml"
+    file.write_text(f"# mine\n{yaml.safe_dump(values)}")
+    before = file.read_text()
+    with pytest.raises(SweepError, match="no such file, folder or recipe"):
+        toughen.sweep(tmp_path, resume=True)
+    with pytest.raises(SweepError, match="holds no sweep"):
+        toughen.sweep(file, output_dir=tmp_path, resume=True)
+    assert [each.name for each in tmp_path.iterdir()] == ["sweep.yaml"]
+    assert file.read_text() == before
+
+
+def test_a_broken_sweep_yaml_is_told_in_one_line(values, tmp_path):
+    definition, _ = read_definition(values)
+    open_folder(tmp_path / "sweep", definition, resume=False).close()
+    (tmp_path / "sweep" / "sweep.yaml").write_text("base: [")
+    with pytest.raises(SweepError, match=r"sweep.yaml is not YAML"):
+        toughen.sweep(tmp_path / "sweep", resume=True)
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"seeds": []}', '{"seeds": [], "mean": {"f1": 1}}'])
+def test_a_broken_result_is_told_in_one_line(text, tmp_path):
+    (tmp_path / "results.json").write_text(text)
+    with pytest.raises(SweepError, match=r"results.json is broken or has no accuracy"):
+        outcome(tmp_path, "accuracy")
+
+
+def test_a_row_that_was_lost_is_told_in_one_line(values, tmp_path):
+    definition, _ = read_definition(values)
+    open_folder(tmp_path / "sweep", definition, resume=False).close()
+    (tmp_path / "sweep" / "rows.jsonl").write_text('{"row": 2, "settings": {}}\n')
+    for _ in range(2):  # and the folder is not held
+        with pytest.raises(SweepError, match=r"rows.jsonl has no row 1"):
+            open_folder(tmp_path / "sweep", definition, resume=True)
 
 
 def test_a_sweep_that_runs_is_left_alone(values, tmp_path):

@@ -44,7 +44,20 @@ def usage() -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
-    words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        try:
+            return _main(list(sys.argv[1:] if arguments is None else arguments))
+        finally:
+            sys.stdout.flush()  # a reader that is gone is noticed here, and not at the interpreter's end
+    except BrokenPipeError:  # | head has read enough; rich leaves with the same code
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except KeyboardInterrupt:  # training and sweeps stop in order and say so themselves; this is all the rest
+        sys.stderr.write("toughen: interrupted\n")
+        return 130
+
+
+def _main(words: list[str]) -> int:
     if not words or words[0] in ("-h", "--help", "help"):
         sys.stdout.write(usage())
         return 0
@@ -62,6 +75,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         command: Any = import_module(f"toughen.cli.commands.{name}")
         return run(command, name, rest)
+    except BrokenPipeError:
+        raise
     except Exception as error:
         if os.environ.get("TOUGHEN_DEBUG"):
             raise

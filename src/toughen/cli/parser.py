@@ -35,7 +35,7 @@ class HintingParser(ArgumentParser):
         unknown_key = re.search(r"Option '(?P<key>[^']+)' is not accepted", message)
         if unknown_key:
             raise RunError(f"there is no option {unknown_key['key']}. {self._near(unknown_key['key'])}")
-        wrong = re.search(r'key "(?P<key>[^"]+)": (?P<why>.*)(?:Given|Got) value: (?P<value>.*)$', message)
+        wrong = re.search(r'key "(?P<key>[^"]+)": (?P<why>.*)(?:Given|Got) value: ?(?P<value>.*)$', message)
         if wrong:
             action = next((each for each in self._actions if each.dest == wrong["key"]), None)
             kind = getattr(action, "_typehint", None) or getattr(action, "type", None)
@@ -46,7 +46,7 @@ class HintingParser(ArgumentParser):
         hint = ""
         if "nrecognized arguments" in message:
             near = difflib.get_close_matches(unknown[0], flags, n=2, cutoff=0.6) if unknown else []
-            hint = f" Did you mean {' or '.join(near)}?" if near else " See: toughen train --help"
+            hint = f" Did you mean {' or '.join(near)}?" if near else f" See: {self.prog} --help"
         raise RunError(message + "." * (not message.endswith(".")) + hint)
 
     def _near(self, key: str) -> str:
@@ -62,7 +62,7 @@ def split_arguments(arguments: Sequence[str]) -> tuple[list[str], dict[str, Any]
     rest: list[str] = []
     below: dict[str, Any] = {}
     recipe: str | None = None
-    words = iter(_spelled_out(arguments))
+    words = iter(spelled_out(arguments))
     for word in words:
         flag, equals, value = word.partition("=")
         if flag in ("--config", "-c", "--recipe"):
@@ -81,7 +81,7 @@ def split_arguments(arguments: Sequence[str]) -> tuple[list[str], dict[str, Any]
     return rest, below
 
 
-def _spelled_out(arguments: Sequence[str]) -> list[str]:
+def spelled_out(arguments: Sequence[str]) -> list[str]:
     """`--method freelb` as `--method.name freelb`; `--peft` alone is LoRA."""
     out: list[str] = []
     for place, word in enumerate(arguments):
@@ -121,7 +121,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise RunError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(values, dict):
-        raise RunError(f"{path} holds no options; write one with: toughen init {path.stem}")
+        raise RunError(f"{path} holds no options; a config to edit is written by: toughen init another.yaml")
     found = cast("dict[str, Any]", values)
     if isinstance(found.get("task"), Mapping):
         raise RunError(f"{path} is a ParaGen config; its RTE experiment is --recipe freelb/rte-roberta-base.")
@@ -138,8 +138,10 @@ def train_parser(method: str, trainer_keys: Sequence[str] = (), model_keys: Sequ
         allow_abbrev=False,
         exit_on_error=False,
         default_env=False,
+        print_config=None,  # its flags skip what ours never writes
     )
     parser.add_argument("--config", action="config", help="YAML file of options; flags go over it.")
+    parser.add_argument("--print_config", action="store_true", help="Print the merged YAML and leave.")
     parser.add_argument("--recipe", type=str | None, default=None, help="A published experiment; see: toughen recipes.")
     parser.add_argument("--resume", type=str | None, default=None, metavar="RUN", help="Go on with an unfinished run.")
     parser.add_argument("--task", type=str | None, default=None, help="A named task (see: toughen tasks).")
@@ -218,7 +220,7 @@ def parse_train(arguments: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any
         parser.print_help()
         sys.exit(0)
     show = "--print_config" in rest
-    rest = [word for word in rest if not word.startswith("--print_config")]
+    rest = [word for word in rest if word != "--print_config"]
     values = _parse(parser, rest, below)
     launch = {key: values.pop(key) for key in LAUNCH}
     if show:

@@ -14,6 +14,8 @@ def reduced(elements: Tensor, reduction: str) -> Tensor:
         return elements
     if reduction == "mean":
         return elements.mean()
+    if reduction not in ("batchmean", "sum"):
+        raise ValueError(f"{reduction} is not a reduction: give batchmean, sum, mean or none.")
     total = elements.sum()
     return total / elements.shape[0] if reduction == "batchmean" else total
 

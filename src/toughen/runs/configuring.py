@@ -30,7 +30,8 @@ def normalised(values: Mapping[str, Any]) -> dict[str, Any]:
             value = _unfolded(rest, value)
         elif top in NAMED_GROUPS and not isinstance(value, Mapping):
             value = {"name": _group_name(top, value)}
-        merge(found, {top: _numbers(value) if isinstance(value, Mapping) else value})
+        # The lists of `data` are names.
+        merge(found, {top: _numbers(value, lists=top != "data") if isinstance(value, Mapping) else value})
     if "seed" in found:
         found["seed"] = seeds_of(found["seed"])
     return found
@@ -41,10 +42,12 @@ def _unfolded(path: str, value: Any) -> dict[str, Any]:
     return {first: _unfolded(rest, value) if rest else value}
 
 
-def _numbers(value: Any) -> Any:
+def _numbers(value: Any, lists: bool) -> Any:
     """Numbers such as 1e-5, which YAML 1.1 takes for text since they have no point."""
     if isinstance(value, Mapping):
-        return {key: _numbers(each) for key, each in cast("Mapping[str, Any]", value).items()}
+        return {key: _numbers(each, lists) for key, each in cast("Mapping[str, Any]", value).items()}
+    if lists and isinstance(value, list):
+        return [_numbers(each, lists) for each in cast("list[Any]", value)]
     return float(value) if isinstance(value, str) and EXPONENT.fullmatch(value) else value
 
 
@@ -158,24 +161,25 @@ def _check(config: Config) -> None:
         raise RunError(f"train.batch_size={train.batch_size} cannot be shared by {config.nproc} processes evenly.")
 
 
-def plain(config: Config) -> dict[str, Any]:
-    """The config as nested plain values, without what is left at nothing."""
+def plain(config: Config, nulls: bool = False) -> dict[str, Any]:
+    """The config as nested plain values, without what is left at nothing unless `nulls` are wanted."""
 
     def cleared(value: Any) -> Any:
         if is_dataclass(value) and not isinstance(value, type):
             value = asdict(value)
         if isinstance(value, Mapping):
             inner = {key: cleared(each) for key, each in cast("Mapping[str, Any]", value).items()}
-            return {key: each for key, each in inner.items() if each is not None}
+            return {key: each for key, each in inner.items() if nulls or each is not None}
         return list(cast("tuple[Any, ...]", value)) if isinstance(value, tuple) else value
 
     values: dict[str, Any] = {each.name: cleared(getattr(config, each.name)) for each in fields(config)}
     for group in ("head", "peft"):
-        if values[group].get("name") is None:
+        if values[group].get("name") is None and not nulls:
             del values[group]
     return {key: value for key, value in values.items() if value is not None and value != {}}
 
 
 def to_yaml(config: Config) -> str:
-    """config.yaml: merged and re-runnable."""
-    return "# Run it again with: toughen train --config config.yaml\n" + yaml.safe_dump(plain(config), sort_keys=False)
+    """config.yaml: merged and re-runnable. A null of a config with a recipe goes over what the recipe says."""
+    values = plain(config, nulls=config.recipe is not None)
+    return "# Run it again with: toughen train --config config.yaml\n" + yaml.safe_dump(values, sort_keys=False)

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import yaml
@@ -65,7 +66,11 @@ def read(path: "str | os.PathLike[str]") -> Results:
     file = folder / "results.json"
     if not file.is_file():
         known = (folder / "config.yaml").is_file()
-        state = f"has no results yet; go on with: toughen train --resume {folder}" if known else "is no run folder"
+        state = (
+            f"has no results yet; go on with: toughen train --resume {quote(str(folder))}"
+            if known
+            else "is no run folder"
+        )
         raise RunError(f"{folder} {state}.")
     try:
         values: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
+from shlex import quote
 from typing import Any, cast
 
 import numpy as np
@@ -150,7 +151,7 @@ def load(run: "str | os.PathLike[str]", *, device: str | None = None, batch_size
     root = next((each for each in (folder, *folder.parents[:3]) if (each / "began.json").is_file()), None)
     place = folder / "model" if (folder / "model" / "config.json").is_file() else folder
     if not (place / "config.json").is_file():
-        state = f"go on with: toughen train --resume {folder}" if root else "give a run or a model folder"
+        state = f"go on with: toughen train --resume {quote(str(folder))}" if root else "give a run or a model folder"
         raise RunError(f"{folder} holds no trained model; {state}.")
     tokenizer = load_tokenizer(str(place))
     task = _task_of_run(root) if root else _task_of_model(place)

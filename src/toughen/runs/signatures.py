@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from ..errors import MethodError, nearest
@@ -97,7 +98,7 @@ def own_file(name: str) -> tuple[Path | None, str]:
         return None, name
     path = Path(match[1])
     if not path.is_file():
-        raise MethodError(f"{path} is not there. Write one with: toughen new {path}")
+        raise MethodError(f"{path} is not there. Write one with: toughen new {quote(str(path))}")
     found = _parsed(path)
     if match[2] is None and len(found) != 1:
         raise MethodError(f"{path} has {len(found)} methods; say which one: {path}:NAME.")

@@ -73,6 +73,8 @@ def _check_types(settings: Mapping[str, Any], base: Mapping[str, Any]) -> None:
         if group not in GROUPS and group not in ("method", "trainer"):
             _fits(group, entry, whole.get(group, Any))
             continue
+        if not isinstance(entry, Mapping):
+            raise SweepError(f"{group}={entry!r}: name one of its options with a dot, {group}.NAME.")
         kinds = _kinds(group, method)
         for key, value in _flat(cast("Mapping[str, Any]", entry)).items():
             _fits(f"{group}.{key}", value, kinds.get(key, Any))

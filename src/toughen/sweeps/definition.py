@@ -53,10 +53,15 @@ class Definition:
 
 def parse(given: Mapping[str, Any]) -> Definition:
     """A definition from the values of a sweep file whose `base` is a config; what is wrong is told by its key."""
-    values = {SYNONYMS.get(key, key): value for key, value in given.items() if value is not None}
-    for key in values:
+    values: dict[str, Any] = {}
+    for said, value in given.items():
+        key = SYNONYMS.get(said, said)
         if key not in KEYS:
-            raise SweepError(f"a sweep file has no {key!r}. {nearest(key, KEYS)}")
+            raise SweepError(f"a sweep file has no {key!r}. {nearest(str(key), KEYS)}")
+        if value is not None:
+            if key in values:
+                raise SweepError(f"{said}: it says the same as {key}:, which is there too; leave one out.")
+            values[key] = value
     if not isinstance(values.get("base"), Mapping):
         raise SweepError("base: give a config, the name of a recipe, or a file.")
     base = normalised(cast("Mapping[str, Any]", values["base"]))
@@ -67,13 +72,16 @@ def parse(given: Mapping[str, Any]) -> Definition:
     tied = _tied(values.get("tied"), parameters)
     if not parameters and not tied:
         raise SweepError("parameters: nothing is searched; give parameters: or tied:.")
-    for key in (*parameters, *(tied[0] if tied else ())):
+    searched = [*parameters, *(tied[0] if tied else ())]
+    for key in searched:
         if key in ("seed", "output_dir", "recipe"):
             raise SweepError(f"parameters.{key}: a sweep decides this itself; use seeds:, --output_dir or base:.")
-    if base.get("baseline"):
-        raise SweepError("base.baseline: a trial has no plain twin; search over method.name: [plain, ...] instead.")
+    if base.get("baseline") or "baseline" in searched:
+        place = "parameters" if "baseline" in searched else "base"
+        raise SweepError(f"{place}.baseline: a trial has no plain twin; search over method.name: [plain, ...] instead.")
     metric, goal = _metric(values.get("metric"))
     own = base.pop("seed", [1])
+    base.pop("output_dir", None)  # of the run that the base was taken from; trials have their own, and best.yaml none
     seeds = tuple(seeds_of(values.get("seeds", own)))
     made = Definition(
         values={**values, "base": base, "search": search, "seeds": list(seeds)},

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from shlex import quote
 from typing import IO, Any
 
 import yaml
@@ -14,6 +15,7 @@ import yaml
 from ..runs.files import write_text
 from .definition import Definition, Settings, differences, parse
 from .errors import SweepError
+from .reading import read_yaml
 from .trials import append, lines
 
 DEFINITION, ROWS, LOCK = "sweep.yaml", "rows.jsonl", ".lock"
@@ -42,14 +44,13 @@ class Folder:
 
 
 def is_sweep(path: Path) -> bool:
-    """Whether a folder holds a sweep."""
-    return (path / DEFINITION).is_file()
+    """Whether a folder holds a sweep: a sweep.yaml that a person wrote has no lock beside it."""
+    return (path / DEFINITION).is_file() and (path / LOCK).is_file()
 
 
 def stored(path: Path) -> Definition:
     """The definition that a folder was made with."""
-    values: Any = yaml.safe_load((path / DEFINITION).read_text(encoding="utf-8"))
-    return parse(values)
+    return parse(read_yaml(path / DEFINITION))
 
 
 def open_folder(path: Path, definition: Definition, resume: bool) -> Folder:
@@ -62,10 +63,13 @@ def open_folder(path: Path, definition: Definition, resume: bool) -> Folder:
         path.mkdir(parents=True, exist_ok=True)
         lock = _lock(path)
         text = yaml.safe_dump(_plain(definition.values), sort_keys=False)
-        write_text(path / DEFINITION, f"# Go on with: toughen sweep {path} --resume\n{text}")
+        write_text(path / DEFINITION, f"# Go on with: toughen sweep {quote(str(path))} --resume\n{text}")
     except OSError as error:
         raise SweepError(f"{path} cannot be written: {error.strerror or error}.") from None
     rows = {int(line["row"]): line["settings"] for line in lines(path / ROWS) if {"row", "settings"} <= set(line)}
+    if lost := set(range(1, len(rows) + 1)) - set(rows):
+        lock.close()
+        raise SweepError(f"{path / ROWS} has no row {min(lost)}; put it back, or choose another --output_dir.")
     return Folder(path, definition, [rows[number] for number in range(1, len(rows) + 1)], lock)
 
 

@@ -27,25 +27,35 @@ NAMES: Mapping[str, str] = {
 
 def is_manytasks(values: Any) -> bool:
     """Whether these are the values of a search.json."""
-    return isinstance(values, Mapping) and "==base==" in dict(cast("Any", values.get("configs") or {}))
+    configs = cast("Any", values.get("configs")) if isinstance(values, Mapping) else None
+    return isinstance(configs, Mapping) and "==base==" in configs
 
 
 def translated(values: Mapping[str, Any], place: Path) -> dict[str, Any]:
     """The same search in our words: lists are a grid, the rows of `==more==` are tied."""
     configs = cast("Mapping[str, Any]", values["configs"])
+    more = configs.get("==more==") or []
+    if not isinstance(configs["==base=="], list) or not isinstance(more, list) or not all(map(_is_list, more)):
+        raise SweepError(f'{place}: expected "==base==": [flags and values] and "==more==": [[...], ...].')
     fixed = _pairs(configs["==base=="], place)
     found: dict[str, Any] = {"search": "grid", "parameters": {}}
     for flag, options in fixed.items():
         if flag == "--config":
+            if len(options) > 1:
+                raise SweepError(f"{place}: --config: a sweep has one base; give each config a sweep of its own.")
             found["base"] = options[0]
         elif flag == "--seed":
             found["seeds"] = options
         else:
             found["parameters"][_name(flag)] = {"values": options}
-    more = [row for each in configs.get("==more==") or () for row in _rows(_pairs(each, place))]
-    if more:
-        found["tied"] = more
+    tied = [row for each in cast("list[list[Any]]", more) for row in _rows(_pairs(each, place))]
+    if tied:
+        found["tied"] = tied
     return {**found, "resources": _resources(values)}
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list)
 
 
 def _pairs(words: Sequence[Any], place: Path) -> dict[str, list[Any]]:
@@ -54,6 +64,8 @@ def _pairs(words: Sequence[Any], place: Path) -> dict[str, list[Any]]:
     flag = ""
     for each in words:
         if isinstance(each, str) and each.startswith("-") and _value(each) == each:
+            if each in found:
+                raise SweepError(f"{place}: {each} is there twice; put its values into one list.")
             flag, found[each] = each, []
         elif not flag or found[flag]:
             raise SweepError(f"{place}: {each!r} stands behind no flag; toughen takes --key value.")

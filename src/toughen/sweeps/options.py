@@ -1,11 +1,13 @@
 """The groups `early_terminate:` and `resources:` of a sweep file."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal, cast
 
 from ..errors import nearest
 from .errors import SweepError
+from .space import number
 
 
 @dataclass(frozen=True)
@@ -52,10 +54,12 @@ def early_terminate(given: Any) -> Early | None:
 def resources(given: Mapping[str, Any]) -> Resources:
     """`resources: {gpu: 0.5, cpu: 2, memory_gb: 16, minutes: 60, concurrent: 4}`."""
     names = [each.name for each in fields(Resources)]
+    given = {key: number(value) for key, value in given.items()}
     for key, value in given.items():
         if key not in names:
             raise SweepError(f"resources: there is no {key!r}. {nearest(str(key), names)}")
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or value < 0 or (not value and key != "gpu"):
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if not is_number or not 0 <= value < math.inf or (not value and key != "gpu"):
             raise SweepError(f"resources.{key}={value!r}: give a number above 0.")
         if key == "gpu" and value > 1 and value != int(value):
             raise SweepError(f"resources.gpu={value}: a share of one GPU, or a whole number of them.")

@@ -1,7 +1,9 @@
 """Where a sweep comes from: a file, a recipe, ManyTasks' search.json, values; and its base likewise."""
 
+import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -25,9 +27,16 @@ def read_definition(
     if base is not None and not isinstance(base, Mapping):
         raise SweepError(f"base: expected a config, the name of a recipe or a file, not {base!r}.")
     given = normalised({key: value for key, value in dict(base or {}).items() if key != "about"})
-    merged = anchored(merge(given, normalised(over or {})))
+    if "recipe" in given:  # the config goes over it, as in `toughen train`
+        given = merge(normalised(recipes.config(str(given["recipe"]))), given)
+    above = normalised(over or {})
+    if "recipe" in above:
+        raise SweepError(f"recipe={above['recipe']}: a recipe is below all settings; give it as --base.")
+    own = above.pop("seed", None)  # --seed, as of `toughen train`: seeds go before those of the file
+    seeds = own if seeds is None else seeds
+    merged = anchored(merge(given, above))
     changed = {"base": merged} if seeds is None else {"base": merged, "seeds": seeds}
-    return parse({**values, **changed}), str(values.get("name") or name)
+    return parse({**values, **changed}), str(values.get("name") or name).replace("/", "-")
 
 
 def _values(source: Any) -> tuple[dict[str, Any], str, Path]:
@@ -60,12 +69,23 @@ def _base(name: str, near: Path) -> dict[str, Any]:
     raise SweepError(f"base: there is no file and no recipe {name!r}; see toughen recipes.")
 
 
+def _loaded(text: str) -> Any:
+    from yaml.scanner import ScannerError
+
+    try:
+        return load_yaml(text)
+    except ScannerError:
+        with suppress(ValueError):
+            return json.loads(text)  # JSON may be indented by tabs, YAML not
+        raise
+
+
 def read_yaml(path: Path) -> dict[str, Any]:
     """The values of a YAML or JSON file, or one line that says what is wrong with it."""
     import yaml
 
     try:
-        values: Any = load_yaml(path.read_text(encoding="utf-8"))
+        values: Any = _loaded(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise SweepError(f"{path}: {error.strerror or error}.") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:

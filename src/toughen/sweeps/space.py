@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from ..errors import nearest
+from ..runs.config import GROUPS
 from ..runs.configuring import EXPONENT
 from .errors import SweepError
 
 KEYS = ("values", "value", "min", "max", "log", "step", "distribution")
+GROUPED = (*GROUPS, "method", "model_config", "trainer")
 DISTRIBUTIONS = ("categorical", "constant", "uniform", "int_uniform", "log_uniform_values")
 
 
@@ -66,11 +68,16 @@ def parameter(key: str, given: Any) -> Parameter:
         given = {"values": given} if isinstance(given, list) else {"value": given}
     entry = cast("Mapping[str, Any]", given)
     for name in entry:
+        if name not in KEYS and key in GROUPED:
+            raise SweepError(f"parameters.{key}: write options of a group with a dot: {key}.{name}.")
         if name not in KEYS:
             raise SweepError(f"parameters.{key}: there is no {name!r}. {nearest(str(name), KEYS)}")
     kind = entry.get("distribution")
     if kind is not None and kind not in DISTRIBUTIONS:
         raise SweepError(f"parameters.{key}.distribution: there is no {kind!r}. {nearest(str(kind), DISTRIBUTIONS)}")
+    given_by = [name for name in ("value", "values", "min") if name in entry]
+    if len(given_by) > 1:
+        raise SweepError(f"parameters.{key}: {' and '.join(given_by)} are there, and only one can count; keep one.")
     if "value" in entry:
         return Choice((number(entry["value"]),))
     if "values" in entry:
@@ -92,7 +99,9 @@ def _range(key: str, entry: Mapping[str, Any], kind: Any) -> Range:
             )
     if low >= high:
         raise SweepError(f"parameters.{key}: min {low} is not below max {high}.")
-    log = bool(entry.get("log")) or kind == "log_uniform_values"
+    if not isinstance(entry.get("log", False), bool):
+        raise SweepError(f"parameters.{key}.log={entry['log']!r}: expected true or false.")
+    log = entry.get("log", False) or kind == "log_uniform_values"
     numbers = [each for each in (low, high, step) if each is not None]
     whole = all(isinstance(each, int) for each in numbers) and kind not in ("uniform", "log_uniform_values")
     if kind == "int_uniform" and not whole:

@@ -12,6 +12,7 @@ from ..runs.files import remove_folder, write_json, write_text
 from ..runs.folder import read_config
 from .configs import trial_config
 from .definition import Settings
+from .errors import SweepError
 
 ATTEMPTS, STOPPED = "attempts.jsonl", "stopped.json"
 State = Literal["missing", "done", "stopped", "failed"]
@@ -63,9 +64,13 @@ def outcome(folder: Path, metric: str) -> Outcome:
         return Outcome("stopped", told["score"], int(told["iteration"]))
     file = folder / "results.json"
     if file.is_file():
-        results = json.loads(file.read_text(encoding="utf-8"))
-        seconds = sum(float(seed["train_seconds"]) for seed in results["seeds"])
-        return Outcome("done", float(results["mean"][metric]), len(scores(folder, metric)), seconds=seconds)
+        try:
+            results = json.loads(file.read_text(encoding="utf-8"))
+            seconds = sum(float(seed["train_seconds"]) for seed in results["seeds"])
+            score = float(results["mean"][metric])
+        except (ValueError, KeyError, TypeError):  # it is written whole: somebody else has changed it
+            raise SweepError(f"{file} is broken or has no {metric}; without its folder the trial runs anew.") from None
+        return Outcome("done", score, len(scores(folder, metric)), seconds=seconds)
     seen = scores(folder, metric)
     score, iteration = (seen[-1], len(seen)) if seen else (None, 0)
     tried = attempts(folder)

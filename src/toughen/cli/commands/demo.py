@@ -14,10 +14,11 @@ def add(parser: Any) -> None:
 
 def run(arguments: Any) -> int:
     from ...demo import demo
+    from ...runs.configuring import seeds_of
     from ..tables import console
 
     out = console()
-    seeds = [int(seed) for seed in arguments.seed.split(",")]
+    seeds = seeds_of(arguments.seed)
 
     def say(line: str) -> None:
         out.print(line, markup=False, soft_wrap=True)

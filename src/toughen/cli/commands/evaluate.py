@@ -1,6 +1,7 @@
 """`toughen evaluate RUN_OR_MODEL... [--attack ...]`"""
 
 import json
+import re
 import sys
 from typing import Any
 
@@ -87,6 +88,8 @@ _ATTACK_FLAGS = (
 
 def run(arguments: Any) -> int:
     from ...evaluation import evaluate
+    from ...runs.errors import RunError
+    from ...tasks import DataError
 
     _quiet()
     options = {key: value for key, value in vars(arguments).items() if key not in ("paths", "json", "command")}
@@ -95,6 +98,8 @@ def run(arguments: Any) -> int:
         options |= {"settings": _settings(given), "progress": True}
     try:
         found = [(path, each) for path in arguments.paths for each in evaluate(path, **options)]
+    except DataError as error:
+        raise RunError(re.sub(r"(?<!\w)(text_column|label_column)=", r"--\1", str(error))) from error
     except KeyboardInterrupt:
         sys.stderr.write("toughen: interrupted; the same command goes on from here.\n")
         return 130

@@ -4,6 +4,7 @@ import argparse
 import sys
 from dataclasses import fields
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 HELP = "Write a commented config with every option."
@@ -25,7 +26,7 @@ def run(arguments: argparse.Namespace) -> int:
     if path.exists():
         raise RunError(f"{path} is there already and nothing is overwritten; choose another name.")
     write_text(path, template(arguments.method, arguments.task, arguments.model))
-    sys.stdout.write(f"wrote {path}; run it with: toughen train --config {path}\n")
+    sys.stdout.write(f"wrote {path}; run it with: toughen train --config {quote(str(path))}\n")
     return 0
 
 
@@ -36,19 +37,23 @@ def template(method: str, task: str, model: str) -> str:
     from ...runs.config import GROUPS, docs_of
     from ...runs.method_config import options_of
 
+    def line(key: str, value: Any) -> str:
+        flow = yaml.safe_dump({key: value}, default_flow_style=True, allow_unicode=True, width=10_000)
+        return flow.strip().removeprefix("{").removesuffix("}")
+
     def written(key: str, value: Any, text: str, indent: str) -> list[str]:
-        shown = yaml.safe_dump({key: value}, default_flow_style=True).strip().removeprefix("{").removesuffix("}")
+        shown = line(key, value)
         return [f"{indent}# {text}", f"{indent}{shown}" if indent.startswith("#") else f"{indent}# {shown}"]
 
     lines = [
         f"# toughen train --config FILE; every option that is a comment shows its default. Method {method}.",
-        f"model: {model}  # a name on the Hugging Face Hub, or a folder",
-        f"task: {task}  # see: toughen tasks; for own files leave it out and give data.train_file",
+        f"{line('model', model)}  # a name on the Hugging Face Hub, or a folder",
+        f"{line('task', task)}  # see: toughen tasks; for own files leave it out and give data.train_file",
         "seed: [1]  # several give mean, sd and median",
         "baseline: false  # true trains plainly too",
         "# output_dir: runs/mine",
         "method:",
-        f"  name: {method}",
+        f"  {line('name', method)}",
     ]
     for key, (_, option) in options_of(method).items():
         if "." not in key:

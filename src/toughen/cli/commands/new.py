@@ -4,6 +4,7 @@ import argparse
 import re
 import sys
 from pathlib import Path
+from shlex import quote
 
 HELP = "Write a one-file method to edit; --method ./FILE.py:NAME runs it."
 
@@ -53,5 +54,6 @@ def run(arguments: argparse.Namespace) -> int:
     name = re.sub(r"\W+", "-", path.stem).strip("-") or "mine"
     name = f"my-{name}" if name in known() or not name[0].isalpha() else name
     write_text(path, TEMPLATE.format(file=path.name, name=name, function=re.sub(r"\W", "_", name)))
-    sys.stdout.write(f"wrote {path}; try: toughen show ./{path}\n")
+    shown = path if path.is_absolute() else f"./{path}"
+    sys.stdout.write(f"wrote {path}; try: toughen show {quote(str(shown))}\n")
     return 0

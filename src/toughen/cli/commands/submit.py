@@ -19,7 +19,7 @@ def run(arguments: argparse.Namespace) -> int:
     from ...runs.folder import read
     from ...runs.loading import ALSO
     from ...runs.predictions import read_predictions
-    from ...tasks import submission
+    from ...tasks import DataError, submission
     from ...tasks.glue import GLUE
 
     out = Path(arguments.out)
@@ -41,5 +41,8 @@ def run(arguments: argparse.Namespace) -> int:
         for ending, name in ALSO.get(results.task, {}).items():
             if (tables / f"test_{ending}.tsv").is_file():
                 predictions[name] = read_predictions(tables / f"test_{ending}.tsv")
-    sys.stdout.write(f"{submission(predictions, out, partial=arguments.partial)}\n")
+    try:
+        sys.stdout.write(f"{submission(predictions, out, partial=arguments.partial)}\n")
+    except DataError as error:
+        raise RunError(str(error).replace("partial=True", "--partial")) from error
     return 0

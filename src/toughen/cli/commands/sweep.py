@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any
 
 HELP = "Try many settings of a config, each with several seeds: on one machine, or on a Ray cluster."
@@ -38,18 +39,36 @@ EPILOG = "Any option of toughen train goes over the base: toughen sweep grid.yam
 
 def _over(words: Sequence[str]) -> dict[str, Any]:
     """`--train.epochs 3` as {"train.epochs": 3}; unknown options are refused with the config."""
-    import yaml
-
     from ...sweeps import SweepError
+    from ..parser import spelled_out
 
     found: dict[str, Any] = {}
-    left = list(words)
+    left = spelled_out(words)
     while left:
         flag, equals, value = left.pop(0).partition("=")
         if not flag.startswith("--") or (not equals and (not left or left[0].startswith("--"))):
             raise SweepError(f"{flag}: expected --option VALUE, as of toughen train.")
-        found[flag.removeprefix("--")] = yaml.safe_load(value if equals else left.pop(0))
+        found[flag.removeprefix("--")] = _value(flag, value if equals else left.pop(0))
     return found
+
+
+def _value(flag: str, text: str) -> Any:
+    """The value of an option: as it stands where that is text (a path, a delimiter), else what YAML makes of it."""
+    import yaml
+
+    from ...runs.config import GROUPS, Config
+    from ...runs.kinds import fits
+    from ...sweeps import SweepError
+
+    group, _, name = flag.removeprefix("--").rpartition(".")
+    home = GROUPS.get(group) if group else Config
+    kinds = {each.name: each.type for each in fields(home)} if home else {}
+    if name in kinds and text != "null" and fits(text, kinds[name]):
+        return text
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError:
+        raise SweepError(f"{flag} {text}: it is neither a number nor a text nor a list in YAML; quote it.") from None
 
 
 def _tell(done: Any) -> int:
@@ -61,7 +80,8 @@ def _tell(done: Any) -> int:
     for number, errors in done.failures.items():
         for error in errors:
             out.print(f"row {number}, {error}", markup=False, soft_wrap=True)
-    out.print(f"{done}\nsaved {done.path}/leaderboard.html, .md, .csv; best.yaml", markup=False, soft_wrap=True)
+    best = "; best.yaml" if done.rows and done.rows[0].state == "done" else ""
+    out.print(f"{done}\nsaved {done.path}/leaderboard.html, .md, .csv{best}", markup=False, soft_wrap=True)
     return 1 if done.failures else 0
 
 

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 HELP = "Fine-tune a model with a robust method."
@@ -87,7 +88,7 @@ def _run(folder: Path, launch: dict[str, Any], new: bool) -> int:
     except DataError as error:
         raise RunError(_as_options(str(error))) from error
     except Interrupted as stopped:
-        sys.stdout.write(f"{stopped}\ncontinue with: toughen train --resume {folder}\n")
+        sys.stdout.write(f"{stopped}\ncontinue with: toughen train --resume {quote(str(folder))}\n")
         return 128 + stopped.signal
     if launch["node_rank"] == 0:
         _say(folder)
@@ -119,5 +120,6 @@ def _say(folder: Path) -> None:
         change = results.mean[name] - plain["mean"][name]
         lines.append(f"plain: {plain['mean'][name]:.4f}{spread} · {results.method['name']} {change:+.4f}")
     page = " (report.html)" if (folder / "report.html").is_file() else ""
-    lines += [f"saved {folder}/{page}", f"next: toughen predict {folder} --text ... · toughen evaluate {folder}"]
+    run = quote(str(folder))
+    lines += [f"saved {folder}/{page}", f"next: toughen predict {run} --text ... · toughen evaluate {run}"]
     sys.stdout.write("\n".join(lines) + "\n")
