@@ -34,3 +34,12 @@ def test_import_alone_loads_neither_torch_nor_transformers() -> None:
 def test_every_public_name_is_there() -> None:
     code = "import toughen; print(*[name for name in dir(toughen) if not hasattr(toughen, name)])"
     assert run(code) == ""
+
+
+def test_packages_that_the_docs_name_are_attributes() -> None:
+    names = ("compat", "evaluation", "fast", "heads", "kernels", "recipes", "reports", "sweeps", "tasks", "timing")
+    code = (
+        f"import toughen; listed = dir(toughen); "
+        f"print(*[name for name in {names!r} if name not in listed or not hasattr(toughen, name)])"
+    )
+    assert run(code) == ""

@@ -13,8 +13,12 @@ from . import heads as heads  # makes saved second-order models known to the Aut
 from ._version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from . import compat as compat
+    from . import evaluation as evaluation
     from . import fast as fast
+    from . import kernels as kernels
     from . import recipes as recipes
+    from . import reports as reports
     from . import sweeps as sweeps
     from . import tasks as tasks
     from . import timing as timing
@@ -79,7 +83,7 @@ _HOMES = {
     "sweep": "sweeps.running",
 }
 
-_PACKAGES = ("fast", "tasks", "recipes", "evaluation", "reports", "sweeps", "timing")
+_PACKAGES = ("compat", "evaluation", "fast", "kernels", "recipes", "reports", "sweeps", "tasks", "timing")
 
 
 def __getattr__(name: str) -> Any:
@@ -96,4 +100,4 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     registry = import_module(".registry", __name__)
-    return sorted({*globals(), *_HOMES, *registry.available()})
+    return sorted({*globals(), *_HOMES, *_PACKAGES, *registry.available()})

@@ -137,7 +137,8 @@ class Attached:
 
         It stands in place of `model(**batch).loss.backward()`. With gradient accumulation give the number of
         micro-batches as `accumulate` and say which is the `last`. `backward` replaces `loss.backward()`, e.g. by
-        `lambda loss: scaler.scale(loss).backward()`. `step` (FreeAT) makes one optimizer update and clears gradients.
+        `lambda loss: scaler.scale(loss).backward()`. `step` (FreeAT) makes one optimizer update and
+        clears gradients; it is called between the passes, and the update after the last one is the loop's own.
         """
         turns, share = self.turns(last), counted(accumulate)
         if step is None and any(turn.step for turn in turns):
