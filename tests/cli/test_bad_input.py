@@ -121,11 +121,11 @@ OTHERS = [
     (["report", "{run}", "--out", "{folder}/train.csv"], "end it with .html"),
     (["demo", "--out", "{run}"], "nothing is overwritten"),
     (["demo", "--seed", "x", "--out", "{folder}/new"], "seed='x': give a whole number"),
-    (["demo", "--limit", "0", "--out", "{folder}/new"], "limit=0: give at least one row"),
+    (["demo", "--limit", "0", "--out", "{folder}/new"], "limit=0: give 2 to"),
     (["submit", "glue"], "AX.tsv (or give --partial)"),
     (["evaluate", "{run}", "--file", "{folder}/bare.csv"], "name the right one with --label_column."),
     (["predict", "{run}", "--text", "x", "--out", "{folder}/" + "x" * 250 + ".csv"], "x.csv'"),  # not a name beside it
-    (["bench", "--model", "tiny", "--repeats", "0"], "repeats=0: it must be at least 1"),
+    (["bench", "--model", "tiny", "--repeats", "0"], "repeats=0: a median needs at least one step"),
     (["bench", "--model", "tiny", "--methods", "smrt"], "Did you mean 'smart'"),
     (["sweep", "--engine", "dask", "x"], "invalid choice: 'dask'"),
     (["tasks", "verify", "--to", "{folder}"], "has no manifest.json"),
