@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from .reports.page import report as report
     from .runs.predictor import load as load
     from .runs.twin import Run as Run
+    from .runs.twin import resume as resume
     from .runs.twin import train as train
     from .schedule import Ramp as Ramp
     from .sweeps.running import Sweep as Sweep
@@ -75,6 +76,7 @@ _HOMES = {
     "robust": "training.trainer",
     "second_order": "heads.build",
     "Run": "runs.twin",
+    "resume": "runs.twin",
     "train": "runs.twin",
     "load": "runs.predictor",
     "evaluate": "evaluation.clean",

@@ -176,7 +176,6 @@ def test_methods_as_objects(start, tmp_path):
     import toughen
     from toughen import Method, compare, search, sites
     from toughen.combine import Add
-    from toughen.runs import resume
 
     run = start(toughen.smart(weight=5.0) + toughen.rdrop(), seeds=[1])
     assert run.config.method == {"name": "smart+rdrop", "smart": {"weight": 5.0}}  # told, so it can be run again
@@ -191,10 +190,10 @@ def test_methods_as_objects(start, tmp_path):
     assert any("cannot run it again" in note for note in run.results.notes)
     (run.path / "seeds/1/result.json").unlink()
     with pytest.raises(ValueError, match="no name makes it; give it again"):
-        resume(run.path)
+        toughen.resume(run.path)
     with pytest.raises(RunError, match="began with another method"):
-        resume(run.path, toughen.smart())
-    assert resume(run.path, mine).results.seeds[0]["metrics"] == run.results.seeds[0]["metrics"]
+        toughen.resume(run.path, toughen.smart())
+    assert toughen.resume(run.path, mine).results.seeds[0]["metrics"] == run.results.seeds[0]["metrics"]
     with pytest.raises(RunError, match="settings go with a method's name"):
         start(mine, "again", weight=2.0)
     with pytest.raises(RunError, match="give a name such as 'smart'"):

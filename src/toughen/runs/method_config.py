@@ -76,7 +76,7 @@ def make_method(method: Mapping[str, Any]) -> "Method | Sum":
     if method["name"] == OWN and "repr" in method:
         raise MethodError(
             "the method was an object of a Python program and no name makes it; give it again, to toughen.train or "
-            f"toughen.runs.resume. It was {method['repr']}."
+            f"toughen.resume. It was {method['repr']}."
         )
 
     made: list[Any] = []
