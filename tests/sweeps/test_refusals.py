@@ -1,12 +1,14 @@
 """Bad sweeps are refused before any trial starts, naming the key; machines that are too small likewise."""
 
+import socket
+
 import pytest
 import yaml
 
 import toughen
 from toughen.cli.main import main
 from toughen.sweeps import running
-from toughen.sweeps.cluster import share
+from toughen.sweeps.cluster import connected, share
 from toughen.sweeps.errors import SweepError
 from toughen.sweeps.folder import open_folder
 from toughen.sweeps.options import Resources
@@ -89,6 +91,16 @@ def test_on_the_command_line(values, tmp_path, capsys, no_trial):
     )
     assert "--address is for Ray" in capsys.readouterr().err
     assert not (tmp_path / "s").exists()
+
+
+@pytest.mark.parametrize("address", ["localhost:{}", "ray://127.0.0.1:{}"])
+def test_a_cluster_that_does_not_answer_is_told_at_once(address):
+    pytest.importorskip("ray.tune")
+    with socket.socket() as held:  # bound, and nobody listens there
+        held.bind(("127.0.0.1", 0))
+        nowhere = address.format(held.getsockname()[1])
+        with pytest.raises(SweepError, match=f"--address {nowhere}: no cluster answers there"), connected(nowhere):
+            pass
 
 
 def test_options_of_train_are_taken_as_in_train(values, tmp_path, capsys, monkeypatch):

@@ -3,6 +3,7 @@
 import logging
 import os
 import shutil
+import socket
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ def connected(address: str | None) -> Generator[Any]:
     if ray.is_initialized():
         yield ray
         return
+    _answers(address or "")
     try:
         ray.init(
             address=address,
@@ -48,6 +50,19 @@ def connected(address: str | None) -> Generator[Any]:
         yield ray
     finally:
         ray.shutdown()
+
+
+def _answers(address: str) -> None:
+    """Refuses HOST:PORT where nobody listens: Ray would try for minutes."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if not (colon and port.isdigit()):
+        return  # auto, local, or a cluster of another kind
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
+    except (OSError, OverflowError) as error:
+        raise SweepError(
+            f"--address {address}: no cluster answers there ({error}). Start one with: ray start --head --port {port}"
+        ) from None
 
 
 @dataclass(frozen=True)
