@@ -135,10 +135,9 @@ class Attached:
     ) -> Tensor:
         """Forward and backward for one micro-batch of a plain PyTorch loop; returns the loss, detached.
 
-        It stands in place of `model(**batch).loss.backward()`. With gradient accumulation give the number of
-        micro-batches as `accumulate` and say which is the `last`. `backward` replaces `loss.backward()`, e.g. by
-        `lambda loss: scaler.scale(loss).backward()`. `step` (FreeAT) makes one optimizer update and
-        clears gradients; it is called between the passes, and the update after the last one is the loop's own.
+        In place of `model(**batch).loss.backward()`. With gradient accumulation give the number of micro-batches as
+        `accumulate` and say which is the `last`. `backward` replaces `loss.backward()`: `lambda loss: scaler.scale(
+        loss).backward()`. `step` (FreeAT) updates and clears gradients between the passes; the last update is yours.
         """
         turns, share = self.turns(last), counted(accumulate)
         if step is None and any(turn.step for turn in turns):

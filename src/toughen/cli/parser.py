@@ -5,24 +5,21 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from pathlib import Path
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn
 
 import yaml
 from jsonargparse import ArgumentParser, Namespace
 
-from ..runs.config import GROUPS, NAMED_GROUPS, docs_of
-from ..runs.configuring import merge, normalised, seeds_of
+from ..runs.config import GROUPS, docs_of
+from ..runs.configuring import merge, seeds_of
 from ..runs.errors import RunError
 from ..runs.kinds import worded
 from ..runs.method_config import options_of
 from ..runs.model_keys import check_model_keys
 from ..runs.signatures import NO_DEFAULT
-from ..runs.strict_yaml import load_yaml
 from ..runs.trainer_options import check_trainer, trainer_options
+from .words import split_arguments
 
-SWITCHES = ("--baseline", "--fast", "--train.keep_checkpoints", "--train.shard")
-LISTS = ("--data.labels", "--peft.targets")
 LAUNCH = ("nnodes", "node_rank", "rdzv_endpoint")
 
 
@@ -55,77 +52,6 @@ class HintingParser(ArgumentParser):
         same = [each for each in known if each.rpartition(".")[2] == key.rpartition(".")[2]]
         near = same or difflib.get_close_matches(key, known, n=2, cutoff=0.6)
         return f"Did you mean {' or '.join(near)}?" if near else "See: toughen train --help"
-
-
-def split_arguments(arguments: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
-    """Arguments without config files and recipes, and what those say, merged in their order."""
-    rest: list[str] = []
-    below: dict[str, Any] = {}
-    recipe: str | None = None
-    words = iter(spelled_out(arguments))
-    for word in words:
-        flag, equals, value = word.partition("=")
-        if flag in ("--config", "-c", "--recipe"):
-            value = value if equals else next(words, "")
-            if not value:
-                raise RunError(f"{flag} needs a value.")
-            if flag == "--recipe":
-                recipe = value
-            else:
-                merge(below, normalised(read_yaml(Path(value))))
-        else:
-            rest.append(word)
-    recipe = recipe or below.pop("recipe", None)
-    if recipe is not None:
-        below = merge(_recipe(recipe), below)
-    return rest, below
-
-
-def spelled_out(arguments: Sequence[str]) -> list[str]:
-    """`--method freelb` as `--method.name freelb`; `--peft` alone is LoRA."""
-    out: list[str] = []
-    for place, word in enumerate(arguments):
-        flag, equals, value = word.partition("=")
-        if flag.removeprefix("--") in NAMED_GROUPS and flag.startswith("--"):
-            out.append(f"{flag}.name{equals}{value}")
-            following = arguments[place + 1] if place + 1 < len(arguments) else "--"
-            if flag == "--peft" and not equals and following.startswith("-"):
-                out.append("lora")
-        elif flag in LISTS and equals and "," in value and not value.startswith("["):
-            out.append(f"{flag}=[{value}]")
-        elif place and arguments[place - 1] in LISTS and "," in word and not word.startswith("["):
-            out.append(f"[{word}]")  # neg,pos is a list as well
-        elif word in SWITCHES:
-            following = arguments[place + 1] if place + 1 < len(arguments) else "--"
-            out.append(f"{word}=true" if following.startswith("-") else word)
-        else:
-            out.append(word)
-    return out
-
-
-def _recipe(name: str) -> dict[str, Any]:
-    try:
-        from ..recipes import config  # pyright: ignore[reportMissingImports, reportUnknownVariableType]
-    except ImportError:
-        raise RunError(f"recipe {name!r}: this installation has no recipes; give --config FILE.") from None
-    found = cast("Mapping[str, Any]", config(name))
-    return {**normalised(found), "recipe": name}
-
-
-def read_yaml(path: Path) -> dict[str, Any]:
-    """The values of a YAML file, or one line that says what is wrong with it."""
-    try:
-        values: Any = load_yaml(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise RunError(f"{path}: {error.strerror or error}.") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise RunError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
-    if not isinstance(values, dict):
-        raise RunError(f"{path} holds no options; a config to edit is written by: toughen init another.yaml")
-    found = cast("dict[str, Any]", values)
-    if isinstance(found.get("task"), Mapping):
-        raise RunError(f"{path} is a ParaGen config; its RTE experiment is --recipe freelb/rte-roberta-base.")
-    return found
 
 
 def train_parser(method: str, trainer_keys: Sequence[str] = (), model_keys: Sequence[str] = ()) -> HintingParser:

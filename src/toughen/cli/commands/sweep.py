@@ -40,7 +40,7 @@ EPILOG = "Any option of toughen train goes over the base: toughen sweep grid.yam
 def _over(words: Sequence[str]) -> dict[str, Any]:
     """`--train.epochs 3` as {"train.epochs": 3}; unknown options are refused with the config."""
     from ...sweeps import SweepError
-    from ..parser import spelled_out
+    from ..words import spelled_out
 
     found: dict[str, Any] = {}
     left = spelled_out(words)

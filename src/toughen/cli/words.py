@@ -1,0 +1,83 @@
+"""What was typed after `toughen train`: shorthands spelled out, config files and recipes read and merged."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import yaml
+
+from ..runs.config import NAMED_GROUPS
+from ..runs.configuring import merge, normalised
+from ..runs.errors import RunError
+from ..runs.strict_yaml import load_yaml
+
+SWITCHES = ("--baseline", "--fast", "--train.keep_checkpoints", "--train.shard")
+LISTS = ("--data.labels", "--peft.targets")
+
+
+def split_arguments(arguments: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
+    """Arguments without config files and recipes, and what those say, merged in their order."""
+    rest: list[str] = []
+    below: dict[str, Any] = {}
+    recipe: str | None = None
+    words = iter(spelled_out(arguments))
+    for word in words:
+        flag, equals, value = word.partition("=")
+        if flag in ("--config", "-c", "--recipe"):
+            value = value if equals else next(words, "")
+            if not value:
+                raise RunError(f"{flag} needs a value.")
+            if flag == "--recipe":
+                recipe = value
+            else:
+                merge(below, normalised(read_yaml(Path(value))))
+        else:
+            rest.append(word)
+    recipe = recipe or below.pop("recipe", None)
+    if recipe is not None:
+        below = merge(_recipe(recipe), below)
+    return rest, below
+
+
+def spelled_out(arguments: Sequence[str]) -> list[str]:
+    """`--method freelb` as `--method.name freelb`; `--peft` alone is LoRA."""
+    out: list[str] = []
+    for place, word in enumerate(arguments):
+        flag, equals, value = word.partition("=")
+        if flag.removeprefix("--") in NAMED_GROUPS and flag.startswith("--"):
+            out.append(f"{flag}.name{equals}{value}")
+            following = arguments[place + 1] if place + 1 < len(arguments) else "--"
+            if flag == "--peft" and not equals and following.startswith("-"):
+                out.append("lora")
+        elif flag in LISTS and equals and "," in value and not value.startswith("["):
+            out.append(f"{flag}=[{value}]")
+        elif place and arguments[place - 1] in LISTS and "," in word and not word.startswith("["):
+            out.append(f"[{word}]")  # neg,pos is a list as well
+        elif word in SWITCHES:
+            following = arguments[place + 1] if place + 1 < len(arguments) else "--"
+            out.append(f"{word}=true" if following.startswith("-") else word)
+        else:
+            out.append(word)
+    return out
+
+
+def _recipe(name: str) -> dict[str, Any]:
+    from ..recipes import config
+
+    return {**normalised(config(name)), "recipe": name}
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """The values of a YAML file, or one line that says what is wrong with it."""
+    try:
+        values: Any = load_yaml(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise RunError(f"{path}: {error.strerror or error}.") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise RunError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(values, dict):
+        raise RunError(f"{path} holds no options; a config to edit is written by: toughen init another.yaml")
+    found = cast("dict[str, Any]", values)
+    if isinstance(found.get("task"), Mapping):
+        raise RunError(f"{path} is a ParaGen config; its RTE experiment is --recipe freelb/rte-roberta-base.")
+    return found
