@@ -1,5 +1,6 @@
 """The tables, part by part, as text cells; how they are written down is no matter here."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -101,7 +102,8 @@ def _glance(board: Board, title: str, head: str) -> Part:
     kinds = {"clean": clean, "PGD": robust("pgd_reference"), "typos": robust(typos)}
     columns = {name: board.column(MEAN, value) for name, value in kinds.items()}
     rows: list[list[str]] = []
-    for method in sorted(board.methods, key=lambda name: -difference(columns["clean"][name].against)):
+    gains = {method: difference(cell.against) for method, cell in columns["clean"].items()}
+    for method in sorted(board.methods, key=lambda name: -gains.get(name, -math.inf)):
         line = [method]
         for name, value in kinds.items():
             cell = columns[name].get(method)

@@ -11,7 +11,7 @@ from benchmarks.leaderboard.__main__ import RESULTS
 from benchmarks.leaderboard.findings import findings
 from benchmarks.leaderboard.protocol import METHODS, Protocol, made_as, written
 from benchmarks.leaderboard.robust import area
-from benchmarks.leaderboard.sections import brief
+from benchmarks.leaderboard.sections import brief, parts
 from benchmarks.leaderboard.summary import MEAN, boards, clean, holm, robust
 
 from . import small
@@ -238,6 +238,12 @@ def test_at_a_glance():
     assert glance.rows[0][4].startswith("+7.5")  # plain was not more robust for it
     assert glance.rows[0][-1] == "2.0"
     assert glance.rows[1] == ["plain", "82.0", "-", "50.0", "-", "-", "1.0"]
+
+
+def test_a_method_without_a_run_of_every_task_has_its_line_at_a_glance():
+    half = [r for r in by_hand() if (r["method"], r["task"]) != ("fgm", "rte")]
+    (glance,) = [part for part in parts(half, small.protocol()) if "glance" in part.title]
+    assert [line[:2] for line in glance.rows] == [["plain", "82.0"], ["fgm", "-"]]
 
 
 def test_the_page_is_what_the_runs_say():
