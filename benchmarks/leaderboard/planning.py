@@ -61,13 +61,15 @@ def _board(protocol: Protocol, model: str, rows: Sequence[Row]) -> Iterator[list
     core = [task for task in protocol.tasks if task.name in protocol.mean_tasks]
     others = [task for task in protocol.tasks if task.name not in protocol.mean_tasks]
     rates = {task.name: chosen_rate(protocol, model, task.name, rows) for task in protocol.tasks}
-    settings = {method: written(chosen_settings(protocol, method, rows)) for method in protocol.methods}
-    for tasks, head in ((core, LINEAR), (others, LINEAR), (protocol.tasks, SECOND_ORDER)):
+    few = model in protocol.few
+    methods = ["plain", *best_methods(protocol, rows)] if few else list(protocol.methods)
+    settings = {method: written(chosen_settings(protocol, method, rows)) for method in methods}
+    for tasks, head in ((core, LINEAR), (others, LINEAR), *(() if few else ((protocol.tasks, SECOND_ORDER),))):
         for seeds in protocol.rounds:
             yield [
                 Run("board", model, task.name, head, method, settings[method], seed, rates[task.name], times)
                 for task in tasks
-                for method in protocol.methods
+                for method in methods
                 if head == LINEAR or (task.second_order and method in protocol.second_order_methods)
                 for seed in seeds
                 for times in ((1, *protocol.more_epochs) if (method, head) == ("plain", LINEAR) else (1,))
@@ -139,6 +141,38 @@ def chosen_settings(protocol: Protocol, method: str, rows: Sequence[Row]) -> Set
     found = tried(protocol, method, rows)
     best = max(one.clean for one in found)
     return max((one for one in found if one.clean >= best - protocol.slack), key=lambda one: one.area).settings
+
+
+def best_methods(protocol: Protocol, rows: Sequence[Row]) -> list[str]:
+    """Methods for the models that get few, by the tuning model's final runs with the linear head, on the mean's tasks.
+
+    Of those that lose less than a point of plain's clean mean, the ones that no other beats both clean and under PGD;
+    at most `best`, by their clean means.
+    """
+    means: dict[str, tuple[float, float]] = {}
+    for method in protocol.methods:
+        made = made_as(method, written(chosen_settings(protocol, method, rows)))
+        own = [
+            row
+            for row in rows
+            if (row["purpose"], row["model"], row["head"]) == ("board", protocol.tuning_model, LINEAR)
+            and (row["method"], row["times"], made_of(row)) == (method, 1, made)
+            and row["task"] in protocol.mean_tasks
+        ]
+        wanted = len(protocol.mean_tasks) * len(protocol.seeds)
+        if len(own) < wanted:
+            raise NotTuned(
+                f"{method} has {len(own)} of {wanted} final runs on {protocol.tuning_model}: it comes first."
+            )
+        means[method] = fmean(row["value"] for row in own), fmean(row["robust"]["pgd_reference"] for row in own)
+    plain = means.pop("plain")
+    means = {method: both for method, both in means.items() if both[0] > plain[0] - 0.01}
+    front = [
+        method
+        for method, (clean, attacked) in means.items()
+        if not any(c >= clean and a >= attacked and (c, a) != (clean, attacked) for c, a in means.values())
+    ]
+    return sorted(front, key=lambda method: -means[method][0])[: protocol.best]
 
 
 def of_today(protocol: Protocol, rows: Sequence[Row]) -> list[Row]:

@@ -108,6 +108,9 @@ class Protocol:
     """Plain training for so many times the epochs: what the compute of a robust method buys without it."""
     second_order_methods: tuple[str, ...] = ("plain", "smart", "sift", "freelb", "asa", "rdrop")
     """Of these the second-order head is trained as well: plain shows the head alone, one of each kind the sum."""
+    few: tuple[str, ...] = ("granite",)
+    """Models on which only plain and the `best` methods are trained, with the linear head."""
+    best: int = 5
     radii: tuple[float, ...] = (0.01, 0.02, 0.05)
     reference: float = 0.02
     steps: int = 7

@@ -187,6 +187,23 @@ def test_the_plan_brings_all_methods_before_the_next_seeds():
     assert planning.plan("settings", what, "another model", tuned) == []
 
 
+def test_a_model_with_few_runs_gets_plain_and_the_methods_that_none_beats():
+    scores = {"plain": (0.80, 0.5), "fgm": (0.82, 0.5), "pgd": (0.81, 0.6), "sam": (0.805, 0.59)}  # pgd beats sam
+    scores |= {"vat": (0.795, 0.7), "smart": (0.78, 0.9)}  # smart loses too much
+    what = small.protocol(methods={name: ({},) for name in scores}, few=("few",))
+    rows = [row("plain", t, 101, 0.5, purpose="rates", rate=r) for t in ("sst2", "rte") for r in what.rates]
+    rows = [{**made, "model": model} for made in rows for model in ("tiny", "few")]
+    with pytest.raises(planning.NotTuned, match="plain has 0 of 4 final runs on tiny"):
+        planning.plan("board", what, "few", rows)
+    for name, (clean_score, attacked) in scores.items():
+        rows += [row(name, t, seed, clean_score, pgd=attacked) for t in ("sst2", "rte") for seed in what.seeds]
+    assert planning.best_methods(what, rows) == ["fgm", "pgd", "vat"]
+    assert planning.best_methods(replace(what, best=2), rows) == ["fgm", "pgd"]
+    runs = [run for chunk in planning.plan("board", what, "few", rows) for run in chunk]
+    assert {run.method for run in runs} == {"plain", "fgm", "pgd", "vat"}
+    assert {run.head for run in runs} == {"linear"}
+
+
 def test_a_run_is_known_by_what_its_method_is_made_of():
     what = small.protocol()
     tuned = [row("plain", t, 101, 0.5, purpose="rates", rate=r) for t in ("sst2", "rte") for r in what.rates]
@@ -258,6 +275,11 @@ def test_defaults_are_what_the_runs_have_chosen():
     for method in METHODS:
         if "robust" not in method:
             assert planning.chosen_settings(Protocol(), method, rows) == {}, method
+
+
+def test_the_best_five_are_those_that_the_readme_names():
+    named = ", ".join(f"`{method}`" for method in planning.best_methods(Protocol(), journal.read([RESULTS])))
+    assert named in (RESULTS.parents[1] / "leaderboard" / "README.md").read_text(encoding="utf-8")
 
 
 def test_every_candidate_of_the_protocol_can_be_made():
