@@ -52,6 +52,24 @@ def test_texts_longer_than_the_model_reads(values, tmp_path, no_trial):
     assert not (tmp_path / "sweep").exists()
 
 
+KEYS = {
+    r"model_config.hidden_dropuot: BertConfig has no such key. Did you mean": {"hidden_dropuot": [0.1]},
+    r"model_config.hidden_dropout_prob=high: expected a number": {"hidden_dropout_prob": [0.1, "high"]},
+    r"model_config.num_labels cannot be changed": {"num_labels": [2]},
+}
+
+
+@pytest.mark.parametrize("said", KEYS)
+def test_keys_of_the_models_config(said, values, tmp_path, no_trial):
+    parameters = {f"model_config.{key}": {"values": given} for key, given in KEYS[said].items()}
+    with pytest.raises(ValueError, match=said):
+        toughen.sweep({**values, "parameters": parameters}, output_dir=tmp_path / "sweep")
+    base = {**values["base"], "model_config": {key: given[-1] for key, given in KEYS[said].items()}}
+    with pytest.raises(ValueError, match=said):
+        toughen.sweep({**values, "base": base}, output_dir=tmp_path / "sweep")
+    assert not list(tmp_path.iterdir())
+
+
 def test_the_ends_of_a_range_are_tried_too(values, tmp_path, no_trial):
     changed = {"search": "random", "trials": 3, "parameters": {"train.learning_rate": {"min": -1.0, "max": 1.0}}}
     with pytest.raises(SweepError, match=r"train.learning_rate=-1.0: it must be above 0"):

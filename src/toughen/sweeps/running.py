@@ -81,7 +81,7 @@ def sweep(
     configs = check_settings(definition)
     if is_sweep(path) or path.exists():
         open_folder(path, definition, resume).close()  # refuses at once, before the data is read
-    scores, selects = shared_scores(configs.values())
+    scores, selects = shared_scores(configs)
     metric = check_metric(definition, scores, selects)
     with _engine(definition, engine, address) as (run, words):
         folder = open_folder(path.absolute(), definition, resume=True)  # workers have working directories of their own
