@@ -1,6 +1,7 @@
 """Bad sweeps are refused before any trial starts, naming the key; machines that are too small likewise."""
 
 import socket
+from pathlib import Path
 
 import pytest
 import yaml
@@ -145,6 +146,19 @@ def test_a_sweep_yaml_that_a_person_wrote_is_no_sweeps_folder(values, tmp_path, 
         toughen.sweep(file, output_dir=tmp_path, resume=True)
     assert [each.name for each in tmp_path.iterdir()] == ["sweep.yaml"]
     assert file.read_text() == before
+
+
+def test_there_must_be_a_sweep_to_go_on_with(values, tmp_path, monkeypatch, capsys, no_trial):
+    monkeypatch.chdir(tmp_path)
+    Path("grid.yaml").write_text(yaml.safe_dump(values))
+    assert main(["sweep", "grid.yaml", "--resume"]) == 2
+    said = capsys.readouterr().err
+    hint = "leave out --resume to start it, or name its folder with --output_dir"
+    assert said == f"toughen: sweeps/grid holds no sweep to go on with; {hint}.\n"
+    Path("made").mkdir()  # an empty folder is none either
+    with pytest.raises(SweepError, match="made holds no sweep to go on with"):
+        toughen.sweep("grid.yaml", output_dir="made", resume=True)
+    assert sorted(each.name for each in Path().rglob("*")) == ["grid.yaml", "made"]
 
 
 def test_a_broken_sweep_yaml_is_told_in_one_line(values, tmp_path):
