@@ -7,6 +7,7 @@ from torch import nn
 from .batch import wants
 from .bound import Bound
 from .compare.features import FeatureWatch
+from .idle import warn_if_idle
 from .learned import build
 from .parts import Detach
 from .perturbation import CheckpointedLayers
@@ -33,4 +34,5 @@ def fit(
     checkpoints = CheckpointedLayers(model, inside) if inside else None
     if checkpoints is not None:
         undo.append(checkpoints.release)
+    undo.append(warn_if_idle(model, lambda: bound[0].used))
     return watch, checkpoints
