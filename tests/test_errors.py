@@ -435,6 +435,24 @@ def test_inputs_of_two_shapes_in_one_pass(name: str) -> None:
         next(attached.losses(forward, BATCH))
 
 
+@pytest.mark.parametrize("name", ["smart", "sift", "alum", "freelb"])
+def test_inputs_of_one_shape_in_one_pass(name: str) -> None:
+    """They would share a perturbation; the same input once more has a right to it."""
+    model = bert()
+    other = {**BATCH, "input_ids": BATCH["input_ids"].flip(0)}
+
+    def forward(second: Any) -> Any:
+        model(**second)
+        return model(**BATCH)
+
+    with attached_to(model, toughen.make(name)) as attached, warnings.catch_warnings():
+        warnings.simplefilter("error", RobustnessWarning)
+        for loss in attached.losses(lambda: forward(BATCH), BATCH):
+            loss.backward()
+        with pytest.raises(RobustnessWarning, match=r"several inputs in one pass.* Run them as one batch"):
+            next(attached.losses(lambda: forward(other), BATCH))
+
+
 def test_layers_that_are_checkpointed_without_gradients() -> None:
     model = bert()
     model.gradient_checkpointing_enable({"use_reentrant": True})  # type: ignore[operator]

@@ -172,7 +172,7 @@ class Batch:
         try:
             return run()
         finally:
-            self.injector.current = None
+            self.injector.current = self.injector.read = None
 
     def find(self) -> None:
         search = self.method.search

@@ -21,9 +21,11 @@ class Bound:
     injector: Injector
     mean: MeanWeights | None = None
     adversary: Adversary | None = None
+    used: bool = False  # whether a loss was ever asked for
 
     def open_window(self, model: nn.Module, clock: Clock) -> None:
         """Before the first micro-batch of an update."""
+        self.used = True
         if self.adversary is not None:
             self.adversary.warn_if_still(clock.updates)
         if self.method.constraint is not None:

@@ -7,10 +7,12 @@ from torch import nn
 from .batch import wants
 from .bound import Bound
 from .compare.features import FeatureWatch
+from .idle import warn_if_idle
 from .learned import build
 from .parts import Detach
 from .perturbation import CheckpointedLayers
-from .sites import AttentionLogits, Hidden
+from .several import warn_if_several
+from .sites import AttentionLogits, Hidden, NormalizedEmbedding, WordEmbedding
 
 
 def fit(
@@ -24,6 +26,8 @@ def fit(
         one.adversary = one.adversary or build(model, one.injector, one.method.site, seed)
         if one.adversary is not None:
             undo.append(one.adversary.install())
+        if isinstance(one.method.site, (WordEmbedding, NormalizedEmbedding, Hidden)):
+            undo.append(warn_if_several(model, one.injector))
     methods = [one.method for one in bound]
     features = any(wants(m.climb_on, "needs_features") or wants(m.compare, "needs_features") for m in methods)
     watch = FeatureWatch(model) if features else None
@@ -33,4 +37,5 @@ def fit(
     checkpoints = CheckpointedLayers(model, inside) if inside else None
     if checkpoints is not None:
         undo.append(checkpoints.release)
+    undo.append(warn_if_idle(model, lambda: bound[0].used))
     return watch, checkpoints

@@ -40,12 +40,19 @@ class Outcome:
         )
 
 
+# Decoders of encoder-decoders: alone, too, they leave it to others to shift the labels, which stand where they are
+# predicted as a masked model's do. MBart and PLBart end like Bart, BigBirdPegasus like Pegasus.
+_HALVES = (
+    *("Bart", "Blenderbot", "BlenderbotSmall", "Marian", "Mvp", "Pegasus", "ProphetNet", "TrOCR", "Whisper"),
+    "CpmAnt",  # not a half, but so all the same
+)
 _BY_CLASS_NAME: tuple[tuple[str, Task], ...] = (
     ("ForQuestionAnswering", "span"),
     ("ForTokenClassification", "tokens"),
     ("ForMultipleChoice", "choices"),
     ("ForMaskedLM", "masked_lm"),
     ("ForConditionalGeneration", "seq2seq_lm"),
+    *((f"{family}ForCausalLM", cast(Task, "masked_lm")) for family in _HALVES),
     ("ForCausalLM", "causal_lm"),
     ("WithLMHeadModel", "masked_lm"),  # XLM's and Flaubert's labels stand where they are predicted
     ("XLNetLMHeadModel", "masked_lm"),

@@ -71,6 +71,7 @@ class Injector:
         self.special_ids = special_ids
         self.batch: Mapping[str, Any] = {}
         self.current: Perturbation | None = None
+        self.read: Tensor | None = None  # the first input of the pass, as it is embedded
         self.module: nn.Module | None = None  # the weights of a learnt search
         self.sampled = True  # whether a learnt search draws, or gives what is most likely
         self.listen: Callable[[int, Tensor], None] | None = None  # sees every answer of a learnt search

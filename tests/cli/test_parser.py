@@ -12,6 +12,8 @@ from toughen.cli.old_flags import NEW, translate
 from toughen.cli.parser import parse_train, train_parser
 from toughen.runs.config import GROUPS
 from toughen.runs.configuring import build, to_yaml
+from toughen.runs.errors import RunError
+from toughen.runs.folder import read_config
 
 BASE = ["--model", "m", "--task", "rte"]
 
@@ -256,6 +258,20 @@ def test_switches_with_a_word_behind_them():
 def test_scoring_alone_does_not_train(words):
     with pytest.raises(ValueError, match=r"without --do_train trains nothing\. Score a run by: toughen evaluate RUN"):
         translate(words.split())
+
+
+def test_a_config_may_be_json_indented_by_tabs(tmp_path):
+    (tmp_path / "a.json").write_text('{\n\t"train": {"epochs": 5}\n}\n')  # as a sweep's file may be
+    assert config("--config", str(tmp_path / "a.json")).train.epochs == 5
+
+
+@pytest.mark.parametrize("text", ["- fgm\n", "train\n", ""])
+def test_a_file_without_options_is_told_in_one_line(text, tmp_path):
+    (tmp_path / "config.yaml").write_text(text)
+    with pytest.raises(RunError, match="holds no options; a config to edit is written by"):
+        config("--config", str(tmp_path / "config.yaml"))
+    with pytest.raises(RunError, match="holds no config of a run"):
+        read_config(tmp_path)
 
 
 def test_paragens_config_is_named_as_such(tmp_path):

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import pytest
@@ -155,7 +155,23 @@ def test_a_causal_model_counts_where_the_next_token_has_a_label(head: str) -> No
 
 _LM = {"vocab_size": 64, "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 64}
 _EYE = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 32, "image_size": 28}
+_HALF = {
+    **{"vocab_size": 64, "pad_token_id": 0, "d_model": 32, "hidden_size": 32, "decoder_layers": 1},
+    **{"decoder_attention_heads": 4, "decoder_ffn_dim": 64, "is_decoder": True, "is_encoder_decoder": False},
+}
+
+
+def half(family: str) -> Any:
+    """The decoder of an encoder-decoder, as a model of its own."""
+    return getattr(hf, f"{family}ForCausalLM")(getattr(hf, f"{family}Config")(**_HALF))
+
+
+_HALVES = (
+    *("Bart", "MBart", "PLBart", "Blenderbot", "BlenderbotSmall", "Pegasus", "BigBirdPegasus", "Marian", "Mvp"),
+    "TrOCR",
+)
 LANGUAGE: dict[str, Callable[[], Any]] = {
+    **{family: partial(half, family) for family in _HALVES},
     "gpt2": lambda: hf.GPT2LMHeadModel(hf.GPT2Config(vocab_size=64, n_embd=32, n_layer=1, n_head=4)),
     "t5": lambda: model_of("seq2seq-t5"),
     "xlnet": lambda: hf.XLNetLMHeadModel(hf.XLNetConfig(vocab_size=64, d_model=32, n_layer=1, n_head=4, d_inner=64)),

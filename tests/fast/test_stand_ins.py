@@ -124,6 +124,22 @@ def test_a_compiled_model_runs_twice_before(stand_ins):
     toughen.fast.uncompile_layers(model)
 
 
+def test_what_was_compiled_before_stays_compiled():
+    model = bert(torch.float32)
+    first, second = model.bert.encoder.layer
+    first.compile(backend="eager")
+    model.compile(backend="eager")
+    own = model._compiled_call_impl, first._compiled_call_impl
+    for _ in range(2):
+        toughen.fast.compile_layers(model, backend="eager")
+    assert second._compiled_call_impl is not None
+    assert first._compiled_call_impl is not own[1]
+    for _ in range(2):
+        toughen.fast.uncompile_layers(model)
+        assert (model._compiled_call_impl, first._compiled_call_impl) == own
+        assert second._compiled_call_impl is None
+
+
 def test_captures_share_a_stream(stand_ins):
     for _ in range(2):
         model = bert(torch.float32)

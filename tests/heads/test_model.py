@@ -182,6 +182,11 @@ def test_saved_config_and_card(bert, tmp_path):
     assert (tmp_path / "README.md").read_text() == "mine"
 
 
+def test_label_names_leave_the_cards_table_whole(bert):
+    card = model_card(second_order(bert, id2label={0: "yes|no", 1: "on two\nlines"}))
+    assert "| labels | yes\\|no, on two lines |" in card.splitlines()
+
+
 def test_a_class_made_from_ours_is_saved_with_a_card(bert, tmp_path):
     """FSDP makes one for every model it shards, a user may write one."""
 

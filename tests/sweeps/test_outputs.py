@@ -49,6 +49,7 @@ def test_a_row_is_the_mean_and_sd_of_its_seeds():
     text = as_markdown(heads, cells)
     assert text.splitlines()[2] == "| 1 | 2 | 0.1 | x | 0.85 | 0.07071 | 0.9 | 0.8 | 2/2 | done |  |"
     assert r"boom \| bang" in text
+    assert as_markdown(["error"], [["boom\nbang"]]).splitlines() == ["| error |", "| --- |", "| boom bang |"]
 
 
 def test_the_printed_table_keeps_rank_and_score_on_a_narrow_terminal(monkeypatch, capsys):

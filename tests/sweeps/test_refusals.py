@@ -1,6 +1,7 @@
 """Bad sweeps are refused before any trial starts, naming the key; machines that are too small likewise."""
 
 import socket
+from pathlib import Path
 
 import pytest
 import yaml
@@ -50,6 +51,24 @@ def test_texts_longer_than_the_model_reads(values, tmp_path, no_trial):
             {**values, "parameters": {"data.max_length": {"values": [16, 300]}}}, output_dir=tmp_path / "sweep"
         )
     assert not (tmp_path / "sweep").exists()
+
+
+KEYS = {
+    r"model_config.hidden_dropuot: BertConfig has no such key. Did you mean": {"hidden_dropuot": [0.1]},
+    r"model_config.hidden_dropout_prob=high: expected a number": {"hidden_dropout_prob": [0.1, "high"]},
+    r"model_config.num_labels cannot be changed": {"num_labels": [2]},
+}
+
+
+@pytest.mark.parametrize("said", KEYS)
+def test_keys_of_the_models_config(said, values, tmp_path, no_trial):
+    parameters = {f"model_config.{key}": {"values": given} for key, given in KEYS[said].items()}
+    with pytest.raises(ValueError, match=said):
+        toughen.sweep({**values, "parameters": parameters}, output_dir=tmp_path / "sweep")
+    base = {**values["base"], "model_config": {key: given[-1] for key, given in KEYS[said].items()}}
+    with pytest.raises(ValueError, match=said):
+        toughen.sweep({**values, "base": base}, output_dir=tmp_path / "sweep")
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_ends_of_a_range_are_tried_too(values, tmp_path, no_trial):
@@ -127,6 +146,19 @@ def test_a_sweep_yaml_that_a_person_wrote_is_no_sweeps_folder(values, tmp_path, 
         toughen.sweep(file, output_dir=tmp_path, resume=True)
     assert [each.name for each in tmp_path.iterdir()] == ["sweep.yaml"]
     assert file.read_text() == before
+
+
+def test_there_must_be_a_sweep_to_go_on_with(values, tmp_path, monkeypatch, capsys, no_trial):
+    monkeypatch.chdir(tmp_path)
+    Path("grid.yaml").write_text(yaml.safe_dump(values))
+    assert main(["sweep", "grid.yaml", "--resume"]) == 2
+    said = capsys.readouterr().err
+    hint = "leave out --resume to start it, or name its folder with --output_dir"
+    assert said == f"toughen: sweeps/grid holds no sweep to go on with; {hint}.\n"
+    Path("made").mkdir()  # an empty folder is none either
+    with pytest.raises(SweepError, match="made holds no sweep to go on with"):
+        toughen.sweep("grid.yaml", output_dir="made", resume=True)
+    assert sorted(each.name for each in Path().rglob("*")) == ["grid.yaml", "made"]
 
 
 def test_a_broken_sweep_yaml_is_told_in_one_line(values, tmp_path):

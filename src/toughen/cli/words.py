@@ -2,14 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
-
-import yaml
+from typing import Any
 
 from ..runs.config import NAMED_GROUPS
 from ..runs.configuring import merge, normalised
 from ..runs.errors import RunError
-from ..runs.strict_yaml import load_yaml
+from ..runs.strict_yaml import read_yaml
 
 SWITCHES = ("--baseline", "--fast", "--train.keep_checkpoints", "--train.shard")
 LISTS = ("--data.labels", "--peft.targets")
@@ -30,7 +28,7 @@ def split_arguments(arguments: Sequence[str]) -> tuple[list[str], dict[str, Any]
             if flag == "--recipe":
                 recipe = value
             else:
-                merge(below, normalised(read_yaml(Path(value))))
+                merge(below, normalised(_config(Path(value))))
         else:
             rest.append(word)
     recipe = recipe or below.pop("recipe", None)
@@ -67,17 +65,8 @@ def _recipe(name: str) -> dict[str, Any]:
     return {**normalised(config(name)), "recipe": name}
 
 
-def read_yaml(path: Path) -> dict[str, Any]:
-    """The values of a YAML file, or one line that says what is wrong with it."""
-    try:
-        values: Any = load_yaml(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise RunError(f"{path}: {error.strerror or error}.") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise RunError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
-    if not isinstance(values, dict):
-        raise RunError(f"{path} holds no options; a config to edit is written by: toughen init another.yaml")
-    found = cast("dict[str, Any]", values)
+def _config(path: Path) -> dict[str, Any]:
+    found = read_yaml(path, RunError, "holds no options; a config to edit is written by: toughen init another.yaml")
     if isinstance(found.get("task"), Mapping):
         raise RunError(f"{path} is a ParaGen config; its RTE experiment is --recipe freelb/rte-roberta-base.")
     return found

@@ -1,11 +1,13 @@
 """torch.compile for the layers alone: one compilation serves them all, and hooks outside them stay as they are."""
 
+from contextlib import suppress
 from typing import Any, cast
 
 from torch import nn
 
 SMALL = 3_000_000  # weights of a layer: MiniLM's has 1.8 million, BERT-base's 7.1, where it costs more than it saves
 MOST_SHAPES = 64  # as many as are captured; torch gives compiling up after eight, and goes on eagerly
+_BEFORE = "_toughen_before"  # what a layer had; kept with what it has, which neither copies nor files take along
 
 
 def compile_layers(model: nn.Module, *, memory_budget: float | None = None, **options: Any) -> int:
@@ -28,7 +30,10 @@ def compile_layers(model: nn.Module, *, memory_budget: float | None = None, **op
     limits.recompile_limit = max(int(limits.recompile_limit), MOST_SHAPES)
     layers = [layer for stack in model.modules() if isinstance(stack, nn.ModuleList) for layer in _alike(stack)]
     for layer in layers:
+        before = cast(Any, layer)._compiled_call_impl
         layer.compile(**{"dynamic": False, **(_usual(layer) if not options else {}), **options})
+        with suppress(AttributeError):  # where compiling is switched off this is a bare method
+            setattr(cast(Any, layer)._compiled_call_impl, _BEFORE, getattr(before, _BEFORE, before))
     return len(layers)
 
 
@@ -40,8 +45,11 @@ def _usual(layer: nn.Module) -> dict[str, Any]:
 
 
 def uncompile_layers(model: nn.Module) -> None:
+    """Each layer as it was before `compile_layers`; what somebody else compiled stays compiled."""
     for module in model.modules():
-        cast(Any, module)._compiled_call_impl = None
+        compiled = cast(Any, module)._compiled_call_impl
+        if hasattr(compiled, _BEFORE):
+            cast(Any, module)._compiled_call_impl = getattr(compiled, _BEFORE)
 
 
 def _alike(stack: nn.ModuleList) -> list[nn.Module]:

@@ -7,6 +7,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from ..markdown import line
+
 TASKS = {
     "SecondOrderForSequenceClassification": ("AutoModelForSequenceClassification", "text-classification"),
     "SecondOrderForMultipleChoice": ("AutoModelForMultipleChoice", "multiple-choice"),
@@ -43,9 +45,9 @@ def model_card(model: Any) -> str:
         "",
         "| setting | value |",
         "|---|---|",
-        *(f"| {key} | {value} |" for key, value in head.items()),
-        f"| class token | {config.class_token} |",
-        f"| labels | {', '.join(str(label) for label in (config.id2label or {}).values())} |",
+        *(line(item) for item in head.items()),
+        line(("class token", config.class_token)),
+        line(("labels", ", ".join(str(label) for label in (config.id2label or {}).values()))),
         "",
         "The head follows *SoT: Delving Deeper into Classification Head for Transformer* (Xie et al., 2021).",
         "",

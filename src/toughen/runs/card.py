@@ -6,6 +6,7 @@ from typing import Any
 
 import yaml
 
+from ..markdown import line
 from ..tasks import Data, Task
 from .config import Config
 
@@ -86,12 +87,12 @@ def _numbers(results: Mapping[str, Any]) -> list[str]:
     lines = [
         f"## Scores (seeds {seeds})",
         "",
-        f"| | {' | '.join(names)} |",
+        line(["", *names]),
         f"|---|{'---:|' * len(names)}",
-        f"| {results['method']['name']} | {' | '.join(_cell(results, name) for name in names)} |",
+        line([results["method"]["name"], *(_cell(results, name) for name in names)]),
     ]
     if results["baseline"]:
-        lines.append(f"| plain | {' | '.join(_cell(results['baseline'], name) for name in names)} |")
+        lines.append(line(["plain", *(_cell(results["baseline"], name) for name in names)]))
     return lines
 
 

@@ -11,14 +11,12 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-import yaml
-
 from .config import Config
 from .configuring import build, to_yaml
 from .errors import RunError
 from .files import write_json, write_text
 from .method_config import parts_of
-from .strict_yaml import load_yaml
+from .strict_yaml import read_yaml
 
 Numbers = Mapping[str, float]
 
@@ -85,11 +83,7 @@ def read_config(folder: Path) -> Config:
     file = folder / "config.yaml"
     if not file.is_file():
         raise RunError(f"{folder} is no run folder: it has no config.yaml.")
-    try:
-        values: Any = load_yaml(file.read_text(encoding="utf-8"))
-    except yaml.YAMLError as error:
-        raise RunError(f"{file} is not YAML: {' '.join(str(error).split())}") from None
-    return build(values)
+    return build(read_yaml(file, RunError, "holds no config of a run."))
 
 
 def name_of(config: Config) -> str:

@@ -46,11 +46,11 @@ def load_model(config: Config, task: Task, tokenizer: Any) -> Any:
 
     settings: dict[str, Any] = {"dtype": torch.float32}
     if config.head.name == "second-order":
-        settings |= _changed_config(config, "AutoModel", {})
+        settings |= changed_config(config, task)
         model = _second_order(config, task, tokenizer, settings)
     else:
-        kind, kwargs = auto_class(task), model_kwargs(task)
-        settings |= _changed_config(config, kind.__name__, kwargs) or kwargs
+        kind = auto_class(task)
+        settings |= changed_config(config, task) or model_kwargs(task)
         # A head of another size is made anew; the LOAD REPORT of transformers says so.
         settings |= {"ignore_mismatched_sizes": True, "output_loading_info": True}
         model, report = loaded(partial(kind.from_pretrained, config.model, **settings), config.model)
@@ -85,14 +85,19 @@ def _check_words(name: str, model: Any, tokenizer: Any) -> None:
         raise RunError(f"model {name!r}: the tokenizer has {words}; it is the tokenizer of another model.")
 
 
-def _changed_config(config: Config, auto: str, kwargs: dict[str, Any]) -> dict[str, Any]:
-    """The model's config with the keys of `model_config` put in, as an argument; nothing where there are none."""
+def changed_config(config: Config, task: Task) -> dict[str, Any]:
+    """The model's config with the keys of `model_config` put in, as an argument; nothing where there are none.
+
+    Keys and values that do not fit are refused; no weight is read for that.
+    """
     if not config.model_config:
         return {}
-    import transformers
+    from transformers import AutoConfig, AutoModel
 
-    below = loaded(partial(transformers.AutoConfig.from_pretrained, config.model, **kwargs), config.model)
-    check_keys(config.model_config, below, model_class(below, getattr(transformers, auto)))
+    own = config.head.name == "second-order"
+    kind, kwargs = (AutoModel, {}) if own else (auto_class(task), model_kwargs(task))
+    below = loaded(partial(AutoConfig.from_pretrained, config.model, **kwargs), config.model)
+    check_keys(config.model_config, below, model_class(below, kind))
     for key, value in config.model_config.items():
         setattr(below, key, value)
     return {"config": below}

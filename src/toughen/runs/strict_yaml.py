@@ -1,9 +1,13 @@
 """YAML as `yaml.safe_load` reads it, but a key that is there twice is an error: the first would be lost in silence."""
 
+import json
 from collections.abc import Hashable
-from typing import Any
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, cast
 
 import yaml
+from yaml.scanner import ScannerError
 
 
 class _Strict(yaml.SafeLoader):
@@ -20,3 +24,25 @@ class _Strict(yaml.SafeLoader):
 def load_yaml(text: str) -> Any:
     """The values of a text; `yaml.YAMLError` where it is no YAML or says a thing twice."""
     return yaml.load(text, _Strict)  # a SafeLoader
+
+
+def read_yaml(path: Path, refusal: type[ValueError], otherwise: str) -> dict[str, Any]:
+    """The values of a YAML or JSON file, or a refusal in one line: what is wrong with it, or what it is not."""
+    try:
+        values = _yaml_or_json(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise refusal(f"{path}: {error.strerror or error}.") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise refusal(f"{path} is not YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(values, dict):
+        raise refusal(f"{path} {otherwise}")
+    return cast("dict[str, Any]", values)
+
+
+def _yaml_or_json(text: str) -> Any:
+    try:
+        return load_yaml(text)
+    except ScannerError:
+        with suppress(ValueError):
+            return json.loads(text)  # JSON may be indented by tabs, YAML not
+        raise

@@ -50,7 +50,7 @@ def delta_for(inject: Inject, value: Tensor, skip: Skip, order: Order) -> Tensor
     ):
         raise SiteError(
             f"The model ran on inputs of two shapes in one pass, {tuple(delta.shape)} and {tuple(value.shape)} as it "
-            "embeds them, and a perturbation fits one. Pad both to one length, or run them as one batch."
+            "embeds them, and a perturbation fits one. Pad both to one length and run them as one batch."
         )
     return delta
 

@@ -43,12 +43,12 @@ def _corners(definition: Definition) -> Iterator[Settings]:
         yield from ({**first, **tied[0], key: value} for value in each.ends)
 
 
-def check_settings(definition: Definition) -> dict[str, Config]:
+def check_settings(definition: Definition) -> list[list[Config]]:
     """Build the config of every row, and its method; the first that cannot be is told with its settings.
 
-    Gives one config for each different set of data that the rows ask for.
+    Gives the configs of each different set of data that the rows ask for: one for each different model.
     """
-    data: dict[str, Config] = {}
+    data: dict[str, dict[str, Config]] = {}
     methods: set[str] = set()
     rows = grid(definition) if definition.search == "grid" else list(_corners(definition))
     for settings in rows:
@@ -60,8 +60,9 @@ def check_settings(definition: Definition) -> dict[str, Config]:
                 methods.add(repr(config.method))
         except (ValueError, TypeError) as error:
             raise SweepError(f"parameters: {error} (settings: {rows_word(settings)})") from error
-        data.setdefault(repr((config.model, config.task, config.data)), config)
-    return data
+        alike = data.setdefault(repr((config.model, config.task, config.data)), {})
+        alike.setdefault(repr((config.head, config.model_config)), config)
+    return [list(alike.values()) for alike in data.values()]
 
 
 def _check_types(settings: Mapping[str, Any], base: Mapping[str, Any]) -> None:

@@ -15,7 +15,7 @@ import yaml
 from ..runs.files import write_text
 from .definition import Definition, Settings, differences, parse
 from .errors import SweepError
-from .reading import read_yaml
+from .reading import read_sweep
 from .trials import append, lines
 
 DEFINITION, ROWS, LOCK = "sweep.yaml", "rows.jsonl", ".lock"
@@ -50,7 +50,7 @@ def is_sweep(path: Path) -> bool:
 
 def stored(path: Path) -> Definition:
     """The definition that a folder was made with."""
-    return parse(read_yaml(path / DEFINITION))
+    return parse(read_sweep(path / DEFINITION))
 
 
 def open_folder(path: Path, definition: Definition, resume: bool) -> Folder:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..markdown import line
 from .definition import Settings, rows_word, word
 from .trials import Outcome
 
@@ -111,7 +112,7 @@ def _inert(cell: Any) -> Any:
 def as_markdown(heads: Sequence[str], cells: Sequence[Sequence[Any]]) -> str:
     """With four digits, to be read."""
     lines = [heads, ["---"] * len(heads), *[[shown(cell) for cell in row] for row in cells]]
-    return "".join(f"| {' | '.join(each.replace('|', chr(92) + '|') for each in line)} |\n" for line in lines)
+    return "".join(f"{line(each)}\n" for each in lines)
 
 
 def shown(cell: Any) -> str:

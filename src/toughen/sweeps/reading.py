@@ -1,15 +1,13 @@
 """Where a sweep comes from: a file, a recipe, ManyTasks' search.json, values; and its base likewise."""
 
-import json
 import os
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
 from .. import recipes
 from ..runs.configuring import merge, normalised
-from ..runs.strict_yaml import load_yaml
+from ..runs.strict_yaml import read_yaml
 from .configs import anchored
 from .definition import Definition, parse
 from .errors import SweepError
@@ -46,7 +44,7 @@ def _values(source: Any) -> tuple[dict[str, Any], str, Path]:
     # ManyTasks calls its search.json `search`.
     for path in (Path(source), *(Path(f"{source}{suffix}") for suffix in (".json", ".yaml") if not recipe)):
         if path.is_file():
-            values = read_yaml(path)
+            values = read_sweep(path)
             found = translated(values, path) if is_manytasks(values) else values
             return {key: value for key, value in found.items() if key != "about"}, path.stem, path.parent
     if recipe:
@@ -59,7 +57,7 @@ def _base(name: str, near: Path) -> dict[str, Any]:
     """A file beside the sweep's, one in the working directory, or a recipe."""
     for path in (near / name, Path(name)):
         if path.is_file():
-            values = read_yaml(path)
+            values = read_sweep(path)
             if isinstance(values.get("task"), Mapping):
                 hint = "name a recipe or config of toughen with --base, such as freelb/rte-roberta-base"
                 raise SweepError(f"base: {path} is a ParaGen config; {hint}.")
@@ -69,27 +67,6 @@ def _base(name: str, near: Path) -> dict[str, Any]:
     raise SweepError(f"base: there is no file and no recipe {name!r}; see toughen recipes.")
 
 
-def _loaded(text: str) -> Any:
-    from yaml.scanner import ScannerError
-
-    try:
-        return load_yaml(text)
-    except ScannerError:
-        with suppress(ValueError):
-            return json.loads(text)  # JSON may be indented by tabs, YAML not
-        raise
-
-
-def read_yaml(path: Path) -> dict[str, Any]:
-    """The values of a YAML or JSON file, or one line that says what is wrong with it."""
-    import yaml
-
-    try:
-        values: Any = _loaded(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise SweepError(f"{path}: {error.strerror or error}.") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise SweepError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
-    if not isinstance(values, dict):
-        raise SweepError(f"{path} holds no sweep: expected base:, parameters: and the like.")
-    return cast("dict[str, Any]", values)
+def read_sweep(path: Path) -> dict[str, Any]:
+    """The values of a sweep's file or of its base's."""
+    return read_yaml(path, SweepError, "holds no sweep: expected base:, parameters: and the like.")

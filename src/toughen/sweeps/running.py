@@ -78,10 +78,13 @@ def sweep(
     or one trial after the other where Ray is missing; `address` is a cluster's, whose machines all see the folder.
     """
     definition, path = _opened(source, base, config or {}, seeds, output_dir)
+    if resume and not is_sweep(path):
+        hint = "leave out --resume to start it, or name its folder with --output_dir"
+        raise SweepError(f"{path} holds no sweep to go on with; {hint}.")
     configs = check_settings(definition)
     if is_sweep(path) or path.exists():
         open_folder(path, definition, resume).close()  # refuses at once, before the data is read
-    scores, selects = shared_scores(configs.values())
+    scores, selects = shared_scores(configs)
     metric = check_metric(definition, scores, selects)
     with _engine(definition, engine, address) as (run, words):
         folder = open_folder(path.absolute(), definition, resume=True)  # workers have working directories of their own

@@ -1,6 +1,6 @@
 """Data made ready once, before any trial starts; trials find the tokens in the cache."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from ..runs.config import Config
@@ -9,15 +9,18 @@ if TYPE_CHECKING:
     from ..tasks import Data
 
 
-def make_ready(config: Config) -> "Data":
-    """Read and tokenise the data of a config as its run will; a second call with the same data finds it."""
-    from ..runs.modeling import length_of, load_tokenizer
+def make_ready(configs: Sequence[Config]) -> "Data":
+    """Read and tokenise the data that these configs share, as their runs will; refuse models that they cannot have."""
+    from ..runs.modeling import changed_config, length_of, load_tokenizer
     from ..runs.quiet import quiet
     from ..runs.session import load
     from ..tasks import prepare
 
+    config = configs[0]
     with quiet():
         data = load(config)
+        for each in configs:
+            changed_config(each, data.task)
         tokenizer = load_tokenizer(config.model)
         length, _ = length_of(config, tokenizer)
         return prepare(data, tokenizer, length, cache_dir=config.data.cache_dir)
@@ -33,13 +36,13 @@ def scores_of(data: "Data", scored: str) -> dict[str, bool]:
     return found
 
 
-def shared_scores(configs: Iterable[Config]) -> tuple[dict[str, bool], str]:
-    """Make all data ready; the scores that all of it has, and the one that selects."""
+def shared_scores(alike: Iterable[Sequence[Config]]) -> tuple[dict[str, bool], str]:
+    """Make all data ready, that of several configs once; the scores that all of it has, and the one that selects."""
     known: dict[str, bool] | None = None
     selects = ""
-    for config in configs:
-        data = make_ready(config)
-        scores = scores_of(data, config.data.eval_split)
+    for configs in alike:
+        data = make_ready(configs)
+        scores = scores_of(data, configs[0].data.eval_split)
         known = scores if known is None else {name: each for name, each in known.items() if name in scores}
         selects = selects or data.task.selects
     return known or {}, selects

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from ..attached import Attached
 from ..fast.compiling import compile_layers, uncompile_layers
+from ..markdown import line
 from ..registry import available, factory, make
 from .subject import SPECIAL, Shape, batch_of, model_named, settings_of
 
@@ -213,14 +214,14 @@ def markdown(rows: Sequence[Row]) -> str:
         head = [f"{own[0].model}, {Shape(*shape)}, {own[0].dtype}"]
         for mode in modes:
             head += [f"{mode} ms", "of plain", "GiB"]
-        lines = ["| " + " | ".join(head) + " |", "|---|" + "---:|" * (len(head) - 1)]
+        lines = [line(head), "|---|" + "---:|" * (len(head) - 1)]
         for method in dict.fromkeys(row.method for row in own):
             cells = [method]
             for mode in modes:
                 row = next(row for row in own if (row.method, row.mode) == (method, mode))
                 memory = "-" if row.memory_gib is None else f"{row.memory_gib:.2f}"
                 cells += [f"{row.ms:.2f}" + ("*" if row.note else ""), f"{row.ms / plain[mode].ms:.2f}", memory]
-            lines.append("| " + " | ".join(cells) + " |")
+            lines.append(line(cells))
         notes = dict.fromkeys(row.note for row in own if row.note)
         parts.append("\n".join([*lines, *[f"\n\\* {note}" for note in notes]]))
     return "\n\n".join(parts) + "\n"

@@ -1,0 +1,75 @@
+"""A model that has a method and is trained without it: told once, and never where the method is used."""
+
+import copy
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import Trainer
+
+import toughen
+from toughen.errors import RobustnessWarning
+from toughen.idle import ENOUGH
+
+from .tiny import TOKENIZER, bert, text_batch
+from .training.tiny import bert as dropping
+from .training.tiny import settings, texts
+
+BATCH = text_batch()
+
+
+def train(model, batches: int = ENOUGH + 3) -> None:
+    for _ in range(batches):
+        model(**BATCH).loss.backward()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"max_steps": 12}, {"max_steps": 6, "gradient_accumulation_steps": 2, "label_smoothing_factor": 0.1}],
+    ids=["usual", "accumulated"],
+)
+def test_a_stock_trainer_is_told_once(changes: dict[str, Any], tmp_path: Path) -> None:
+    model = dropping()
+    said = r"10 batches went .* without the method .* plain training.*toughen.robust\(Trainer\)\(..., method=method\)"
+    with toughen.smart().attach(model, TOKENIZER) as attached:
+        trainer = Trainer(model, settings(tmp_path, **changes), train_dataset=texts())
+        with pytest.warns(RobustnessWarning, match=said) as told:
+            trainer.train()
+        assert [each.category for each in told].count(RobustnessWarning) == 1
+        assert not model._forward_hooks
+        assert attached.updates == 0
+
+
+@pytest.mark.parametrize("name", ["sam", "rdrop", "spectral", "sift"])
+def test_so_is_a_loop(name: str) -> None:
+    model = bert()
+    model.bert.embeddings.requires_grad_(False)
+    with toughen.make(name).attach(model, TOKENIZER), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        train(model, ENOUGH)
+        with pytest.raises(RobustnessWarning, match="plain training"):
+            model(**BATCH)
+
+
+@pytest.mark.filterwarnings("error::toughen.errors.RobustnessWarning")
+def test_nothing_is_said_where_the_method_is_used_or_nothing_is_trained(tmp_path: Path) -> None:
+    model = bert()
+    with toughen.smart().attach(model, TOKENIZER) as attached:
+        for _ in range(2 * ENOUGH):
+            model(**BATCH)  # nothing is back-propagated
+            model.eval()
+            model(**BATCH).loss.backward()
+            model.train()
+            with torch.no_grad():
+                model(**BATCH)
+        train(copy.deepcopy(model))  # another model, whatever hooks it has
+        attached.backward(model, BATCH)
+        train(model)  # of both kinds of training this is the user's own mixture
+    train(model)
+    assert not model._forward_hooks
+    trainer = toughen.robust(Trainer)(
+        dropping(), settings(tmp_path, max_steps=12), train_dataset=texts(), method=toughen.sam()
+    )
+    trainer.train()
