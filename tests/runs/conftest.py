@@ -31,6 +31,19 @@ def little(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def still(little):
+    """The model without dropout: no chance in its passes, however a batch is split."""
+    from transformers import AutoTokenizer, BertForSequenceClassification
+
+    folder = little.folder / "still"
+    model = BertForSequenceClassification.from_pretrained(little.model)
+    model.config.hidden_dropout_prob = model.config.attention_probs_dropout_prob = 0.0
+    model.save_pretrained(folder)
+    AutoTokenizer.from_pretrained(little.model).save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.fixture(scope="session")
 def finished(little, tmp_path_factory):
     """Two seeds of SMART and their plain twins, with a test set."""
     folder = tmp_path_factory.mktemp("finished") / "run"
