@@ -164,7 +164,8 @@ def test_machines_that_cannot_be(words, tmp_path, capsys):
 def test_a_worker_ends_before_torch_can_abort_it(code):
     """Threads that Python's end finds alive have aborted processes whose run was done."""
     program = f"""
-import atexit, os
+import atexit, os, sys, types
+sys.modules["toughen.runs.session"] = types.SimpleNamespace(execute=None)  # what trains is not needed, and slow to import
 from toughen.runs.worker import leave
 
 class Threads:
