@@ -1,3 +1,5 @@
+import gc
+
 import pytest
 
 from toughen import registry
@@ -8,3 +10,9 @@ def own_names(monkeypatch):
     """Methods that a test, a page or an example registers are gone after it."""
     registry.available()
     monkeypatch.setattr(registry, "_NAMED", dict(registry._NAMED))
+
+
+def pytest_collection_finish():
+    """What was imported stays: a run collects garbage several times, and need not look through all of it each time."""
+    gc.collect()
+    gc.freeze()
