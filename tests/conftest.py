@@ -12,6 +12,11 @@ def own_names(monkeypatch):
     monkeypatch.setattr(registry, "_NAMED", dict(registry._NAMED))
 
 
+def pytest_collection_modifyitems(items):
+    """Tests that start processes come first: such a one at the end would leave the other worker idle for long."""
+    items.sort(key=lambda item: item.get_closest_marker("distributed") is None)
+
+
 def pytest_collection_finish():
     """What was imported stays: a run collects garbage several times, and need not look through all of it each time."""
     gc.collect()

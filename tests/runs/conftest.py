@@ -54,6 +54,14 @@ def finished(little, tmp_path_factory):
 
 
 @pytest.fixture
+def no_page():
+    """Runs without their report, half of a tiny run's time, where no test looks at it; `no_page.undo()` brings it back."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("toughen.runs.session.write_page", lambda *_: None)
+        yield patch
+
+
+@pytest.fixture
 def start(little, tmp_path):
     """`start("freelb", steps=2)`: a run of its own with the shared options."""
 

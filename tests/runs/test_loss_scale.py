@@ -11,7 +11,7 @@ from toughen.runs.configuring import build
 from toughen.runs.folder import create
 from toughen.runs.session import execute
 
-pytestmark = pytest.mark.distributed
+pytestmark = [pytest.mark.distributed, pytest.mark.usefixtures("no_page")]
 PASS = {(1, 1): 48, (1, 4): 12, (2, 1): 24, (2, 4): 6}  # (processes, accumulation) -> rows of a pass
 
 
