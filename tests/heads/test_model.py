@@ -156,9 +156,9 @@ def test_importing_costs_nothing_and_registers_later():
     script = """
 import sys
 import torch, transformers, time
-start = time.perf_counter()
+start = time.process_time()  # not the clock's: the machine may be busy
 import toughen.heads
-assert time.perf_counter() - start < 0.2
+assert time.process_time() - start < 0.2
 assert "transformers.models.auto.configuration_auto" not in sys.modules
 assert "toughen.heads.modeling" not in sys.modules
 from transformers import AutoConfig

@@ -55,7 +55,7 @@ def finished(little, tmp_path_factory):
 
 @pytest.fixture
 def no_page():
-    """Runs without their report, half of a tiny run's time, where no test looks at it; `no_page.undo()` brings it back."""
+    """Runs without their report, half of a tiny run's time, where nobody looks at it; `no_page.undo()`: with it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("toughen.runs.session.write_page", lambda *_: None)
         yield patch
