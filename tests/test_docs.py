@@ -34,6 +34,12 @@ class Rows(torch.utils.data.Dataset):
         return self.rows[i]
 
 
+@pytest.fixture(autouse=True)
+def tiny_demo(monkeypatch):
+    """The demo with its tiny model, also where the real one is installed: a page shows calls, not scores."""
+    monkeypatch.setattr("toughen.demo.encoder.PACKAGE", "a package that is not there")
+
+
 def namespace(folder: Path) -> dict[str, object]:
     """What the pages take for granted: a model, its tokenizer, batches, an optimizer, a data set, a folder."""
     model = bert(torch.float32, hidden_dropout_prob=0.1)

@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
+from functools import cache
 from typing import Any
 
 import pytest
@@ -74,12 +75,14 @@ def traces(model: nn.Module) -> list[Any]:
     ]
 
 
-def unused(model: nn.Module, batch: dict[str, Tensor]) -> set[str]:
+@cache
+def unused(name: str, side: str) -> set[str]:
     """Weights that plain training gives no gradient either."""
+    model, batch = classifier(name), batch_for(FAMILIES[name], side)
     model(**batch).loss.backward()
-    names = {name for name, weight in model.named_parameters() if weight.grad is None}
+    found = {weight_name for weight_name, weight in model.named_parameters() if weight.grad is None}
     model.zero_grad(set_to_none=True)
-    return names
+    return found
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -92,7 +95,7 @@ def test_a_step_is_finite_and_perturbs_only_words(name: str, side: str, method: 
         with pytest.raises(SiteError, match=reason), attached_to(model, toughen.make(method)):
             pass
         return
-    without = unused(model, batch)
+    without = unused(name, side)
     with attached_to(model, toughen.make(method)) as attached:
         loss = step(attached, model, batch)
         assert torch.isfinite(loss)

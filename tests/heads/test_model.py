@@ -128,21 +128,24 @@ def test_resized_embeddings_are_saved(bert, batch, tmp_path):
     assert torch.equal(loaded(**batch).logits, model(**batch).logits)
 
 
-@pytest.mark.parametrize("shards", ["50GB", "20KB"])
-def test_a_fresh_process_reloads_bit_identically(bert, batch, tmp_path, shards):
+def test_a_fresh_process_reloads_bit_identically(bert, batch, tmp_path):
     model = second_order(bert, id2label={0: "no", 1: "yes"}, singular_values=2, iterations=3, **SMALL).eval()
-    model.save_pretrained(tmp_path / "model", max_shard_size=shards)
+    for shards in ("50GB", "20KB"):
+        model.save_pretrained(tmp_path / shards, max_shard_size=shards)
+    assert len(list((tmp_path / "20KB").glob("*.safetensors"))) > 1
     torch.save({**batch, "logits": model(**batch).logits}, tmp_path / "batch.pt")
     script = f"""
 import toughen.heads
 import torch
 from transformers import AutoConfig, AutoModelForSequenceClassification
-batch = torch.load({str(tmp_path / "batch.pt")!r})
+folder = {str(tmp_path)!r}
+batch = torch.load(folder + "/batch.pt")
 expected = batch.pop("logits")
-model = AutoModelForSequenceClassification.from_pretrained({str(tmp_path / "model")!r})
-assert type(model).__name__ == "SecondOrderForSequenceClassification"
-assert torch.equal(model(**batch).logits, expected)
-assert AutoConfig.from_pretrained({str(tmp_path / "model")!r}).id2label == {{0: "no", 1: "yes"}}
+for shards in ("50GB", "20KB"):
+    model = AutoModelForSequenceClassification.from_pretrained(folder + "/" + shards)
+    assert type(model).__name__ == "SecondOrderForSequenceClassification", shards
+    assert torch.equal(model(**batch).logits, expected), shards
+    assert AutoConfig.from_pretrained(folder + "/" + shards).id2label == {{0: "no", 1: "yes"}}, shards
 """
     environment = {"PYTHONPATH": SOURCE, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PATH": "/usr/bin:/bin"}
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment)
@@ -153,9 +156,9 @@ def test_importing_costs_nothing_and_registers_later():
     script = """
 import sys
 import torch, transformers, time
-start = time.perf_counter()
+start = time.process_time()  # not the clock's: the machine may be busy
 import toughen.heads
-assert time.perf_counter() - start < 0.2
+assert time.process_time() - start < 0.2
 assert "transformers.models.auto.configuration_auto" not in sys.modules
 assert "toughen.heads.modeling" not in sys.modules
 from transformers import AutoConfig

@@ -66,7 +66,7 @@ def test_compiled_bert(name: str) -> None:
 def test_compiled_code_of_another_method_is_named_with_the_way_out() -> None:
     """torch.compile does not look for new hooks."""
     torch._dynamo.reset()
-    model, data = tiny(), batch(1)
+    model, data = Mini(), batch(1)
     compiled = torch.compile(model, backend="eager")
     with toughen.neftune().attach(model) as attached:
         attached.backward(compiled, data)

@@ -31,6 +31,19 @@ def little(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def still(little):
+    """The model without dropout: no chance in its passes, however a batch is split."""
+    from transformers import AutoTokenizer, BertForSequenceClassification
+
+    folder = little.folder / "still"
+    model = BertForSequenceClassification.from_pretrained(little.model)
+    model.config.hidden_dropout_prob = model.config.attention_probs_dropout_prob = 0.0
+    model.save_pretrained(folder)
+    AutoTokenizer.from_pretrained(little.model).save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.fixture(scope="session")
 def finished(little, tmp_path_factory):
     """Two seeds of SMART and their plain twins, with a test set."""
     folder = tmp_path_factory.mktemp("finished") / "run"
@@ -38,6 +51,14 @@ def finished(little, tmp_path_factory):
     return train(
         "smart", model=little.model, data=data, train=little.train, seeds=[1, 2], baseline=True, output_dir=folder
     )
+
+
+@pytest.fixture
+def no_page():
+    """Runs without their report, half of a tiny run's time, where nobody looks at it; `no_page.undo()`: with it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("toughen.runs.session.write_page", lambda *_: None)
+        yield patch
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from toughen.reports import report
 from toughen.runs import diagnostics, single
 from toughen.runs.twin import resume
 
+pytestmark = pytest.mark.usefixtures("no_page")
 SHORT = {"batch_size": 8, "learning_rate": 3e-3, "max_steps": 4, "log_steps": 2}
 
 

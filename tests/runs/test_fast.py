@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-pytestmark = pytest.mark.xdist_group("runs")
-
+pytestmark = pytest.mark.usefixtures("no_page")
 
 NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 

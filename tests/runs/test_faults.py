@@ -11,6 +11,8 @@ from toughen.runs import Diverged, RunError, single
 from toughen.runs.health import Health
 from toughen.runs.trainer import RunTrainer
 
+pytestmark = pytest.mark.usefixtures("no_page")
+
 
 def test_nan_in_the_perturbed_term_names_the_methods_option(start):
     with pytest.raises(Diverged, match=r"seed 1, step 1: the perturbed term .* method\.step_size=1e\+38"):

@@ -13,6 +13,8 @@ from toughen.tasks import Task
 from ..little import write_jsonl
 from ..tasks.task_samples import rows_of
 
+pytestmark = pytest.mark.usefixtures("no_page")
+
 INPUTS = {
     "pair": ("the film is good", "a dull story"),
     "regression": "the film is good",
@@ -172,11 +174,12 @@ def test_a_key_that_only_the_code_reads(little, tmp_path):
     assert run.load().model.dropout.p == 0.3
 
 
-def test_methods_as_objects(start, tmp_path):
+def test_methods_as_objects(start, no_page, tmp_path):
     import toughen
     from toughen import Method, compare, search, sites
     from toughen.combine import Add
 
+    no_page.undo()
     run = start(toughen.smart(weight=5.0) + toughen.rdrop(), seeds=[1])
     assert run.config.method == {"name": "smart+rdrop", "smart": {"weight": 5.0}}  # told, so it can be run again
     by_name = start("smart+rdrop", "by_name", smart={"weight": 5.0}, seeds=[1])

@@ -12,6 +12,8 @@ from toughen.tasks.glue import NLI_LABELS
 
 from ..little import BAD, GOOD, OTHER, write_jsonl
 
+pytestmark = pytest.mark.usefixtures("no_page")
+
 
 def pairs(count: int, seed: int, labelled: bool = True) -> list[dict]:
     dice = random.Random(seed)

@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 
 from toughen.cli.main import main
 from toughen.runs import RunError, launch, worker
+from toughen.runs.trainer import RunTrainer
 
 SOURCE = str(Path(__file__).resolve().parents[2] / "src")
 
@@ -47,26 +48,31 @@ SMALL = """
 """
 
 
-@pytest.fixture
-def words(little, tmp_path):
+@pytest.fixture(scope="session")
+def words(little, still):
     """Arguments of a run without chance: no dropout, no noise, and an optimizer that does not blow rounding up."""
-    from transformers import AutoTokenizer, BertForSequenceClassification
-
-    model = BertForSequenceClassification.from_pretrained(little.model)
-    model.config.hidden_dropout_prob = model.config.attention_probs_dropout_prob = 0.0
-    model.save_pretrained(tmp_path / "still")
-    AutoTokenizer.from_pretrained(little.model).save_pretrained(tmp_path / "still")
     given = [f"--data.{key}={value}" for key, value in little.data.items()]
-    given += [f"--model={tmp_path / 'still'}", "--trainer.adam_epsilon=0.1", "--train.learning_rate=0.03"]
+    given += [f"--model={still}", "--trainer.adam_epsilon=0.1", "--train.learning_rate=0.03"]
     given += ["--train.eval_batch_size=10"]  # 20 rows: Trainer repeats rows where batches do not come out even
     return ["train", *given, "--train.batch_size=8", "--train.epochs=2", "--train.log_steps=2"]
 
 
-@pytest.fixture
-def alone(words, tmp_path):
+@pytest.fixture(scope="session")
+def alone(words, tmp_path_factory):
     """The same run in one process."""
-    assert main([*words, "--method", "fgm", f"--output_dir={tmp_path}/alone"]) == 0
-    return tmp_path / "alone"
+    folder = tmp_path_factory.mktemp("alone") / "run"
+    assert main([*words, "--method", "fgm", f"--output_dir={folder}"]) == 0
+    return folder
+
+
+@pytest.fixture
+def launcher(monkeypatch, tmp_path):
+    """This process as the one that starts torchrun: its workers find the package, and where to leave what they saw."""
+    for name, value in {"PYTHONPATH": SOURCE, "OMP_NUM_THREADS": "1", "SEEN": f"{tmp_path}/rank"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("LAUNCHER", str(os.getpid()))
+    monkeypatch.setattr(RunTrainer, "training_step", RunTrainer.training_step)  # the method's file is executed here too
+    return monkeypatch
 
 
 def method(folder: Path, what: str) -> str:
@@ -75,10 +81,9 @@ def method(folder: Path, what: str) -> str:
     return f"--method={file}:looked-at"
 
 
-def start(words, **changes) -> subprocess.Popen:
-    environment = {**os.environ, "PYTHONPATH": SOURCE, "OMP_NUM_THREADS": "1", **changes}
+def start(words) -> subprocess.Popen:
     command = [sys.executable, "-c", "import sys; from toughen.cli.main import main; sys.exit(main())", *words]
-    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
 def assert_same_run(one: Path, other: Path) -> None:
@@ -94,45 +99,39 @@ def assert_same_run(one: Path, other: Path) -> None:
 @pytest.mark.parametrize(
     ("shard", "number"), [("false", signal.SIGINT), ("true", signal.SIGTERM)], ids=["ddp, Ctrl-C", "fsdp2, SIGTERM"]
 )
-def test_a_signal_stops_all_and_the_run_goes_on(shard, number, words, alone, tmp_path):
+def test_a_signal_stops_all_and_the_run_goes_on(shard, number, words, alone, launcher, tmp_path, capfd):
     run = tmp_path / "two"
-    launch = [
-        "import os, sys; os.environ['LAUNCHER'] = str(os.getpid())",
-        "from toughen.cli.main import main; sys.exit(main())",
-    ]
+    launcher.setenv("SIGNAL", str(int(number)))
     words = [*words, method(tmp_path, STOP), "--nproc=2", f"--train.shard={shard}", f"--output_dir={run}"]
-    environment = {"PYTHONPATH": SOURCE, "OMP_NUM_THREADS": "1", "SEEN": f"{tmp_path}/rank"}
-    stopped = subprocess.run(
-        [sys.executable, "-c", "\n".join(launch), *words],
-        env={**os.environ, **environment, "SIGNAL": str(int(number))},
-        capture_output=True,
-        text=True,
-    )
-    assert stopped.returncode == 128 + number, stopped.stdout + stopped.stderr
-    assert f"stopped at step 10; saved {run}/seeds/1/checkpoint-10" in stopped.stdout
-    assert f"continue with: toughen train --resume {run}" in stopped.stdout
+    handler = signal.getsignal(number)
+    code, said = main(words), capfd.readouterr()
+    assert code == 128 + number, said
+    assert signal.getsignal(number) == handler
+    assert f"stopped at step 10; saved {run}/seeds/1/checkpoint-10" in said.out
+    assert f"continue with: toughen train --resume {run}" in said.out
     shares = [json.loads(Path(f"{tmp_path}/rank{rank}").read_text()) for rank in (0, 1)]
     assert all(mine == (whole // 2 if shard == "true" else whole) for mine, whole in shares), shares
-    resumed = start(["train", f"--resume={run}"], SEEN=f"{tmp_path}/rank")
-    assert resumed.wait() == 0, resumed.stdout.read()
-    assert "from step 10" in resumed.stdout.read()
+    code, said = main(["train", f"--resume={run}"]), capfd.readouterr()
+    assert code == 0, said
+    assert "from step 10" in said.out
     assert_same_run(run, alone)
 
 
 @pytest.mark.distributed
-def test_two_machines_and_one_of_them_out_of_memory(words, alone, tmp_path):
+def test_two_machines_and_one_of_them_out_of_memory(words, alone, launcher, tmp_path, capfd):
     """One process ends in the middle of a step; all of them start again with smaller passes, and none waits forever."""
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         port = one.getsockname()[1]
     run = tmp_path / "two"
     words = [*words, method(tmp_path, SMALL), f"--output_dir={run}", "--nnodes=2", f"--rdzv_endpoint=127.0.0.1:{port}"]
-    machines = [start([*words, f"--node_rank={rank}"]) for rank in (1, 0)]
-    said = [machine.communicate()[0] for machine in machines]
-    assert [machine.returncode for machine in machines] == [0, 0], said
-    assert " x 2 · " in said[1]  # the first machine tells
+    other = start([*words, "--node_rank=1"])
+    code, said = main([*words, "--node_rank=0"]), capfd.readouterr()
+    told, _ = other.communicate()
+    assert (code, other.returncode) == (0, 0), (said, told)
+    assert " x 2 · " in said.out  # the first machine tells
     note = "out of memory with 4 rows a pass: 2 a pass, the update as before"
-    assert note in said[1]
+    assert note in said.out
     assert note in json.loads((run / "results.json").read_text())["notes"]
     assert json.loads((run / "began.json").read_text())["processes"] == 2
     assert_same_run(run, alone)
@@ -165,7 +164,8 @@ def test_machines_that_cannot_be(words, tmp_path, capsys):
 def test_a_worker_ends_before_torch_can_abort_it(code):
     """Threads that Python's end finds alive have aborted processes whose run was done."""
     program = f"""
-import atexit, os
+import atexit, os, sys, types
+sys.modules["toughen.runs.session"] = types.SimpleNamespace(execute=None)  # it is slow to import
 from toughen.runs.worker import leave
 
 class Threads:

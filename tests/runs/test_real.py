@@ -30,7 +30,7 @@ def test_rte(what, tmp_path, capsys):
         pytest.skip(f"there is no method {what!r} yet")
     words = ["--method", "plain", "--head", "second-order", "--head.preset", "rte"]
     words = words if what == "second-order" else ["--method", what]
-    common = f"--task RTE --data.dir {DATA} --model {MODEL} --data.limit 96 --data.max_length 64 --train.epochs 1"
+    common = f"--task RTE --data.dir {DATA} --model {MODEL} --data.limit 48 --data.max_length 64 --train.epochs 1"
     common += (
         f" --train.batch_size 16 --train.learning_rate 1e-4 --data.cache_dir {tmp_path} --output_dir {tmp_path}/run"
     )
@@ -38,6 +38,6 @@ def test_rte(what, tmp_path, capsys):
     results = json.loads((tmp_path / "run" / "results.json").read_text())
     assert results["task"] == "rte"
     assert 0.3 <= results["mean"]["accuracy"] <= 1
-    assert results["data"]["validation"] == 96
+    assert results["data"]["validation"] == 48
     said = load(tmp_path / "run")(("A man sleeps.", "Someone is asleep."))
     assert said.label in ("entailment", "not_entailment")

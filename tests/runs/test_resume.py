@@ -21,6 +21,8 @@ from toughen.runs.twin import resume
 
 from .conftest import python
 
+pytestmark = pytest.mark.usefixtures("no_page")
+
 KILLED = """
 import os, signal
 from pathlib import Path

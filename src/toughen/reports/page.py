@@ -5,6 +5,7 @@ import hashlib
 import os
 import re
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -113,7 +114,6 @@ class Page:
             # The one thing that is put in as it is: matplotlib escaped what it wrote.
             return Markup(drawing.inline(next(count)))
 
-        environment.filters["inline"] = inline
         script = environment.get_template("page.js").render()
         shown = [self.section(place) for place in range(full)]
         return str(
@@ -121,6 +121,7 @@ class Page:
                 title=title or _title(self.runs),
                 intro=intro,
                 version=__version__,
+                inline=inline,
                 script=script,
                 script_hash=_hash(script),
                 cards=cards(self.tables, self.runs, self.robustness),
@@ -135,6 +136,7 @@ class Page:
         )
 
 
+@cache  # it keeps compiled templates: they are a good part of a page's time
 def _environment() -> Any:
     jinja = require("jinja2", "cli")
     # Text from data, file names and configs is escaped in every template.
