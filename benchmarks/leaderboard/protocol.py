@@ -66,7 +66,7 @@ METHODS: Mapping[str, tuple[Settings, ...]] = {
     "r4f": ({}, {"init_scale": 0.1}),
     "rdrop": ({}, {"weight": 0.3}, {"weight": 3.0}),
     "creat": ({}, ball(0.01), ball(0.03)),
-    "asa": ({}, {"weight": 1.0}, {"weight": 1.0, "tau": 0.3}),
+    "asa": ({}, {"weight": 1.0}, {"weight": 1.0, "tau": 0.3}, {"tau": 0.7}, {"tau": 1.0}),
     "neftune": ({}, {"alpha": 5.0}, {"alpha": 10.0}),
     "sam": ({}, {"rho": 0.05}, {"rho": 0.1}),
     "asam": ({}, {"rho": 0.5}, {"rho": 1.0}),
