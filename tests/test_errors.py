@@ -563,3 +563,17 @@ def test_heads_without_labels_are_refused_too() -> None:
         batch = {key: value for key, value in batch.items() if key in text()}
         with attached_to(model, toughen.freelb()) as attached, pytest.raises(StepError, match=r"has no labels"):
             step(attached, model, batch)
+
+
+@pytest.mark.parametrize("trainable", [False, True])
+def test_a_model_that_cannot_learn_is_told_of_once(trainable: bool) -> None:
+    """FreeLB's losses have the perturbation's gradient, so that nothing else would fail."""
+    model = bert().requires_grad_(False)
+    model.classifier.requires_grad_(trainable)
+    attached = toughen.freelb().attach(model)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for _ in range(2):
+            attached.backward(model, BATCH)
+    assert [str(each.message).startswith("BertForSeq") for each in told] == ([] if trainable else [True])
+    assert trainable or "no trainable weight" in str(told[0].message)
