@@ -23,36 +23,39 @@ from .protocol import Protocol, Run, TaskPlan, made_as, updates_of
 from .rig import Rig, Stock
 from .robust import Tested, answers_on, area, attacked
 
-MOST_RIGS = 2
-
 
 class OutOfTime(RuntimeError):
     """The run would end after the limit; nothing of it is kept."""
 
 
 class Bench:
-    """A worker's material, and the rigs it used last."""
+    """A worker's material, and the rig it used last."""
 
     def __init__(self, stock: Stock, protocol: Protocol) -> None:
         self.stock, self.protocol = stock, protocol
-        self._rigs: dict[tuple[str, ...], Rig] = {}
+        self._rig: Rig | None = None  # one alone: memory has no room for graphs that are not in use
+        self._rig_of: tuple[str, ...] = ()
         self._directions: dict[tuple[str, str], dict[int, Tensor]] = {}  # by task and set
 
     def rig(self, run: Run) -> Rig:
-        rig = self._rigs.pop(run.rig, None) or Rig(self.stock, *run.rig)
-        while len(self._rigs) >= MOST_RIGS:
-            self._rigs.pop(next(iter(self._rigs))).drop()
-        self._rigs[run.rig] = rig
-        return rig
+        if self._rig is None or self._rig_of != run.rig:
+            self.forget()
+            self._rig, self._rig_of = Rig(self.stock, *run.rig), run.rig
+        return self._rig
+
+    def forget(self) -> None:
+        """Let go of the rig; the next run begins with a new one."""
+        rig, self._rig = self._rig, None
+        if rig is not None:
+            rig.drop()
 
     def make(self, run: Run, give_up: float = float("inf")) -> dict[str, Any]:
         """Train and test; `give_up` is the moment (time.time) after which the run is abandoned."""
         try:
             return self._make(run, give_up)
         except Exception:
-            if rig := self._rigs.pop(run.rig, None):  # what a broken run leaves behind is not used again
-                with suppress(Exception):
-                    rig.drop()
+            with suppress(Exception):  # what a broken run leaves behind is not used again
+                self.forget()
             raise
 
     def _make(self, run: Run, give_up: float) -> dict[str, Any]:
