@@ -56,8 +56,7 @@ class Attached:
         self.bound = [Bound(m, Injector(m.search, self.noise, ids, self._clock)) for m in methods]
         self.passed: list[Batch] = []  # the last micro-batch, one for each method
         self._window: list[Batch] = []
-        self._open = False  # whether an accumulation window has begun
-        self._inside = False  # whether one of its micro-batches is under way
+        self._open = self._inside = False  # an accumulation window has begun; one of its micro-batches is under way
         self._switch = DropoutSwitch(self.model)
         self._undo: list[Detach] = []
         self._watch: FeatureWatch | None = None
@@ -222,8 +221,7 @@ class Attached:
         self._clock.updates, self._clock.total = self.updates, self.total_steps
         if not self._open:
             settle(self.model)  # an evaluation may have come before
-            if not self.updates:
-                warn_if_frozen(self.model)
+            warn_if_frozen(self.model, self.updates)
             for bound in self.bound:
                 bound.open_window(self.model, self._clock)
             self._clock.turn_dials()

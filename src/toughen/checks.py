@@ -42,9 +42,9 @@ def warn_about(model: nn.Module, method: Recipe) -> None:
         _warn_if_lost(model, method)
 
 
-def warn_if_frozen(model: nn.Module) -> None:
+def warn_if_frozen(model: nn.Module, updates: int) -> None:
     """Plain training fails there; a loss of the perturbation has a gradient all the same, and nothing would be said."""
-    if not any(weight.requires_grad for weight in model.parameters()):
+    if not updates and not any(weight.requires_grad for weight in model.parameters()):
         _warn(
             f"{type(model).__name__} has no trainable weight, so nothing is learnt. Unfreeze some of them "
             "(weight.requires_grad_()), or add adapters before the method is attached."
