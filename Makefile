@@ -8,7 +8,7 @@ export HF_HUB_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := false
 APT := DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends
 
-.PHONY: demo test browser lint docs bench leaderboard clean
+.PHONY: demo test browser lint bench leaderboard clean
 
 test: $(VENV)/dev.stamp browser lint
 	$(BIN)/python -m pytest -n 2 --dist loadgroup --durations=10
