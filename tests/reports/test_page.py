@@ -216,6 +216,32 @@ def test_by_method_pools_runs(tmp_path):
     assert names == ["plain", "a", "b"]
 
 
+def test_files_of_one_name_with_other_answers_are_other_tasks(tmp_path):
+    kinds = {
+        "a": {"head": "classes", "labels": ["neg", "pos"]},
+        "b": {"head": "classes", "labels": ["pos", "neg"]},
+        "c": {"head": "classes", "labels": list("uvwxyz")},
+        "d": {"head": "regression", "labels": []},
+    }
+    for name, began in kinds.items():
+        folder = make_run(tmp_path / name, method=f"m{name}", task="train")
+        (folder / "began.json").write_text(json.dumps(began))
+    tables = compare_runs(find_runs([tmp_path]))
+    assert [[row.name for row in table.rows] for table in tables] == [["ma", "mb"], ["mc"], ["md"]]
+    titles = [table.rows[0].task for table in tables]
+    assert titles == ["train (neg, pos)", "train (u, v ... 6 classes)", "train (regression)"]
+
+
+def test_a_run_without_the_metric_is_named(tmp_path):
+    runs = [make_run(tmp_path / name) for name in "ab"]
+    for entry in (results := json.loads((runs[1] / "results.json").read_text()))["seeds"]:
+        del entry["metrics"]["accuracy"]
+    (runs[1] / "results.json").write_text(json.dumps(results))
+    (table,) = compare_runs(find_runs(runs))
+    assert [row.name for row in table.rows] == ["a"]
+    assert "Left out, as they have no accuracy: b." in table.notes
+
+
 def test_folders_of_the_same_name_are_two_runs(tmp_path):
     for place, score in (("one", 0.5), ("two", 0.9)):
         add_evaluation(make_run(tmp_path / place / "rte", scores=(score, score + 0.02)), "typos", score)

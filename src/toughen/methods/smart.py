@@ -105,7 +105,8 @@ def alum(
 ) -> Method:
     """SMART at any layer (Liu et al. 2020, ALUM): `layer` is a number or the dotted path of a module.
 
-    The settings are those of `smart`'s recommended preset; ALUM's published code (mt-dnn v0.2) does not run.
+    The settings are those of `smart`'s recommended preset; ALUM's published code (mt-dnn v0.2) does not run. Special
+    tokens are left alone, so a head that reads the class token alone sees nothing of it at the last layer.
     """
     method = smart(
         weight=weight,

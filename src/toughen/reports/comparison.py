@@ -60,15 +60,22 @@ class Comparison:
 
 
 def compare_runs(runs: Sequence[Run], *, by: By = "run", metric: str | None = None) -> list[Comparison]:
-    """One table a task. The reference is plain fine-tuning where it is among them, else the first run."""
+    """One table a task. The reference is plain fine-tuning where it is among them, else the first run.
+
+    Runs on files of one name with different answers are different tasks.
+    """
     if by not in ("run", "method"):
         raise ReportError(f"by={by!r} is not known: give 'run' or 'method'.")
     runs = told_apart(runs)
-    tasks = dict.fromkeys(str(run.results["task"]) for run in runs)
-    return [_compare([run for run in runs if str(run.results["task"]) == task], by, metric) for task in tasks]
+    tasks: dict[tuple[str, tuple[str, ...]], list[Run]] = {}
+    for run in runs:
+        tasks.setdefault((str(run.results["task"]), run.answers), []).append(run)
+    often = Counter(name for name, _ in tasks)
+    titles = [name if often[name] == 1 else f"{name} ({_short(answers)})" for name, answers in tasks]
+    return [_compare(own, title, by, metric) for own, title in zip(tasks.values(), titles, strict=True)]
 
 
-def _compare(runs: Sequence[Run], by: By, metric: str | None) -> Comparison:
+def _compare(runs: Sequence[Run], task: str, by: By, metric: str | None) -> Comparison:
     name = metric or runs[0].metric
     groups: dict[str, list[Member]] = {}
     members = list(_members(runs))
@@ -83,8 +90,14 @@ def _compare(runs: Sequence[Run], by: By, metric: str | None) -> Comparison:
     first = plain or next(iter(groups))
     order = [first, *(label for label in groups if label != first)]
     reference = groups[first]
-    rows = [_row(label, groups[label], None if label == first else reference, name) for label in order]
-    return Comparison(name, rows, tuple(_notes(runs, groups)))
+    rows = [_row(label, task, groups[label], None if label == first else reference, name) for label in order]
+    without = [run.name for run in runs if not any(run.scores(arm, name) for arm in ("method", "baseline"))]
+    left_out = [f"Left out, as they have no {name}: {', '.join(without)}."] if without else []
+    return Comparison(name, rows, (*left_out, *_notes(runs, groups)))
+
+
+def _short(answers: Sequence[str]) -> str:
+    return ", ".join(answers) if len(answers) < 4 else f"{answers[0]}, {answers[1]} ... {len(answers)} classes"
 
 
 def _members(runs: Sequence[Run]) -> Iterator[Member]:
@@ -106,10 +119,9 @@ def _labels(members: Sequence[Member]) -> list[str]:
     ]
 
 
-def _row(name: str, members: Sequence[Member], reference: Sequence[Member] | None, metric: str) -> Row:
+def _row(name: str, task: str, members: Sequence[Member], reference: Sequence[Member] | None, metric: str) -> Row:
     scores = [score for m in members for score in m.run.scores(m.arm, metric).values()]
     spent = cost([seed for m in members for seed in m.run.seeds(m.arm)])
-    task = str(members[0].run.results["task"])
     if reference is None:
         return Row(name, task, summarise(scores), spent, members=tuple(members))
     base = cost([seed for m in reference for seed in m.run.seeds(m.arm)])

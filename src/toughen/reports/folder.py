@@ -54,6 +54,13 @@ class Run:
         return str(self.results["metric"])
 
     @cached_property
+    def answers(self) -> tuple[str, ...]:
+        """What its models answer with, names of classes or the kind of head: files called alike may be other tasks."""
+        file = self.path / "began.json"
+        told = read_json(file) if file.is_file() else {}
+        return tuple(sorted(map(str, told.get("labels") or ()))) or (str(told.get("head", "")),)
+
+    @cached_property
     def log(self) -> list[dict[str, Any]]:
         """The rows of metrics.jsonl; a last line cut off by a crash is left out."""
         return _lines(self.path / "metrics.jsonl")
