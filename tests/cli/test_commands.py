@@ -141,6 +141,9 @@ def test_predict_in_all_forms(finished, little, capsys, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(text.replace(" ", "\u2028", 1) for text in texts)))
     assert [line.split()[0] for line in out(capsys, "predict", finished.path).splitlines()] == expected
     assert out(capsys, "predict", finished.path, "--text", texts[0]).split()[0] == expected[0]
+    monkeypatch.setattr(sys, "stdin", io.StringIO("a film\n\nanother\n"))
+    assert main(["predict", str(finished.path)]) != 0
+    assert "stdin, line 2: it is empty" in capsys.readouterr().err
 
 
 def test_methods_and_show(capsys):

@@ -57,7 +57,10 @@ def _inputs(arguments: argparse.Namespace, task: Any) -> Iterator[Any]:
     yield from zip(texts, seconds, strict=True) if seconds else texts
     if arguments.file == "-" or (not arguments.file and not texts):
         # Not splitlines: it also breaks at U+2028, U+0085 and form feeds, which stand within lines of text.
-        yield from (_line(line, task) for line in sys.stdin.read().split("\n") if line.strip())
+        for number, line in enumerate(sys.stdin.read().rstrip("\r\n").split("\n"), start=1):
+            if not line.strip():  # left out, it would leave fewer answers than lines
+                raise RunError(f"stdin, line {number}: it is empty; fill it in or leave the line out.")
+            yield _line(line, task)
     elif arguments.file:
         yield from _rows(Path(arguments.file), arguments.text_column, task)
 
