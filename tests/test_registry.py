@@ -152,6 +152,38 @@ def test_own_methods_can_be_named_and_a_taken_name_cannot(monkeypatch: pytest.Mo
         toughen.named("smart")(mine)
 
 
+@pytest.mark.parametrize(
+    ("name", "settings", "message"),
+    [
+        ("freelb", {"stepsize": 1}, "method freelb has no option 'stepsize'. Did you mean 'step_size' or 'steps'"),
+        ("smart+freelb", {"freelb": {"stepsize": 1}}, "method freelb has no option 'stepsize'. Did you mean"),
+        ("rdrop", {"zzzz": 1}, "method rdrop has no option 'zzzz'. Known: weight"),
+        ("plain", {"weight": 1}, "method plain has no option 'weight'. It has no options"),
+        ("frelb", {"stepsize": 1}, "There is no method 'frelb'. Did you mean 'freelb'"),
+    ],
+)
+def test_an_option_that_is_not_there(name: str, settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(MethodError, match=message):
+        toughen.make(name, **settings)
+
+
+def test_a_functions_own_errors_and_free_options_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    toughen.available()
+    monkeypatch.setattr(registry, "_NAMED", dict(registry._NAMED))
+
+    @toughen.named("broken")
+    def broken(weight: float = 1.0) -> Any:
+        raise TypeError("from inside")
+
+    @toughen.named("free")
+    def free(**settings: Any) -> Any:
+        return toughen.smart(**settings)
+
+    with pytest.raises(TypeError, match="from inside"):
+        toughen.make("broken", weight=2.0)
+    assert toughen.make("free", weight=3.0) == toughen.smart(weight=3.0)
+
+
 def test_a_sum_is_ordered_and_flat() -> None:
     total = toughen.smart() + toughen.freelb() + (toughen.bregman() + toughen.r3f())
     assert total.methods[0] == toughen.freelb()  # the one with passes of its own leads
