@@ -1,6 +1,6 @@
 """Methods by name: the package's own, a plug-in's (entry points `toughen.methods`), or a person's."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -9,7 +9,7 @@ from pkgutil import iter_modules
 from typing import Any, ParamSpec, TypeVar
 
 from .errors import MethodError, nearest
-from .method import Method, Sum
+from .method import Method, Sum, clash
 
 P = ParamSpec("P")
 M = TypeVar("M", bound="Method | Sum")
@@ -67,7 +67,15 @@ def make(name: str, **settings: Any) -> Method | Sum:
             f"Settings of a sum are ambiguous. Make the parts yourself and add them: {' + '.join(parts)}; or say whose "
             f"{stray[0]!r} is: make({name!r}, {parts[0]}={{...}})."
         )
-    first, *others = [_made(part, settings.get(part, {})) for part in parts]
+    return add_up([(part, _made(part, settings.get(part, {}))) for part in parts])
+
+
+def add_up(named: Sequence[tuple[str, Method | Sum]]) -> Method | Sum:
+    """The sum of methods by their names, which a refusal then names."""
+    parts = [(name, each) for name, made in named for each in (made.methods if isinstance(made, Sum) else (made,))]
+    if problem := clash(parts):
+        raise MethodError(problem)
+    first, *others = [made for _, made in named]
     for other in others:
         first = first + other
     return first
