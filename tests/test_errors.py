@@ -592,3 +592,24 @@ def test_a_model_that_cannot_learn_is_told_of_once(trainable: bool) -> None:
             attached.backward(model, BATCH)
     assert [str(each.message).startswith("BertForSeq") for each in told] == ([] if trainable else [True])
     assert trainable or "no trainable weight" in str(told[0].message)
+
+
+@pytest.mark.parametrize(
+    ("training", "rate", "dropout", "told_of"),
+    [
+        (False, 0.1, "shared", True),
+        (True, 0.1, "shared", False),
+        (False, 0.0, "shared", False),
+        (False, 0.1, "off", False),  # asked for
+    ],
+)
+def test_a_model_in_eval_mode_is_told_of_once(training: bool, rate: float, dropout: Any, told_of: bool) -> None:
+    """As `from_pretrained` gives it."""
+    model = bert(dropout=rate).train(training)
+    attached = toughen.smart(dropout=dropout).attach(model)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for _ in range(2):
+            attached.backward(model, BATCH)
+    said = [str(each.message) for each in told]
+    assert ["eval mode, so its dropout is off: call model.train() first" in each for each in said] == [True] * told_of
