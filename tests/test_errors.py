@@ -146,9 +146,15 @@ BAD_METHODS = [
         lambda: Method(WordEmbedding(), Ascent(0.1, init=Zeros()), Divergence(), Add()),
         "flat where there is no perturbation.*Start from noise",
     ),
-    (lambda: toughen.freelb() + toughen.fgm(), "one method with backward passes of its own.*Accumulate and Accumulate"),
-    (lambda: toughen.sam() + toughen.smart(), "Sharpen goes over a whole update.*Use Add, Average, Replace or Accum"),
-    (lambda: toughen.freeat() + toughen.smart(), "Replay goes over a whole update"),
+    (
+        lambda: toughen.pgd() + toughen.smart() + toughen.freelb(),
+        r"one method with backward passes of its own, and Replace \(pgd, .*\) and Accumulate \(freelb, fgm\) have them"
+        r": leave one out\. The others must add a term to the clean loss, as smart",
+    ),
+    (lambda: toughen.sam() + toughen.smart(), r"Sharpen \(sam, .*\) goes over a whole update.*: use it alone"),
+    (lambda: toughen.freeat() + toughen.smart(), r"Replay \(freeat\) goes over a whole update"),
+    (lambda: toughen.make("smart+pgd+freelb"), "of its own, and pgd and freelb have them: leave one out"),
+    (lambda: toughen.make("smart+sam"), "^sam goes over a whole update again.*: use it alone"),
     (lambda: toughen.smart(dropout="off") + toughen.bregman(), "dropout is off for all methods or for none"),
 ]
 
@@ -157,6 +163,15 @@ BAD_METHODS = [
 def test_parts_that_do_not_fit_are_refused_at_construction(make: Any, message: str) -> None:
     with pytest.raises(MethodError, match=message):
         make()
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_refused_sum_names_the_kin_of_every_method(name: str) -> None:
+    method = toughen.make(name)
+    kind = "term to the clean loss, as" if isinstance(method.combine, Add) else rf"{type(method.combine).__name__} \("
+    message = rf"{kind}[^).]*\b{name}\b"
+    with pytest.raises(MethodError, match=message):
+        method + toughen.pgd() + toughen.freelb()
 
 
 def test_another_dropout_mask_is_a_start_of_its_own() -> None:
@@ -577,3 +592,24 @@ def test_a_model_that_cannot_learn_is_told_of_once(trainable: bool) -> None:
             attached.backward(model, BATCH)
     assert [str(each.message).startswith("BertForSeq") for each in told] == ([] if trainable else [True])
     assert trainable or "no trainable weight" in str(told[0].message)
+
+
+@pytest.mark.parametrize(
+    ("training", "rate", "dropout", "told_of"),
+    [
+        (False, 0.1, "shared", True),
+        (True, 0.1, "shared", False),
+        (False, 0.0, "shared", False),
+        (False, 0.1, "off", False),  # asked for
+    ],
+)
+def test_a_model_in_eval_mode_is_told_of_once(training: bool, rate: float, dropout: Any, told_of: bool) -> None:
+    """As `from_pretrained` gives it."""
+    model = bert(dropout=rate).train(training)
+    attached = toughen.smart(dropout=dropout).attach(model)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for _ in range(2):
+            attached.backward(model, BATCH)
+    said = [str(each.message) for each in told]
+    assert ["eval mode, so its dropout is off: call model.train() first" in each for each in said] == [True] * told_of

@@ -1,6 +1,7 @@
 """Names, presets, and methods that print as the call that makes them."""
 
 import math
+import warnings
 from dataclasses import fields, is_dataclass, replace
 from inspect import getdoc, signature
 from types import ModuleType
@@ -17,7 +18,7 @@ import toughen.search
 import toughen.search.constraint
 import toughen.sites
 from toughen import registry
-from toughen.errors import MethodError
+from toughen.errors import MethodError, RobustnessWarning
 from toughen.registry import factory
 
 PRESETS = {
@@ -101,8 +102,39 @@ def test_a_preset_keeps_its_numbers_and_takes_single_changes() -> None:
     paper = toughen.smart("paper")
     assert paper.search.step_size == 1e-3
     assert paper.search.project.radius == 1e-5
-    changed = toughen.smart("paper", step_size=1e-2, weight=0.0)
-    assert changed == replace(paper, search=replace(paper.search, step_size=1e-2), combine=toughen.combine.Add(0.0))
+    changed = toughen.smart("paper", step_size=1e-6, weight=0.0)
+    assert changed == replace(paper, search=replace(paper.search, step_size=1e-6), combine=toughen.combine.Add(0.0))
+
+
+CUT = ["smart", "alum", "sift", "freelb", "freeat", "pgd", "creat"]
+
+
+@pytest.mark.parametrize("name", CUT)
+def test_a_step_beyond_the_ball_is_told_of(name: str) -> None:
+    radius = toughen.make(name).search.project.radius
+    with pytest.warns(RobustnessWarning, match=rf"step_size=0.5, .* cut at max_norm={radius:g}: raise") as told:
+        toughen.make(name, step_size=0.5)
+    assert len(told) == 1
+    with pytest.warns(RobustnessWarning, match="cut at max_norm=0.4"):
+        toughen.make(name, step_size=0.5, max_norm=0.4)
+
+
+def test_steps_that_are_not_cut_or_are_as_published_are_not_told_of() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for name, preset in EVERY:
+            method = made(name, preset)
+            search = method.search
+            radius = getattr(getattr(search, "project", None), "radius", None)
+            if preset is not None and radius is not None:  # a preset written out is the preset
+                assert toughen.make(name, preset=preset, step_size=search.step_size, max_norm=radius) == method
+        for name in CUT:
+            toughen.make(name, step_size=0.5, max_norm=0.5)
+            toughen.make(name, step_size=0.5, max_norm=0.0)
+            toughen.make(name, max_norm=1e-9)
+        toughen.smart("smart-pytorch", step_size=2.0)  # of a raw gradient, whose length is known to nobody
+        toughen.fgm(step_size=2.0)
+        toughen.awp(step_size=2.0)
 
 
 def test_own_methods_can_be_named_and_a_taken_name_cannot(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,6 +150,38 @@ def test_own_methods_can_be_named_and_a_taken_name_cannot(monkeypatch: pytest.Mo
     assert toughen.mine is mine
     with pytest.raises(MethodError, match=r"'smart' is there already \(toughen.methods.smart\). Take another name"):
         toughen.named("smart")(mine)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "message"),
+    [
+        ("freelb", {"stepsize": 1}, "method freelb has no option 'stepsize'. Did you mean 'step_size' or 'steps'"),
+        ("smart+freelb", {"freelb": {"stepsize": 1}}, "method freelb has no option 'stepsize'. Did you mean"),
+        ("rdrop", {"zzzz": 1}, "method rdrop has no option 'zzzz'. Known: weight"),
+        ("plain", {"weight": 1}, "method plain has no option 'weight'. It has no options"),
+        ("frelb", {"stepsize": 1}, "There is no method 'frelb'. Did you mean 'freelb'"),
+    ],
+)
+def test_an_option_that_is_not_there(name: str, settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(MethodError, match=message):
+        toughen.make(name, **settings)
+
+
+def test_a_functions_own_errors_and_free_options_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    toughen.available()
+    monkeypatch.setattr(registry, "_NAMED", dict(registry._NAMED))
+
+    @toughen.named("broken")
+    def broken(weight: float = 1.0) -> Any:
+        raise TypeError("from inside")
+
+    @toughen.named("free")
+    def free(**settings: Any) -> Any:
+        return toughen.smart(**settings)
+
+    with pytest.raises(TypeError, match="from inside"):
+        toughen.make("broken", weight=2.0)
+    assert toughen.make("free", weight=3.0) == toughen.smart(weight=3.0)
 
 
 def test_a_sum_is_ordered_and_flat() -> None:

@@ -10,7 +10,7 @@ from typing_extensions import Unpack  # torch needs it, too; Python has it from 
 
 from .batch import Batch, Forward, Quiet, Recipe, Step
 from .bound import Bound, under
-from .checks import counted, special_ids, warn_about, warn_if_frozen, warn_if_special_unknown
+from .checks import counted, special_ids, warn_about, warn_at_start, warn_if_special_unknown
 from .combine import Add
 from .compare.features import FeatureWatch
 from .driving import drive
@@ -221,7 +221,7 @@ class Attached:
         self._clock.updates, self._clock.total = self.updates, self.total_steps
         if not self._open:
             settle(self.model)  # an evaluation may have come before
-            warn_if_frozen(self.model, self.updates)
+            warn_at_start(self.model, [bound.method for bound in self.bound], self.updates)
             for bound in self.bound:
                 bound.open_window(self.model, self._clock)
             self._clock.turn_dials()

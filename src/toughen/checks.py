@@ -1,6 +1,7 @@
 """What can be said about a method and a model before the first step."""
 
 import warnings
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -42,9 +43,23 @@ def warn_about(model: nn.Module, method: Recipe) -> None:
         _warn_if_lost(model, method)
 
 
-def warn_if_frozen(model: nn.Module, updates: int) -> None:
+def warn_at_start(model: nn.Module, methods: Iterable[Recipe], updates: int) -> None:
+    """What the first step shows, and no error would."""
+    if not updates:
+        _warn_if_frozen(model)
+        if any(method.dropout != "off" for method in methods):
+            _warn_if_in_eval_mode(model)
+
+
+def _warn_if_in_eval_mode(model: nn.Module) -> None:
+    """`from_pretrained` leaves a model so, and a loop without `train()` goes on without dropout."""
+    if not model.training and has_dropout(model):
+        _warn(f"{type(model).__name__} is in eval mode, so its dropout is off: call model.train() first.")
+
+
+def _warn_if_frozen(model: nn.Module) -> None:
     """Plain training fails there; a loss of the perturbation has a gradient all the same, and nothing would be said."""
-    if not updates and not any(weight.requires_grad for weight in model.parameters()):
+    if not any(weight.requires_grad for weight in model.parameters()):
         _warn(
             f"{type(model).__name__} has no trainable weight, so nothing is learnt. Unfreeze some of them "
             "(weight.requires_grad_()), or add adapters before the method is attached."

@@ -1,5 +1,6 @@
 """A method: four parts put together, refused at once where they do not fit."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,7 +9,7 @@ from torch import nn
 from .attached import Attached
 from .batch import wants
 from .checks import refuse_other_things
-from .combine import Accumulate, Add, Replay, Sharpen
+from .combine import Accumulate, Add, Average, Replace, Replay, Sharpen
 from .compare import Budgeted, Divergence
 from .compare.teacher import Teacher
 from .errors import MethodError
@@ -69,15 +70,8 @@ class Sum:
     methods: tuple[Method, ...]
 
     def __post_init__(self) -> None:
-        own = [m for m in self.methods if not isinstance(m.combine, Add)]
-        if len(own) > 1:
-            names = " and ".join(type(m.combine).__name__ for m in own)
-            raise MethodError(f"A sum can hold one method with backward passes of its own, and this has {names}.")
-        if own and isinstance(own[0].combine, (Sharpen, Replay)) and len(self.methods) > 1:
-            raise MethodError(
-                f"{type(own[0].combine).__name__} goes over a whole update again and cannot be summed with other "
-                "methods. Use Add, Average, Replace or Accumulate."
-            )
+        if problem := clash([(_kind(m), m) for m in self.methods]):
+            raise MethodError(problem)
         if sum(isinstance(m.search, LearnedSearch) for m in self.methods) > 1:
             raise MethodError("A sum can hold one method with a learnt adversary, and this has several.")
         if len({m.dropout == "off" for m in self.methods}) > 1:
@@ -101,6 +95,35 @@ class Sum:
         """Bind all methods to a model; see `Method.attach`."""
         refuse_other_things(model)
         return Attached(self.methods, model, tokenizer, seed, task, total_steps)
+
+
+def clash(named: Sequence[tuple[str, Method]]) -> str | None:
+    """Why methods cannot be one sum, by the names they are known by."""
+    own = [(name, m) for name, m in named if not isinstance(m.combine, Add)]
+    names = " and ".join(name for name, _ in own)
+    if len(own) > 1:
+        return (
+            f"A sum can hold one method with backward passes of its own, and {names} have them: leave one out. The "
+            "others must add a term to the clean loss, as smart, alum, sift, vat, r3f, r4f, rdrop, bregman and asa do."
+        )
+    if own and isinstance(own[0][1].combine, (Sharpen, Replay)) and len(named) > 1:
+        return f"{names} goes over a whole update again and cannot be summed with other methods: use it alone."
+    return None
+
+
+# A method does not know its name; these are its kin's.
+_KIN: Mapping[type[Combine], str] = {
+    Replace: "pgd, neftune, spectral, plain",
+    Average: "creat",
+    Accumulate: "freelb, fgm",
+    Replay: "freeat",
+    Sharpen: "sam, asam, awp, fgm('matrix')",
+}
+
+
+def _kind(method: Method) -> str:
+    kind = type(method.combine)
+    return f"{kind.__name__} ({_KIN[kind]})" if kind in _KIN else kind.__name__
 
 
 def _dropout(method: Method) -> str | None:

@@ -1,14 +1,15 @@
 """Methods by name: the package's own, a plug-in's (entry points `toughen.methods`), or a person's."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
+from inspect import Parameter, signature
 from pkgutil import iter_modules
 from typing import Any, ParamSpec, TypeVar
 
 from .errors import MethodError, nearest
-from .method import Method, Sum
+from .method import Method, Sum, clash
 
 P = ParamSpec("P")
 M = TypeVar("M", bound="Method | Sum")
@@ -60,13 +61,33 @@ def make(name: str, **settings: Any) -> Method | Sum:
     """
     parts = [part.strip() for part in name.split("+")]
     if len(parts) == 1:
-        return factory(parts[0])(**settings)
+        return _made(parts[0], settings)
     if stray := [key for key, value in settings.items() if key not in parts or not isinstance(value, Mapping)]:
         raise MethodError(
             f"Settings of a sum are ambiguous. Make the parts yourself and add them: {' + '.join(parts)}; or say whose "
             f"{stray[0]!r} is: make({name!r}, {parts[0]}={{...}})."
         )
-    first, *others = [factory(part)(**settings.get(part, {})) for part in parts]
+    return add_up([(part, _made(part, settings.get(part, {}))) for part in parts])
+
+
+def add_up(named: Sequence[tuple[str, Method | Sum]]) -> Method | Sum:
+    """The sum of methods by their names, which a refusal then names."""
+    parts = [(name, each) for name, made in named for each in (made.methods if isinstance(made, Sum) else (made,))]
+    if problem := clash(parts):
+        raise MethodError(problem)
+    first, *others = [made for _, made in named]
     for other in others:
         first = first + other
     return first
+
+
+def _made(name: str, settings: Mapping[str, Any]) -> Method | Sum:
+    """Looked at before the call, so that a TypeError from inside the function stays what it is."""
+    function = factory(name)
+    options = signature(function).parameters.values()
+    known = [each.name for each in options if each.kind in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)]
+    unknown = [key for key in settings if key not in known]
+    if unknown and all(each.kind is not Parameter.VAR_KEYWORD for each in options):
+        hint = nearest(unknown[0], known) if known else "It has no options."
+        raise MethodError(f"method {name} has no option {unknown[0]!r}. {hint}")
+    return function(**settings)

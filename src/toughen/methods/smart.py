@@ -33,6 +33,9 @@ PRESETS = {
 }
 
 
+RESCALED = ("smart-pytorch", "mt-dnn")  # whatever the length of the step, it ends at max_norm
+
+
 @named("smart")
 def smart(
     preset: str = "recommended",
@@ -64,6 +67,7 @@ def smart(
     s = choose(
         PRESETS,
         preset,
+        ball=preset not in RESCALED,
         weight=weight,
         step_size=step_size,
         init_scale=init_scale,
