@@ -79,15 +79,12 @@ def make_method(method: Mapping[str, Any]) -> "Method | Sum":
             f"toughen.resume. It was {method['repr']}."
         )
 
-    made: list[Any] = []
+    made: list[tuple[str, Any]] = []
     for part, given in settings_of(method).items():
         path, key = own_file(part)
         factory = registry.factory(key) if path is None else _from_file(path, key)
-        made.append(factory(**given))
-    first, *others = made
-    for other in others:
-        first = first + other
-    return first
+        made.append((key, factory(**given)))
+    return registry.add_up(made)
 
 
 def _from_file(path: Any, key: str) -> Any:

@@ -27,7 +27,7 @@ MEANINGS: Mapping[str, str] = {
     "weight": "Weight of the added term in the loss.",
     "step_size": "Length of one ascent step; in the recommended presets a share of the embedding's norm.",
     "init_scale": "Size of the starting noise, in the same units.",
-    "max_norm": "Radius of the ball the perturbation stays in; 0 is no ball.",
+    "max_norm": "Radius of the ball the perturbation stays in, which cuts longer steps; 0 is no ball.",
     "growth": "Factor on all lengths of the search; [start, end] or [start, end, over] if it grows over the training.",
     "steps": "Steps of the search (FreeLB, FreeAT: passes).",
     "norm": "Norm of step and ball.",
