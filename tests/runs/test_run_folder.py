@@ -141,10 +141,11 @@ def test_two_runs_in_one_second_get_two_folders(little, tmp_path, monkeypatch):
     assert first.name.startswith("train-smart+rdrop-2")
 
 
-@pytest.mark.parametrize("given", [{}, {"output_dir": "mine"}])
+@pytest.mark.parametrize("given", [{}, {"output_dir": "mine"}, {"output_dir": "empty"}])
 def test_runs_that_begin_at_the_same_moment_never_share_a_folder(little, tmp_path, monkeypatch, given):
     monkeypatch.chdir(tmp_path)
     config = build({"model": little.model, "data": little.data, **given})
+    Path("empty").mkdir()
     made, real = [], Path.mkdir
 
     def late(self, *args, **kwargs):  # another run looks and makes its folder between our look and our making
@@ -155,10 +156,11 @@ def test_runs_that_begin_at_the_same_moment_never_share_a_folder(little, tmp_pat
 
     monkeypatch.setattr(Path, "mkdir", late)
     if given:
-        with pytest.raises(RunError, match="mine was taken by another run"):
+        with pytest.raises(RunError, match=f"{given['output_dir']} was taken by another run"):
             create(config)
     else:
         assert create(config) != made[0]
+    assert [path.name for path in made[0].iterdir()] == ["config.yaml"]
 
 
 def test_an_unfinished_run_says_how_to_go_on(little, tmp_path):
