@@ -133,6 +133,7 @@ def withdraw(folder: Path) -> None:
     for name in (
         "config.yaml",
         "began.json",
+        "memory.json",
         "torchrun.log",
         "fault.txt",
         *(f.name for f in folder.glob("train*.log")),
