@@ -93,8 +93,10 @@ def test_a_run_stands_for_its_folder(finished, tmp_path):
     assert toughen.report([finished], tmp_path / "page.html").is_file()
 
 
-def test_predictor_gives_the_logged_predictions(finished, little):
-    predictor = load(finished.path / "seeds" / "2")
+def test_predictor_gives_the_logged_predictions(finished, little, monkeypatch):
+    monkeypatch.chdir(finished.path / "seeds" / "2")
+    predictor = load(".")
+    assert predictor.task == load(finished.path).task
     texts = [json.loads(line)["text"] for line in Path(little.test_file).read_text().splitlines()]
     lines = (finished.path / "seeds" / "2" / "predictions" / "test.tsv").read_text().splitlines()[1:]
     for said, line in zip(predictor(texts), lines, strict=True):
