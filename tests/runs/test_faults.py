@@ -145,10 +145,20 @@ def test_the_longest_input_of_models():
     assert longest_input(free, DebertaV2Config(position_biased_input=False)) is None
 
 
-def test_a_run_that_could_not_begin_leaves_nothing(start, little, tmp_path):
+def test_a_run_that_could_not_begin_leaves_nothing(start, little, tmp_path, monkeypatch):
+    def none(*_):
+        raise error
+
     with pytest.raises(ValueError, match="there is no column"):
         start("plain", data={**little.data, "label_column": "verdict"})
     assert not (tmp_path / "run").exists()
+    monkeypatch.setattr(single, "load_model", none)
+    for raised in (TypeError, torch.OutOfMemoryError):
+        error = raised("not to be made")
+        with pytest.raises((TypeError, RunError)):
+            start("plain")
+        assert not (tmp_path / "run").exists()
+    monkeypatch.undo()
     start("plain", data={**little.data, "limit": 8})  # so the same name can be used
 
 

@@ -5,11 +5,15 @@ import re
 
 import numpy as np
 import pytest
+import torch
 
 from toughen.runs import RunError, load, train
+from toughen.runs.configuring import build
+from toughen.runs.modeling import load_model, load_tokenizer, without_adapters
 from toughen.runs.predictor import Predictor
 from toughen.tasks import Task
 
+from ..families.zoo import END, FAMILIES
 from ..little import write_jsonl
 from ..tasks.task_samples import rows_of
 
@@ -97,6 +101,53 @@ def test_adapters_are_merged_into_a_plain_model(start):
     said = run.load()("the film is good")
     assert said.label in ("neg", "pos")
     assert len(lines) == 21
+
+
+@pytest.mark.parametrize(
+    ("family", "head", "more"),
+    [
+        ("bert", "tokens", {}),
+        ("bert", "classes", {"peft": {"targets": ["query", "dense"]}}),  # a name that the pooler has too
+        ("bert", "classes", {"head": {"name": "second-order", "q": 8, "k": 4}}),
+        ("distilbert", "classes", {}),
+        ("distilbert", "choices", {}),
+        ("deberta-v2", "classes", {}),
+        ("bart", "classes", {}),
+        ("modernbert", "tokens", {}),
+        ("gpt2", "classes", {}),
+        ("xlnet", "choices", {}),
+    ],
+)
+def test_what_is_made_anew_is_trained_whole_and_kept_with_the_adapters(family, head, more, little, tmp_path):
+    peft = pytest.importorskip("peft")
+    from transformers import AutoModel
+
+    without = {"add_pooling_layer": False} if family == "bert" else {}
+    body = AutoModel.from_config(FAMILIES[family].build(AutoModel).config, **without)
+    body.save_pretrained(tmp_path / "body")
+    tokenizer, task = load_tokenizer(little.model), Task("own", "own", "single", head, ("text",), ("a", "b", "c"))
+    options = {"model": str(tmp_path / "body"), "data": little.data, **more}
+
+    lora = {"name": "lora", "r": 2, **more.get("peft", {})}
+    model = load_model(build({**options, "peft": lora}), task, tokenizer).eval()
+    for name, weight in model.named_parameters():
+        first, _, rest = name.removeprefix("base_model.model.").replace("base_layer.", "").partition(".")
+        if weight.requires_grad:
+            torch.nn.init.normal_(weight, std=0.2)
+            assert "lora_" not in name or first == model.get_base_model().base_model_prefix
+        else:
+            assert rest in body.state_dict() or "original_module" in name
+    model.save_pretrained(tmp_path / "adapter")
+
+    torch.manual_seed(5)  # another random head
+    base = load_model(build({**options, "peft": None}), task, tokenizer)
+    again = peft.PeftModel.from_pretrained(base, tmp_path / "adapter").eval()
+    words = torch.randint(5, 20, (2, 3, 7) if head == "choices" else (2, 7))
+    words[..., -1] = END
+    batch = {"input_ids": words, "attention_mask": torch.ones_like(words)}
+    with torch.no_grad():
+        kept, merged = again(**batch).logits, without_adapters(model)(**batch).logits
+    torch.testing.assert_close(kept, merged, rtol=1e-4, atol=1e-4)
 
 
 def test_second_order_head(start):

@@ -13,7 +13,7 @@ from toughen.runs import Interrupted, RunError
 from toughen.runs.configuring import build
 from toughen.runs.files import remove_folder
 from toughen.runs.folder import checkpoints, create
-from toughen.runs.launch import _wait
+from toughen.runs.launch import _wait, run_new
 from toughen.runs.locking import held
 from toughen.runs.session import execute
 from toughen.runs.trainer import RunTrainer
@@ -143,6 +143,8 @@ def test_a_run_that_is_at_work_is_not_resumed_beside_itself(little, tmp_path):
     folder = create(config_of(little, tmp_path / "run", method="plain", max_steps=1))
     with held(folder), pytest.raises(RunError, match="is being trained by another process"):
         resume(folder)
+    with held(folder), pytest.raises(RunError, match="is being trained by another process"):
+        run_new(folder)  # somebody resumed it before we began; what is theirs now is not taken away
     resume(folder)
 
 

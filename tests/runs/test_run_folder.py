@@ -93,8 +93,10 @@ def test_a_run_stands_for_its_folder(finished, tmp_path):
     assert toughen.report([finished], tmp_path / "page.html").is_file()
 
 
-def test_predictor_gives_the_logged_predictions(finished, little):
-    predictor = load(finished.path / "seeds" / "2")
+def test_predictor_gives_the_logged_predictions(finished, little, monkeypatch):
+    monkeypatch.chdir(finished.path / "seeds" / "2")
+    predictor = load(".")
+    assert predictor.task == load(finished.path).task
     texts = [json.loads(line)["text"] for line in Path(little.test_file).read_text().splitlines()]
     lines = (finished.path / "seeds" / "2" / "predictions" / "test.tsv").read_text().splitlines()[1:]
     for said, line in zip(predictor(texts), lines, strict=True):
@@ -141,10 +143,11 @@ def test_two_runs_in_one_second_get_two_folders(little, tmp_path, monkeypatch):
     assert first.name.startswith("train-smart+rdrop-2")
 
 
-@pytest.mark.parametrize("given", [{}, {"output_dir": "mine"}])
+@pytest.mark.parametrize("given", [{}, {"output_dir": "mine"}, {"output_dir": "empty"}])
 def test_runs_that_begin_at_the_same_moment_never_share_a_folder(little, tmp_path, monkeypatch, given):
     monkeypatch.chdir(tmp_path)
     config = build({"model": little.model, "data": little.data, **given})
+    Path("empty").mkdir()
     made, real = [], Path.mkdir
 
     def late(self, *args, **kwargs):  # another run looks and makes its folder between our look and our making
@@ -155,10 +158,11 @@ def test_runs_that_begin_at_the_same_moment_never_share_a_folder(little, tmp_pat
 
     monkeypatch.setattr(Path, "mkdir", late)
     if given:
-        with pytest.raises(RunError, match="mine was taken by another run"):
+        with pytest.raises(RunError, match=f"{given['output_dir']} was taken by another run"):
             create(config)
     else:
         assert create(config) != made[0]
+    assert [path.name for path in made[0].iterdir()] == ["config.yaml"]
 
 
 def test_an_unfinished_run_says_how_to_go_on(little, tmp_path):

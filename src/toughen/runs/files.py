@@ -9,6 +9,22 @@ from ..atomic import write_json as write_json
 from ..atomic import write_text as write_text
 
 
+def write_new(path: Path, text: str) -> bool:
+    """Write a file that is not there yet; False when somebody else has it, or is about to."""
+    claim = path.with_name(f".{path.name}.new")
+    try:
+        claim.mkdir()  # of all that come at once one gets it, on every file system
+    except FileExistsError:
+        return False
+    try:
+        if path.exists():
+            return False
+        write_text(path, text)
+    finally:
+        claim.rmdir()
+    return True
+
+
 def copy_folder(source: Path, target: Path) -> None:
     """A copy of a folder that is there whole or not at all; hard links where the file system has them."""
     unfinished = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}")

@@ -14,7 +14,7 @@ from typing import Any
 from .config import Config
 from .configuring import build, to_yaml
 from .errors import RunError
-from .files import write_json, write_text
+from .files import write_json, write_new
 from .method_config import parts_of
 from .strict_yaml import read_yaml
 
@@ -106,8 +106,8 @@ def create(config: Config) -> Path:
         folder = Path("runs") / name_of(config)  # with a number behind it when another run began in the same second
         tries = [folder, *(folder.with_name(f"{folder.name}-{number}") for number in range(2, 1000))]
     try:
-        folder = next(each for each in tries if _made(each, empty=config.output_dir is not None))
-        write_text(folder / "config.yaml", to_yaml(config))
+        text, given = to_yaml(config), config.output_dir is not None
+        folder = next(each for each in tries if _made(each, given) and write_new(each / "config.yaml", text))
     except StopIteration:
         raise RunError(f"{folder} was taken by another run just now; choose another --output_dir.") from None
     except OSError as error:
@@ -133,6 +133,7 @@ def withdraw(folder: Path) -> None:
     for name in (
         "config.yaml",
         "began.json",
+        "memory.json",
         "torchrun.log",
         "fault.txt",
         *(f.name for f in folder.glob("train*.log")),

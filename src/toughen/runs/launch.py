@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -63,9 +63,12 @@ def run_new(folder: Path, node_rank: int = 0, **launch: Any) -> None:
     """Train in a folder just made; a run that could not begin leaves nothing behind."""
     try:
         execute_everywhere(folder, node_rank=node_rank, **launch)
-    except (ValueError, ImportError, OSError, KeyboardInterrupt) as error:
+    except Interrupted:  # it says how to go on
+        raise
+    except BaseException as error:
         if node_rank == 0 and "torchrun.log" not in str(error):
-            withdraw(folder)
+            with suppress(RunError, OSError), held(folder):  # not what another process is at work on by now
+                withdraw(folder)
         raise
 
 

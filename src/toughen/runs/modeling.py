@@ -1,6 +1,7 @@
 """The model and tokenizer of a run: dtype, head, labels, adapters."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,7 @@ def load_model(config: Config, task: Task, tokenizer: Any) -> Any:
     import torch
 
     settings: dict[str, Any] = {"dtype": torch.float32}
+    report: dict[str, Any] = {"missing_keys": ()}
     if config.head.name == "second-order":
         settings |= changed_config(config, task)
         model = _second_order(config, task, tokenizer, settings)
@@ -58,7 +60,7 @@ def load_model(config: Config, task: Task, tokenizer: Any) -> Any:
     _check_words(config.model, model, tokenizer)
     if getattr(model.config, "pad_token_id", None) is None:
         model.config.pad_token_id = tokenizer.pad_token_id
-    return with_adapters(model, config.peft, task) if config.peft.name else model
+    return with_adapters(model, config.peft, task, report["missing_keys"]) if config.peft.name else model
 
 
 def _check_weights(name: str, model: Any, report: Mapping[str, Any]) -> None:
@@ -126,17 +128,27 @@ def _second_order(config: Config, task: Task, tokenizer: Any, arguments: dict[st
     return loaded(partial(second_order, config.model, **settings), config.model)
 
 
-def with_adapters(model: Any, peft: PeftConfig, task: Task) -> Any:
-    """LoRA on all linear layers but the head, which is trained whole."""
+def with_adapters(model: Any, peft: PeftConfig, task: Task, fresh: Collection[str] = ()) -> Any:
+    """LoRA on all linear layers but the head, which is trained whole.
+
+    The head is all that stands beside the body, and the layers of the body that the file had not, whose weights are
+    named in `fresh` (BERT's pooler, often): random weights that are neither trained nor kept would be lost.
+    """
     library = require("peft", "peft")
-    kinds = {"tokens": "TOKEN_CLS"}
+    body = model.base_model
+    beside = {} if body is model else {name: part for name, part in model.named_children() if part is not body}
+    heads = [name for name, part in beside.items() if list(part.parameters())]
+    layers = {name for name, part in body.named_modules(prefix=model.base_model_prefix) if not list(part.children())}
+    heads += sorted(layers & {name.rpartition(".")[0] for name in fresh})
     settings = library.LoraConfig(
-        task_type=kinds.get(task.head, "SEQ_CLS"),
+        task_type="TOKEN_CLS" if task.head == "tokens" else "SEQ_CLS",
         r=peft.r,
         lora_alpha=peft.alpha,
         lora_dropout=peft.dropout,
         target_modules=peft.targets or "all-linear",
-        modules_to_save=["classifier"] if task.head == "choices" else None,
+        modules_to_save=heads or None,
+        # From the start of the name: a list would leave out layers of the body that end so, too.
+        exclude_modules=rf"({'|'.join(map(re.escape, heads))})(\..*)?" if heads else None,
     )
     return library.get_peft_model(model, settings)
 

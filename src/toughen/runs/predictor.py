@@ -148,7 +148,8 @@ def load(run: "str | os.PathLike[str]", *, device: str | None = None, batch_size
     if batch_size < 1:
         raise RunError(f"batch_size={batch_size}: it must be at least 1.")
     folder = Path(run)
-    root = next((each for each in (folder, *folder.parents[:3]) if (each / "began.json").is_file()), None)
+    above = (*folder.parents[:3], *folder.resolve().parents[:3])  # as written, or where it is: "." has none
+    root = next((each for each in (folder, *above) if (each / "began.json").is_file()), None)
     place = folder / "model" if (folder / "model" / "config.json").is_file() else folder
     if not (place / "config.json").is_file():
         state = f"go on with: toughen train --resume {quote(str(folder))}" if root else "give a run or a model folder"
