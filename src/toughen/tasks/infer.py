@@ -1,11 +1,12 @@
 """A task described by a person's own file: which columns are text, what the labels are, which head fits."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
+from .read.labels import is_missing
 from .read.lines import Format, Raw, place
 from .read.rows import numbered_columns
 from .read.tables import read_rows
@@ -37,8 +38,14 @@ class _Seen:
     fractions: bool = False
     words: bool = False
     """Digits that are a name and no number: 007."""
+    gaps: dict[str, None] = field(default_factory=dict[str, None])
+    """NA, None and their kin: missing among numbers, among words a class as the reader has it too."""
 
     def add(self, value: Any) -> None:
+        if is_missing(value):
+            if isinstance(value, str) and _as_number(value) is None and value:
+                self.gaps.setdefault(value)
+            return
         number = _as_number(value)
         self.numbers = self.numbers and number is not None
         self.fractions = self.fractions or (number is not None and not number.is_integer())
@@ -137,14 +144,14 @@ def _look(path: Path, first: Raw, rest: Iterator[Raw], label: str, form: Format,
             seen.lists = True
             for part in cast("list[Any]", value):
                 seen.add(part)
-        elif value is not None and value == value and value not in ("", "nan", "NaN"):
+        else:
             seen.add(value)
         if len(seen.values) > _MOST_LABELS and not (seen.numbers and head != "classes"):
             raise DataError(
                 f"{place(path, raw)}: the column {label!r} already has more than {_MOST_LABELS} different labels; "
                 "it looks like text: name the right one with label_column=."
             )
-    return seen
+    return seen if seen.numbers else replace(seen, values={**seen.values, **seen.gaps})
 
 
 def _head(seen: _Seen, form: Format) -> Head:

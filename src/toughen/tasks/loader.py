@@ -13,6 +13,7 @@ from .read.arrow import stored, streamed
 from .read.conll import scheme
 from .read.folder import find_splits
 from .read.hub import hub_split
+from .read.labels import is_missing
 from .read.lines import Format, check_file
 from .read.rows import OnBad, Recipe
 from .read.tables import describe, is_conll
@@ -112,7 +113,9 @@ def _from_files(
         named = dict(zip(task.columns, columns, strict=False))
         named.update({"label": label} if label else {})
     recipes = {split: Recipe(path, task, split, form, named, on_bad) for split, path in files.items()}
-    return _read(task, recipes, [], how)
+    doubtful = [label for label in task.labels if is_missing(label)] if labels is None and name is None else []
+    notes = [f"{label!r} is a class; if it means that there is no label, give labels=[...]" for label in doubtful]
+    return _read(task, recipes, notes, how)
 
 
 def _from_folder(

@@ -7,7 +7,7 @@ from typing import Any, cast
 from ..spec import Task
 from .lines import Format
 
-_NO_LABEL = ("", "nan", "NaN", "NA", "N/A", "null", "None")
+_NO_LABEL = ("", "nan", "na", "n/a", "null", "none")
 
 
 class Bad(Exception):
@@ -17,6 +17,13 @@ class Bad(Exception):
         """Keep the kind for the report's counts and the whole for the error."""
         super().__init__(f"{kind}; {remedy}")
         self.kind = kind
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a cell says that there is no label, as R (NA), pandas (nan) and Python (None) write it."""
+    if isinstance(value, str):
+        return value.strip().lower() in _NO_LABEL
+    return value is None or (isinstance(value, float) and math.isnan(value))
 
 
 def label_reader(task: Task, form: Format) -> Callable[[Any], Any]:
@@ -42,14 +49,12 @@ def label_reader(task: Task, form: Format) -> Callable[[Any], Any]:
             raise Bad("label is a list", f"{value!r} should be one label: give head='multilabel'") from None
         if number is not None and not isinstance(value, bool):
             return number
-        if value is None or (isinstance(value, float) and math.isnan(value)) or value in empty:
+        if value in empty or value == -1 or value == "-1":
             return None
-        if value == -1 or value == "-1":
+        if is_missing(value) and not isinstance(value, str):  # as a word it may be a class
             return None
         if isinstance(value, str):
             short = value.strip()
-            if short in _NO_LABEL and short not in known:
-                return None
             number = known.get(short, known.get(short.lower()))
             if number is None and not words:
                 number = known.get(_as_float(short))  # pandas writes 1 as 1.0
@@ -57,6 +62,8 @@ def label_reader(task: Task, form: Format) -> Callable[[Any], Any]:
             number = known.get(str(value), known.get(str(value).lower(), known.get(int(value))))
         else:
             number = known.get(str(value))  # a file may hold both 1 and "1"
+        if number is None and is_missing(value):
+            return None
         if number is None:
             shown = ", ".join(task.labels[:8]) + (", ..." if len(task.labels) > 8 else "")
             raise Bad("label outside the set", f"{value!r} is none of {shown}: mend it or give labels=[...]")
@@ -95,7 +102,7 @@ def _is_multi_hot(value: Any, task: Task) -> bool:
 
 
 def _number(value: Any) -> float | None:
-    if value is None or (isinstance(value, str) and value.strip() in _NO_LABEL):
+    if is_missing(value):
         return None
     try:
         number = float(value)
