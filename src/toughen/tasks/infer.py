@@ -143,6 +143,7 @@ def _look(path: Path, first: Raw, rest: Iterator[Raw], label: str, form: Format,
         if isinstance(value, list):
             seen.lists = True
             for part in cast("list[Any]", value):
+                _check_part(part, f"{place(path, raw)}: the list in the column {label!r}")
                 seen.add(part)
         else:
             seen.add(value)
@@ -152,6 +153,16 @@ def _look(path: Path, first: Raw, rest: Iterator[Raw], label: str, form: Format,
                 "it looks like text: name the right one with label_column=."
             )
     return seen if seen.numbers else replace(seen, values={**seen.values, **seen.gaps})
+
+
+def _check_part(part: Any, where: str) -> None:
+    if isinstance(part, list | dict):
+        raise DataError(f"{where} holds a list or an object; write labels as one flat list.")
+    if isinstance(part, float) and part == part and not part.is_integer():
+        raise DataError(
+            f"{where} holds {part!r}, which names no class; a model learns one amount a row: name a column with one "
+            "number by label_column=, or write names of classes."
+        )
 
 
 def _head(seen: _Seen, form: Format) -> Head:
@@ -222,8 +233,8 @@ def _as_number(value: Any) -> float | None:
 
 def _is_word(value: Any) -> bool:
     digits = value.strip() if isinstance(value, str) else ""
-    return len(digits) > 1 and digits.isdigit() and digits.startswith("0")
+    return len(digits) > 1 and digits.isdecimal() and digits.startswith("0")
 
 
 def _whole(value: Any) -> str:
-    return str(int(value if isinstance(value, int) or str(value).lstrip("+-").isdigit() else float(value)))
+    return str(int(value if isinstance(value, int) or str(value).lstrip("+-").isdecimal() else float(value)))

@@ -86,8 +86,8 @@ def label_reader(task: Task, form: Format) -> Callable[[Any], Any]:
 
 def _is_number(label: str) -> bool:
     """Whether a label is a whole number as such, and not a name of digits: 007."""
-    digits = label.lstrip("-")
-    return digits.isdigit() and (digits == "0" or not digits.startswith("0"))
+    digits = label.removeprefix("-")
+    return digits.isdecimal() and (digits == "0" or not digits.startswith("0"))
 
 
 def _as_float(text: str) -> float | None:

@@ -157,7 +157,7 @@ def _choice_label(value: Any, choices: list[str], written: bool) -> Any:
     """The number of the right choice, also when the answer is written out, as `written` says it is."""
     if not isinstance(value, str) or not value.strip():
         return value
-    if value.strip().lstrip("-").isdigit():
+    if value.strip().removeprefix("-").isdecimal():
         # Digits may be the answer itself (DREAM: 40 of 40, 50 and 100) or its number.
         number = not written and int(value) < len(choices)
         return value if number or value not in choices else choices.index(value)
