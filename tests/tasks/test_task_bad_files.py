@@ -52,6 +52,12 @@ CASES = {
         {},
         ["row 2 (line 2)", "1.5", "label_column="],
     ),
+    "zeros and ones of two lengths": (
+        "x.jsonl",
+        b'{"text": "a b", "label": [0, 1, 1]}\n{"text": "a b", "label": [1]}\n',
+        {"labels": ["x", "y", "z"]},
+        ["row 1 (line 1)", "[0, 1, 1]", "each of the 3 labels"],
+    ),
     "text is label": ("x.csv", GOOD, {"text_column": "label"}, ["'label' cannot be text and label"]),
     "long delimiter": ("x.csv", GOOD, {"delimiter": "||"}, ["delimiter='||'", "2 characters"]),
     "unknown encoding": ("x.csv", GOOD, {"encoding": "cp9999"}, ["encoding='cp9999' is not known"]),

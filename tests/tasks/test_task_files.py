@@ -105,6 +105,24 @@ def test_several_labels_in_one_cell(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ([[0], [0, 1], [1], []], [[0], [0, 1], [1], []]),  # class numbers: the first row says so for all
+        ([[0, 1], [1, 0], [1]], [[0, 1], [1, 0], [1]]),  # and so does the last
+        ([[0, 1], [1, 0], [1, 1], [0, 0]], [[1], [0], [0, 1], []]),
+        ([["a"], ["b", "a"], []], [[0], [1, 0], []]),
+    ],
+)
+def test_lists_of_numbers_are_read_one_way_in_all_files(tmp_path, written, read):
+    rows = [{"text": f"film {place}", "label": label} for place, label in enumerate(written)]
+    path = write_jsonl(tmp_path / "own.jsonl", rows)
+    one = write_jsonl(tmp_path / "one.jsonl", rows[1:2])
+    data = load(path, validation_file=one, labels=["a", "b"])
+    assert data.task.head == "multilabel"
+    assert (data.train["label"][:], data.validation["label"][:]) == (read, read[1:2])
+
+
+@pytest.mark.parametrize(
     ("lines", "expected"),
     [
         ("EU I-ORG\nrejects O\n\nGerman I-MISC\nBritish B-MISC\n", [["B-ORG", "O"], ["B-MISC", "B-MISC"]]),

@@ -26,8 +26,11 @@ def is_missing(value: Any) -> bool:
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
-def label_reader(task: Task, form: Format) -> Callable[[Any], Any]:
-    """A function from a label as written to a number, a list of numbers, or None when there is no label."""
+def label_reader(task: Task, form: Format, multi_hot: bool | None = None) -> Callable[[Any], Any]:
+    """A function from a label as written to a number, a list of numbers, or None when there is no label.
+
+    `multi_hot` says whether lists are a 0 or 1 for each label, or class numbers; None: each row for itself.
+    """
     if task.head == "regression":
         return _number
     known: dict[Any, int] = {}
@@ -74,8 +77,14 @@ def label_reader(task: Task, form: Format) -> Callable[[Any], Any]:
             return None
         if isinstance(value, str):
             value = [part.strip() for part in value.split(form.label_separator or "|") if part.strip()]
-        if task.head == "multilabel" and _is_multi_hot(value, task):
-            return [number for number, on in enumerate(cast(Sequence[Any], value)) if on]
+        if not isinstance(value, list | tuple):
+            value = [value]
+        if task.head == "multilabel" and is_multi_hot(value, task):
+            if multi_hot or multi_hot is None:
+                return [number for number, on in enumerate(cast(Sequence[Any], value)) if on]
+            if len(set(value)) < len(value):
+                remedy = f"write a 0 or 1 for each of the {len(task.labels)} labels in every row, or names everywhere"
+                raise Bad("a class number is there twice", f"{value!r} is no list of classes: {remedy}")
         numbers = [one(part) for part in cast(Sequence[Any], value)]
         if None in numbers:
             return None
@@ -97,7 +106,8 @@ def _as_float(text: str) -> float | None:
         return None
 
 
-def _is_multi_hot(value: Any, task: Task) -> bool:
+def is_multi_hot(value: Any, task: Task) -> bool:
+    """Whether a list may be a 0 or 1 for each label; with two labels [0, 1] may be both class numbers as well."""
     return len(value) == len(task.labels) and all(part in (0, 1) and not isinstance(part, str) for part in value)
 
 
