@@ -120,6 +120,19 @@ def test_a_model_folder_on_an_own_file(tmp_path, file):
     assert found.confusion["labels"] == list(names)
 
 
+def test_two_columns_may_have_a_space_between(tmp_path):
+    folder = save_model(tmp_path / "model")
+    file = tmp_path / "pairs.jsonl"
+    file.write_text("".join(json.dumps({**row, "one": row["text"], "two": "w7"}) + "\n" for row in ROWS))
+    (found,) = evaluate(folder, file=file, text_column="one, two", samples=20, write=False)
+    assert found.rows == 30
+    run = make_run(tmp_path / "own-smart")
+    save_model(run / "model")
+    data = {"train_file": str(file), "validation_file": str(file), "text_column": "one, two"}
+    (run / "config.yaml").write_text(yaml.safe_dump({"task": None, "data": data}))
+    assert [evaluate(run, write=False, samples=20, **own)[0].score for own in ({}, {"file": file})] == [found.score] * 2
+
+
 def test_files_do_not_write_over_each_other_or_the_runs_own_split(run, file):
     (own,) = evaluate(run, samples=20)
     names = []

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -119,15 +119,9 @@ def _data(
     if split not in SPLITS:
         raise DataError(f"there is no split {split!r}: give one of {', '.join(SPLITS)}.")
     chosen = task or subject.task
-    columns = {key: value for key, value in columns.items() if value is not None}
-    own = {key: value for key, value in subject.data.items() if key in _READING and value is not None}
-    if isinstance(own.get("text_column"), str):
-        own["text_column"] = own["text_column"].split(",")
+    own = _given(subject.data, _READING)
     if file is not None:
-        if isinstance(columns.get("text_column"), str):
-            columns["text_column"] = columns["text_column"].split(",")
-        usable = {key: own[key] for key in _OWN_FILE if key in own}
-        settings: dict[str, Any] = {**usable, **columns, f"{split}_file": file, "limit": limit}
+        settings: dict[str, Any] = {**_given(own, _OWN_FILE), **_given(columns), f"{split}_file": file, "limit": limit}
         if chosen is None:
             settings |= {"labels": own.get("labels") or _labels(subject), "head": own.get("head")}
             return load(**settings)
@@ -146,6 +140,14 @@ def _data(
         _same_rows(subject, split, len(getattr(data, split)))
     # Only this split is tokenised.
     return replace(data, **{name: None for name in SPLITS if name != split})
+
+
+def _given(settings: Mapping[str, Any], keys: Sequence[str] = ("text_column", "label_column")) -> dict[str, Any]:
+    """Those of the settings that are set, the columns of the text by name: "premise, hypothesis" are two."""
+    found = {key: settings[key] for key in keys if settings.get(key) is not None}
+    if isinstance(found.get("text_column"), str):
+        found["text_column"] = [name.strip() for name in found["text_column"].split(",")]
+    return found
 
 
 def _same_rows(subject: Subject, split: str, rows: int) -> None:
