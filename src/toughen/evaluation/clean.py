@@ -11,7 +11,7 @@ from .._version import __version__
 from ..atomic import write_json
 
 from ..tasks import load, task as task_named  # isort: skip
-from ..tasks.spec import SPLITS, DataError, Task
+from ..tasks.spec import SPLITS, DataError, Head, Task
 from .measures import Evaluation, measure
 from .outputs import load_model, outputs_of
 from .slices import text_slices
@@ -38,6 +38,13 @@ _READING = (
 )
 
 _OWN_FILE = ("text_column", "label_column", "delimiter", "encoding", "quoting", "max_line", "label_separator")
+
+# What `problem_type` in a model's config says; without it a file of lists may mean several labels.
+_HEADS: dict[str, Head] = {
+    "regression": "regression",
+    "multi_label_classification": "multilabel",
+    "single_label_classification": "classes",
+}
 
 
 def evaluate(
@@ -123,8 +130,8 @@ def _data(
     if file is not None:
         settings: dict[str, Any] = {**_given(own, _OWN_FILE), **_given(columns), f"{split}_file": file, "limit": limit}
         if chosen is None:
-            settings |= {"labels": own.get("labels") or _labels(subject), "head": own.get("head")}
-            return load(**settings)
+            learnt = _learnt(subject)
+            return load(**settings, **{key: own.get(key) or learnt[key] for key in ("labels", "head")})
         return load(chosen, **settings)
     if chosen is None and not own.get("train_file"):
         raise DataError(f"{subject.model} does not say its task: give task= (--task), or file= (--file).")
@@ -152,10 +159,9 @@ def _given(settings: Mapping[str, Any], keys: Sequence[str] = ("text_column", "l
 
 def _same_rows(subject: Subject, split: str, rows: int) -> None:
     """Refuse a made development set of a file that has changed: rows the model was trained on may be in it now."""
-    file = subject.home / "began.json"
-    if split != "validation" or subject.data.get("validation_file") or not file.is_file():
+    if split != "validation" or subject.data.get("validation_file"):
         return
-    before = json.loads(file.read_text(encoding="utf-8")).get("rows", {}).get(split, rows)
+    before = _began(subject).get("rows", {}).get(split, rows)
     if before != rows:
         raise DataError(
             f"{subject.home} held out {before} rows and now it would be {rows}: its training file has changed, and "
@@ -170,14 +176,32 @@ def _suite(attack: "str | Sequence[str]", settings: "AttackSettings | None", lim
     return Suite.of(attack, settings, limit, progress)
 
 
-def _labels(subject: Subject) -> list[str] | None:
-    """Label names of own data, in the order the model learned them."""
+def _learnt(subject: Subject) -> dict[str, Any]:
+    """Label names in the order the model learned them, and its head; None where only the file can say it."""
     from transformers import AutoConfig
 
     config: Any = AutoConfig.from_pretrained(subject.model)
     names = [str(config.id2label[number]) for number in range(config.num_labels)]
     unnamed = all(name == f"LABEL_{number}" for number, name in enumerate(names))
-    return None if unnamed or getattr(config, "problem_type", None) == "regression" else names
+    head = _began(subject).get("head") or _head(config)
+    return {"labels": None if unnamed or head == "regression" else names, "head": head}
+
+
+def _head(config: Any) -> Head | None:
+    kind = str((config.architectures or [""])[0])
+    if "TokenClassification" in kind:
+        return "tokens"
+    if "MultipleChoice" in kind:
+        return "choices"
+    if config.num_labels == 1:
+        return "regression"
+    return _HEADS.get(getattr(config, "problem_type", None) or "")
+
+
+def _began(subject: Subject) -> dict[str, Any]:
+    """What the run noted of its data when it began; nothing of a plain model."""
+    file = subject.home / "began.json"
+    return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
 
 
 def _name(subject: Subject, task: Task, split: str, file: Any) -> str:
