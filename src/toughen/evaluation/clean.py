@@ -108,6 +108,9 @@ def evaluate(
             sets = dir or subject.data.get("dir")
             about: dict[str, Any] = {"split": split, "samples": samples, "dir": Path(sets) if sets else None}
             about |= {"max_length": length, "batch_size": batch_size}
+            # The form of the run's own files; a published set has a form of its own.
+            files = {} if task or subject.task else _given(subject.data, _OWN_FILE)
+            about["reading"] = {**files, **_given(columns)}
             target = suite.target(model, tokenizer, data.task, plain, outputs, **about)
             where = name.removesuffix(f"-{subject.label}") if subject.label else name
             where = "" if where == "validation" else where
