@@ -111,6 +111,7 @@ def test_several_labels_in_one_cell(tmp_path):
         ([[0, 1], [1, 0], [1]], [[0, 1], [1, 0], [1]]),  # and so does the last
         ([[0, 1], [1, 0], [1, 1], [0, 0]], [[1], [0], [0, 1], []]),
         ([["a"], ["b", "a"], []], [[0], [1, 0], []]),
+        ([[0, 1], [0, 1], 1], [[0, 1], [0, 1], [1]]),  # a number alone is a list of one
     ],
 )
 def test_lists_of_numbers_are_read_one_way_in_all_files(tmp_path, written, read):

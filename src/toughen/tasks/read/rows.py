@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from ..spec import DataError, Task
-from .labels import Bad, is_multi_hot, label_reader, unlabelled
+from .labels import Bad, is_missing, is_multi_hot, label_reader, unlabelled
 from .lines import Format, Raw, place
 from .tables import read_rows
 
@@ -60,12 +60,11 @@ def all_multi_hot(recipes: Iterable[Recipe]) -> bool:
         for raw in read_rows(recipe.path, recipe.form, recipe.task.unpack, recipe.task.headerless, strict=False):
             label = label or find_column(recipe.task, "label", recipe, raw.fields, needed=False)
             value = raw.fields.get(label) if label else None
-            if isinstance(value, list) and value:
-                found = is_multi_hot(value, recipe.task)
-                if not found:
-                    return False
-            elif isinstance(value, str) or label is None:
-                break
+            if is_missing(value) or value == []:
+                continue  # without a label in either form
+            found = isinstance(value, list) and is_multi_hot(value, recipe.task)
+            if not found:
+                return False
     return found
 
 
