@@ -39,12 +39,7 @@ _READING = (
 
 _OWN_FILE = ("text_column", "label_column", "delimiter", "encoding", "quoting", "max_line", "label_separator")
 
-# What `problem_type` in a model's config says; without it a file of lists may mean several labels.
-_HEADS: dict[str, Head] = {
-    "regression": "regression",
-    "multi_label_classification": "multilabel",
-    "single_label_classification": "classes",
-}
+_HEADS: dict[str, Head] = {"regression": "regression", "multi_label_classification": "multilabel"}  # by `problem_type`
 
 
 def evaluate(
@@ -187,7 +182,8 @@ def _learnt(subject: Subject) -> dict[str, Any]:
     names = [str(config.id2label[number]) for number in range(config.num_labels)]
     unnamed = all(name == f"LABEL_{number}" for number, name in enumerate(names))
     head = _began(subject).get("head") or _head(config)
-    return {"labels": None if unnamed or head == "regression" else names, "head": head}
+    # Classes are found in the file: amounts or lists instead are told as what they are.
+    return {"labels": None if unnamed or head == "regression" else names, "head": None if head == "classes" else head}
 
 
 def _head(config: Any) -> Head | None:
