@@ -97,6 +97,7 @@ def infer_task(
         metrics=_metrics(head, own),
         origin=path.name,
         positional=labels is not None,
+        synonyms={} if label == "label" else {"label": (label,)},  # for further files of the task
     )
     return task, {**dict(zip(names, columns, strict=True)), "label": label}
 

@@ -283,6 +283,11 @@ def test_a_set_is_read_as_the_runs_own_files_are(run, file, tmp_path):
         return alone.rows
 
     assert score(paths[1]) == 7
+    paths[0].write_bytes(paths[0].read_bytes().replace(b"stars", b"score"))
+    paths[1].write_bytes(paths[1].read_bytes().replace(b"stars", b"score"))
+    del config["data"]["label_column"]  # found by its usual name
+    (run / "config.yaml").write_text(yaml.safe_dump(config))
+    assert score(paths[1]) == 7
     assert score(paths[2], text_column="words", label_column="right") == 5
     with pytest.raises(DataError, match=r"other\.csv, row 1: there is no column 'body'"):
         score(paths[2])
