@@ -75,6 +75,11 @@ def test_lists_and_open_groups():
     assert made.train.shard
     assert build(yaml.safe_load(to_yaml(made))).model_config == made.model_config
     assert config("--data.labels=[a b, c]").data.labels == ["a b", "c"]
+    for words in ("yes,no", "0,1", "on, off", "007,008", "é,😀", "null,true", "a: b,#c", 'say "x",{y'):
+        expected = [word.strip() for word in words.split(",")]
+        assert config("--data.labels", words).data.labels == config(f"--data.labels={words}").data.labels == expected
+    assert config("--data.labels", "'0', \"1\"").data.labels == ["0", "1"]
+    assert config("--peft", "lora", "--peft.targets", "query,value").peft.targets == ["query", "value"]
 
 
 def test_sums_have_the_options_of_their_parts():

@@ -120,6 +120,44 @@ def test_a_model_folder_on_an_own_file(tmp_path, file):
     assert found.confusion["labels"] == list(names)
 
 
+def test_two_columns_may_have_a_space_between(tmp_path):
+    folder = save_model(tmp_path / "model")
+    file = tmp_path / "pairs.jsonl"
+    file.write_text("".join(json.dumps({**row, "one": row["text"], "two": "w7"}) + "\n" for row in ROWS))
+    (found,) = evaluate(folder, file=file, text_column="one, two", samples=20, write=False)
+    assert found.rows == 30
+    run = make_run(tmp_path / "own-smart")
+    save_model(run / "model")
+    data = {"train_file": str(file), "validation_file": str(file), "text_column": "one, two"}
+    (run / "config.yaml").write_text(yaml.safe_dump({"task": None, "data": data}))
+    assert [evaluate(run, write=False, samples=20, **own)[0].score for own in ({}, {"file": file})] == [found.score] * 2
+
+
+@pytest.mark.parametrize(
+    ("noted", "in_config", "several"),
+    [
+        ("multilabel", None, True),
+        ("", "multi_label_classification", True),
+        ("regression", "regression", False),
+        ("", None, False),
+    ],
+)
+def test_the_head_is_the_models_and_not_a_guess_from_the_file(tmp_path, noted, in_config, several):
+    """Whole numbers alone would be classes, and words alone one class a row."""
+    run = make_run(tmp_path / "own-smart")
+    save_model(run / "model", NAMES if several else ("LABEL_0",))
+    config = json.loads((run / "model" / "config.json").read_text())
+    (run / "model" / "config.json").write_text(json.dumps({**config, "problem_type": in_config}))
+    file = tmp_path / "regint.csv"
+    rows = [(row["text"], row["label"] if several else place % 5) for place, row in enumerate(ROWS)]
+    file.write_text("text,label\n" + "".join(f"{text},{label}\n" for text, label in rows))
+    if noted:
+        write_json(run / "began.json", {"head": noted})
+        (run / "config.yaml").write_text(yaml.safe_dump({"task": None, "data": {"train_file": "gone.csv"}}))
+    (found,) = evaluate(run if noted else run / "model", file=file, samples=20, write=False)
+    assert (found.rows, found.metric) == (30, "f1_micro" if several else "pearson")
+
+
 def test_files_do_not_write_over_each_other_or_the_runs_own_split(run, file):
     (own,) = evaluate(run, samples=20)
     names = []

@@ -105,6 +105,25 @@ def test_several_labels_in_one_cell(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ([[0], [0, 1], [1], []], [[0], [0, 1], [1], []]),  # class numbers: the first row says so for all
+        ([[0, 1], [1, 0], [1]], [[0, 1], [1, 0], [1]]),  # and so does the last
+        ([[0, 1], [1, 0], [1, 1], [0, 0]], [[1], [0], [0, 1], []]),
+        ([["a"], ["b", "a"], []], [[0], [1, 0], []]),
+        ([[0, 1], [0, 1], 1], [[0, 1], [0, 1], [1]]),  # a number alone is a list of one
+    ],
+)
+def test_lists_of_numbers_are_read_one_way_in_all_files(tmp_path, written, read):
+    rows = [{"text": f"film {place}", "label": label} for place, label in enumerate(written)]
+    path = write_jsonl(tmp_path / "own.jsonl", rows)
+    one = write_jsonl(tmp_path / "one.jsonl", rows[1:2])
+    data = load(path, validation_file=one, labels=["a", "b"])
+    assert data.task.head == "multilabel"
+    assert (data.train["label"][:], data.validation["label"][:]) == (read, read[1:2])
+
+
+@pytest.mark.parametrize(
     ("lines", "expected"),
     [
         ("EU I-ORG\nrejects O\n\nGerman I-MISC\nBritish B-MISC\n", [["B-ORG", "O"], ["B-MISC", "B-MISC"]]),
@@ -178,10 +197,28 @@ def test_streams(tmp_path, tokenizer):
         (["1000000000000000001", "7", "7", "7"], ("7", "1000000000000000001"), [1, 0, 0, 0]),
         ([1, "1", "x", "x"], ("1", "x"), [0, 0, 1, 1]),
         ([1.0, 0.0, 1.0, 0.0], ("0", "1"), [1, 0, 1, 0]),
+        (["²", "³", "³", "²"], ("²", "³"), [0, 1, 1, 0]),  # digits that are no number
+        (["--1", "--2", "--2", "--1"], ("--1", "--2"), [0, 1, 1, 0]),
+        (["1", "NA", "0", "none", "NAN", None], ("0", "1"), [1, 0]),
     ],
 )
 def test_numbers_that_are_classes(tmp_path, written, labels, numbers):
     rows = [{"text": f"film {place}", "label": label} for place, label in enumerate(written)]
-    data = load(write_jsonl(tmp_path / "own.jsonl", rows), validation_file=tmp_path / "own.jsonl")
+    data = load(write_jsonl(tmp_path / "own.jsonl", rows), validation_file=tmp_path / "own.jsonl", on_bad="skip")
     assert (data.task.head, data.task.labels) == ("classes", labels)
     assert data.train["label"][:] == numbers
+
+
+def test_what_r_and_python_write_for_a_gap(tmp_path):
+    """Among numbers it is no label; among words a class, and that is told."""
+    path = write_csv(tmp_path / "own.csv", [("text", "score"), ("a b", "1.5"), ("b c", "NA"), ("c d", "2")])
+    with pytest.raises(tasks.DataError, match=r"row 2 \(line 3\): no label"):
+        load(path, validation_file=path)
+    data = load(path, validation_file=path, on_bad="skip")
+    assert (data.task.head, data.train["label"][:]) == ("regression", [1.5, 2.0])
+    assert "train: 1 rows left out (no label)" in data.notes
+    rows = [{"text": f"film {place}", "label": label} for place, label in enumerate(["None", "sexism", "None", None])]
+    path = write_jsonl(tmp_path / "words.jsonl", rows)
+    data = load(path, validation_file=path, on_bad="skip")
+    assert (data.task.labels, data.train["label"][:]) == (("None", "sexism"), [0, 1, 0])
+    assert "'None' is a class; if it means that there is no label, give labels=[...]" in data.notes

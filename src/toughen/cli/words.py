@@ -1,5 +1,6 @@
 """What was typed after `toughen train`: shorthands spelled out, config files and recipes read and merged."""
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -48,15 +49,22 @@ def spelled_out(arguments: Sequence[str]) -> list[str]:
             if flag == "--peft" and not equals and following.startswith("-"):
                 out.append("lora")
         elif flag in LISTS and equals and "," in value and not value.startswith("["):
-            out.append(f"{flag}=[{value}]")
+            out.append(f"{flag}={_list(value)}")
         elif place and arguments[place - 1] in LISTS and "," in word and not word.startswith("["):
-            out.append(f"[{word}]")  # neg,pos is a list as well
+            out.append(_list(word))  # neg,pos is a list as well
         elif word in SWITCHES:
             following = arguments[place + 1] if place + 1 < len(arguments) else "--"
             out.append(f"{word}=true" if following.startswith("-") else word)
         else:
             out.append(word)
     return out
+
+
+def _list(typed: str) -> str:
+    """Words with commas between as a list of text: to YAML yes is true and 007 a number."""
+    if typed[0] in "\"'":  # quoted by hand
+        return f"[{typed}]"
+    return json.dumps([part.strip() for part in typed.split(",") if part.strip()], ensure_ascii=False)
 
 
 def _recipe(name: str) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ from .._version import __version__
 from ..atomic import write_json
 
 from ..tasks import load, task as task_named  # isort: skip
-from ..tasks.spec import SPLITS, DataError, Task
+from ..tasks.spec import SPLITS, DataError, Head, Task
 from .measures import Evaluation, measure
 from .outputs import load_model, outputs_of
 from .slices import text_slices
@@ -38,6 +38,8 @@ _READING = (
 )
 
 _OWN_FILE = ("text_column", "label_column", "delimiter", "encoding", "quoting", "max_line", "label_separator")
+
+_HEADS: dict[str, Head] = {"regression": "regression", "multi_label_classification": "multilabel"}  # by `problem_type`
 
 
 def evaluate(
@@ -101,6 +103,9 @@ def evaluate(
             sets = dir or subject.data.get("dir")
             about: dict[str, Any] = {"split": split, "samples": samples, "dir": Path(sets) if sets else None}
             about |= {"max_length": length, "batch_size": batch_size}
+            # The form of the run's own files; a published set has a form of its own.
+            files = {} if task or subject.task else _given(subject.data, _OWN_FILE)
+            about["reading"] = {**files, **_given(columns)}
             target = suite.target(model, tokenizer, data.task, plain, outputs, **about)
             where = name.removesuffix(f"-{subject.label}") if subject.label else name
             where = "" if where == "validation" else where
@@ -119,18 +124,12 @@ def _data(
     if split not in SPLITS:
         raise DataError(f"there is no split {split!r}: give one of {', '.join(SPLITS)}.")
     chosen = task or subject.task
-    columns = {key: value for key, value in columns.items() if value is not None}
-    own = {key: value for key, value in subject.data.items() if key in _READING and value is not None}
-    if isinstance(own.get("text_column"), str):
-        own["text_column"] = own["text_column"].split(",")
+    own = _given(subject.data, _READING)
     if file is not None:
-        if isinstance(columns.get("text_column"), str):
-            columns["text_column"] = columns["text_column"].split(",")
-        usable = {key: own[key] for key in _OWN_FILE if key in own}
-        settings: dict[str, Any] = {**usable, **columns, f"{split}_file": file, "limit": limit}
+        settings: dict[str, Any] = {**_given(own, _OWN_FILE), **_given(columns), f"{split}_file": file, "limit": limit}
         if chosen is None:
-            settings |= {"labels": own.get("labels") or _labels(subject), "head": own.get("head")}
-            return load(**settings)
+            learnt = _learnt(subject)
+            return load(**settings, **{key: own.get(key) or learnt[key] for key in ("labels", "head")})
         return load(chosen, **settings)
     if chosen is None and not own.get("train_file"):
         raise DataError(f"{subject.model} does not say its task: give task= (--task), or file= (--file).")
@@ -148,12 +147,19 @@ def _data(
     return replace(data, **{name: None for name in SPLITS if name != split})
 
 
+def _given(settings: Mapping[str, Any], keys: Sequence[str] = ("text_column", "label_column")) -> dict[str, Any]:
+    """Those of the settings that are set, the columns of the text by name: "premise, hypothesis" are two."""
+    found = {key: settings[key] for key in keys if settings.get(key) is not None}
+    if isinstance(found.get("text_column"), str):
+        found["text_column"] = [name.strip() for name in found["text_column"].split(",")]
+    return found
+
+
 def _same_rows(subject: Subject, split: str, rows: int) -> None:
     """Refuse a made development set of a file that has changed: rows the model was trained on may be in it now."""
-    file = subject.home / "began.json"
-    if split != "validation" or subject.data.get("validation_file") or not file.is_file():
+    if split != "validation" or subject.data.get("validation_file"):
         return
-    before = json.loads(file.read_text(encoding="utf-8")).get("rows", {}).get(split, rows)
+    before = _began(subject).get("rows", {}).get(split, rows)
     if before != rows:
         raise DataError(
             f"{subject.home} held out {before} rows and now it would be {rows}: its training file has changed, and "
@@ -168,14 +174,33 @@ def _suite(attack: "str | Sequence[str]", settings: "AttackSettings | None", lim
     return Suite.of(attack, settings, limit, progress)
 
 
-def _labels(subject: Subject) -> list[str] | None:
-    """Label names of own data, in the order the model learned them."""
+def _learnt(subject: Subject) -> dict[str, Any]:
+    """Label names in the order the model learned them, and its head; None where only the file can say it."""
     from transformers import AutoConfig
 
     config: Any = AutoConfig.from_pretrained(subject.model)
     names = [str(config.id2label[number]) for number in range(config.num_labels)]
     unnamed = all(name == f"LABEL_{number}" for number, name in enumerate(names))
-    return None if unnamed or getattr(config, "problem_type", None) == "regression" else names
+    head = _began(subject).get("head") or _head(config)
+    # Classes are found in the file: amounts or lists instead are told as what they are.
+    return {"labels": None if unnamed or head == "regression" else names, "head": None if head == "classes" else head}
+
+
+def _head(config: Any) -> Head | None:
+    kind = str((config.architectures or [""])[0])
+    if "TokenClassification" in kind:
+        return "tokens"
+    if "MultipleChoice" in kind:
+        return "choices"
+    if config.num_labels == 1:
+        return "regression"
+    return _HEADS.get(getattr(config, "problem_type", None) or "")
+
+
+def _began(subject: Subject) -> dict[str, Any]:
+    """What the run noted of its data when it began; nothing of a plain model."""
+    file = subject.home / "began.json"
+    return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
 
 
 def _name(subject: Subject, task: Task, split: str, file: Any) -> str:

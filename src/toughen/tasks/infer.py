@@ -1,11 +1,12 @@
 """A task described by a person's own file: which columns are text, what the labels are, which head fits."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
+from .read.labels import is_missing
 from .read.lines import Format, Raw, place
 from .read.rows import numbered_columns
 from .read.tables import read_rows
@@ -37,8 +38,14 @@ class _Seen:
     fractions: bool = False
     words: bool = False
     """Digits that are a name and no number: 007."""
+    gaps: dict[str, None] = field(default_factory=dict[str, None])
+    """NA, None and their kin: missing among numbers, among words a class as the reader has it too."""
 
     def add(self, value: Any) -> None:
+        if is_missing(value):
+            if isinstance(value, str) and _as_number(value) is None and value:
+                self.gaps.setdefault(value)
+            return
         number = _as_number(value)
         self.numbers = self.numbers and number is not None
         self.fractions = self.fractions or (number is not None and not number.is_integer())
@@ -90,6 +97,7 @@ def infer_task(
         metrics=_metrics(head, own),
         origin=path.name,
         positional=labels is not None,
+        synonyms={} if label == "label" else {"label": (label,)},  # for further files of the task
     )
     return task, {**dict(zip(names, columns, strict=True)), "label": label}
 
@@ -136,15 +144,26 @@ def _look(path: Path, first: Raw, rest: Iterator[Raw], label: str, form: Format,
         if isinstance(value, list):
             seen.lists = True
             for part in cast("list[Any]", value):
+                _check_part(part, f"{place(path, raw)}: the list in the column {label!r}")
                 seen.add(part)
-        elif value is not None and value == value and value not in ("", "nan", "NaN"):
+        else:
             seen.add(value)
         if len(seen.values) > _MOST_LABELS and not (seen.numbers and head != "classes"):
             raise DataError(
                 f"{place(path, raw)}: the column {label!r} already has more than {_MOST_LABELS} different labels; "
                 "it looks like text: name the right one with label_column=."
             )
-    return seen
+    return seen if seen.numbers else replace(seen, values={**seen.values, **seen.gaps})
+
+
+def _check_part(part: Any, where: str) -> None:
+    if isinstance(part, list | dict):
+        raise DataError(f"{where} holds a list or an object; write labels as one flat list.")
+    if isinstance(part, float) and part == part and not part.is_integer():
+        raise DataError(
+            f"{where} holds {part!r}, which names no class; a model learns one amount a row: name a column with one "
+            "number by label_column=, or write names of classes."
+        )
 
 
 def _head(seen: _Seen, form: Format) -> Head:
@@ -215,8 +234,8 @@ def _as_number(value: Any) -> float | None:
 
 def _is_word(value: Any) -> bool:
     digits = value.strip() if isinstance(value, str) else ""
-    return len(digits) > 1 and digits.isdigit() and digits.startswith("0")
+    return len(digits) > 1 and digits.isdecimal() and digits.startswith("0")
 
 
 def _whole(value: Any) -> str:
-    return str(int(value if isinstance(value, int) or str(value).lstrip("+-").isdigit() else float(value)))
+    return str(int(value if isinstance(value, int) or str(value).lstrip("+-").isdecimal() else float(value)))

@@ -13,8 +13,9 @@ from .read.arrow import stored, streamed
 from .read.conll import scheme
 from .read.folder import find_splits
 from .read.hub import hub_split
+from .read.labels import is_missing
 from .read.lines import Format, check_file
-from .read.rows import OnBad, Recipe
+from .read.rows import OnBad, Recipe, all_multi_hot
 from .read.tables import describe, is_conll
 from .registry import task as task_named
 from .spec import SPLITS, DataError, Head, Task
@@ -112,7 +113,9 @@ def _from_files(
         named = dict(zip(task.columns, columns, strict=False))
         named.update({"label": label} if label else {})
     recipes = {split: Recipe(path, task, split, form, named, on_bad) for split, path in files.items()}
-    return _read(task, recipes, [], how)
+    doubtful = [label for label in task.labels if is_missing(label)] if labels is None and name is None else []
+    notes = [f"{label!r} is a class; if it means that there is no label, give labels=[...]" for label in doubtful]
+    return _read(task, recipes, notes, how)
 
 
 def _from_folder(
@@ -129,6 +132,9 @@ def _from_folder(
 def _read(task: Task, recipes: Mapping[str, Recipe], notes: Sequence[str], how: _How) -> Data:
     found: dict[str, Any] = {}
     said = list(notes)
+    if task.head == "multilabel":
+        hot = all_multi_hot(recipes.values())
+        recipes = {split: replace(recipe, multi_hot=hot) for split, recipe in recipes.items()}
     for split, recipe in recipes.items():
         said.append(f"{split}: {describe(recipe.path, recipe.form)}")
         if is_conll(recipe.path, recipe.form) and (tags := scheme(recipe.path, recipe.form)) != "IOB2":

@@ -263,6 +263,36 @@ def test_a_file_is_a_set_too(run, file, tmp_path):
         evaluate(run, attack="sets", settings=AttackSettings(sets=("nosuchset",)))
 
 
+def test_a_set_is_read_as_the_runs_own_files_are(run, file, tmp_path):
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    config = yaml.safe_load((run / "config.yaml").read_text())
+    paths = [tmp_path / name for name in ("own.csv", "hard.csv", "other.csv")]
+    for path, count, names in zip(paths, (20, 7, 5), ("body|stars", "body|stars", "words|right"), strict=True):
+        lines = [f"{row['text']} é|{row['label']}" for row in rows[:count]]
+        path.write_bytes("\n".join([names, *lines, ""]).encode("cp1252"))
+    config["data"] |= {"train_file": str(paths[0]), "validation_file": str(paths[0]), "label_column": "stars"}
+    config["data"] |= {"delimiter": "|", "encoding": "cp1252", "text_column": "body"}
+    (run / "config.yaml").write_text(yaml.safe_dump(config))
+
+    def score(path, **columns):
+        settings = AttackSettings(sets=(str(path),))
+        (found,) = evaluate(run, attack="sets", settings=settings, samples=20, **columns)
+        (alone,) = evaluate(run, file=path, samples=20, write=False, **columns)
+        (group,) = found.attacks[0].summary["groups"]
+        assert (group["points"][0]["rows"], group["points"][0]["value"]) == (alone.rows, alone.score)
+        return alone.rows
+
+    assert score(paths[1]) == 7
+    paths[0].write_bytes(paths[0].read_bytes().replace(b"stars", b"score"))
+    paths[1].write_bytes(paths[1].read_bytes().replace(b"stars", b"score"))
+    del config["data"]["label_column"]  # found by its usual name
+    (run / "config.yaml").write_text(yaml.safe_dump(config))
+    assert score(paths[1]) == 7
+    assert score(paths[2], text_column="words", label_column="right") == 5
+    with pytest.raises(DataError, match=r"other\.csv, row 1: there is no column 'body'"):
+        score(paths[2])
+
+
 @pytest.mark.parametrize("head", ["tokens", "multilabel"])
 def test_a_file_with_several_labels_a_row_is_a_set_too(tmp_path, head):
     tagged = head == "tokens"

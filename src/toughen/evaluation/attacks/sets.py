@@ -28,7 +28,7 @@ class SetsAttack:
     """The model on other sets of its task: those named, or all that fit and lie in the folder of sets."""
 
     chosen: Sequence[str] = ()
-    """Names of sets, or files in the task's columns."""
+    """Names of sets, or files in the columns of the run's own or of its task."""
     limit: int | None = None
     name: str = "sets"
     kind: str = "set"
@@ -49,8 +49,8 @@ class SetsAttack:
                 raise DataError(f"sets: {name!r} is neither a file nor a set. {nearest(name, available())}")
 
     def facts(self, target: Target) -> list[Any]:
-        """Which files there are, and of what time: a set that came or changed is read again."""
-        found: list[Any] = []
+        """How they are read, which files there are, and of what time: a set that came or changed is read again."""
+        found: list[Any] = [dict(target.reading)] if target.reading else []
         for name in self._names(target.task):
             with suppress(DataError, OSError):
                 own = [Path(name)] if Path(name).is_file() else _files(name, target)
@@ -142,7 +142,7 @@ def read(name: str, target: Target, limit: int | None) -> tuple[Task, list[dict[
     """A set's task and rows, with labels that the model under attack can give."""
     if Path(name).is_file():
         own = model_task(target.task)
-        data = load(replace(own, tests=None), validation_file=name, limit=limit)
+        data = load(replace(own, tests=None), validation_file=name, limit=limit, **target.reading)
         return replace(data.task, title=Path(name).name, name=own.name), _rows(data)
     task = task_named(name)
     if target.dir is None:

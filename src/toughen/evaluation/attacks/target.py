@@ -1,7 +1,7 @@
 """A model and the rows it is attacked on; what every attack has in common; what comes of it."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -28,6 +28,8 @@ class Target:
     samples: int = 1000
     dir: "Path | None" = None
     """Folder of sets on disk, for the attack `sets`."""
+    reading: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """How files of one's own are read (`label_column`, `delimiter`, ...), for the attack `sets`."""
 
     @property
     def task(self) -> Task:

@@ -7,7 +7,7 @@ from typing import Any, cast
 from ..spec import Task
 from .lines import Format
 
-_NO_LABEL = ("", "nan", "NaN", "NA", "N/A", "null", "None")
+_NO_LABEL = ("", "nan", "na", "n/a", "null", "none")
 
 
 class Bad(Exception):
@@ -19,8 +19,18 @@ class Bad(Exception):
         self.kind = kind
 
 
-def label_reader(task: Task, form: Format) -> Callable[[Any], Any]:
-    """A function from a label as written to a number, a list of numbers, or None when there is no label."""
+def is_missing(value: Any) -> bool:
+    """Whether a cell says that there is no label, as R (NA), pandas (nan) and Python (None) write it."""
+    if isinstance(value, str):
+        return value.strip().lower() in _NO_LABEL
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+def label_reader(task: Task, form: Format, multi_hot: bool | None = None) -> Callable[[Any], Any]:
+    """A function from a label as written to a number, a list of numbers, or None when there is no label.
+
+    `multi_hot` says whether lists are a 0 or 1 for each label, or class numbers; None: each row for itself.
+    """
     if task.head == "regression":
         return _number
     known: dict[Any, int] = {}
@@ -42,14 +52,12 @@ def label_reader(task: Task, form: Format) -> Callable[[Any], Any]:
             raise Bad("label is a list", f"{value!r} should be one label: give head='multilabel'") from None
         if number is not None and not isinstance(value, bool):
             return number
-        if value is None or (isinstance(value, float) and math.isnan(value)) or value in empty:
+        if value in empty or value == -1 or value == "-1":
             return None
-        if value == -1 or value == "-1":
+        if is_missing(value) and not isinstance(value, str):  # as a word it may be a class
             return None
         if isinstance(value, str):
             short = value.strip()
-            if short in _NO_LABEL and short not in known:
-                return None
             number = known.get(short, known.get(short.lower()))
             if number is None and not words:
                 number = known.get(_as_float(short))  # pandas writes 1 as 1.0
@@ -57,6 +65,8 @@ def label_reader(task: Task, form: Format) -> Callable[[Any], Any]:
             number = known.get(str(value), known.get(str(value).lower(), known.get(int(value))))
         else:
             number = known.get(str(value))  # a file may hold both 1 and "1"
+        if number is None and is_missing(value):
+            return None
         if number is None:
             shown = ", ".join(task.labels[:8]) + (", ..." if len(task.labels) > 8 else "")
             raise Bad("label outside the set", f"{value!r} is none of {shown}: mend it or give labels=[...]")
@@ -67,8 +77,14 @@ def label_reader(task: Task, form: Format) -> Callable[[Any], Any]:
             return None
         if isinstance(value, str):
             value = [part.strip() for part in value.split(form.label_separator or "|") if part.strip()]
-        if task.head == "multilabel" and _is_multi_hot(value, task):
-            return [number for number, on in enumerate(cast(Sequence[Any], value)) if on]
+        if not isinstance(value, list | tuple):
+            value = [value]
+        if task.head == "multilabel" and is_multi_hot(value, task):
+            if multi_hot or multi_hot is None:
+                return [number for number, on in enumerate(cast(Sequence[Any], value)) if on]
+            if len(set(value)) < len(value):
+                remedy = f"write a 0 or 1 for each of the {len(task.labels)} labels in every row, or names everywhere"
+                raise Bad("a class number is there twice", f"{value!r} is no list of classes: {remedy}")
         numbers = [one(part) for part in cast(Sequence[Any], value)]
         if None in numbers:
             return None
@@ -79,8 +95,8 @@ def label_reader(task: Task, form: Format) -> Callable[[Any], Any]:
 
 def _is_number(label: str) -> bool:
     """Whether a label is a whole number as such, and not a name of digits: 007."""
-    digits = label.lstrip("-")
-    return digits.isdigit() and (digits == "0" or not digits.startswith("0"))
+    digits = label.removeprefix("-")
+    return digits.isdecimal() and (digits == "0" or not digits.startswith("0"))
 
 
 def _as_float(text: str) -> float | None:
@@ -90,12 +106,13 @@ def _as_float(text: str) -> float | None:
         return None
 
 
-def _is_multi_hot(value: Any, task: Task) -> bool:
+def is_multi_hot(value: Any, task: Task) -> bool:
+    """Whether a list may be a 0 or 1 for each label; with two labels [0, 1] may be both class numbers as well."""
     return len(value) == len(task.labels) and all(part in (0, 1) and not isinstance(part, str) for part in value)
 
 
 def _number(value: Any) -> float | None:
-    if value is None or (isinstance(value, str) and value.strip() in _NO_LABEL):
+    if is_missing(value):
         return None
     try:
         number = float(value)

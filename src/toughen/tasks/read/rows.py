@@ -3,13 +3,13 @@
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, cast
 
 from ..spec import DataError, Task
-from .labels import Bad, label_reader, unlabelled
+from .labels import Bad, is_missing, is_multi_hot, label_reader, unlabelled
 from .lines import Format, Raw, place
 from .tables import read_rows
 
@@ -30,6 +30,8 @@ class Recipe:
     on_bad: OnBad = "error"
     public: bool = False
     """A published set, whose known flaws (short rows, rows without a label) are left out and counted."""
+    multi_hot: bool | None = None
+    """Whether lists of labels are a 0 or 1 for each label; None: each row for itself."""
 
     def rows(self, skipped: Counter[str] | None = None) -> Iterator[dict[str, Any]]:
         """The rows of the file; a bad one is an error that names its place, or is skipped and counted."""
@@ -50,6 +52,22 @@ class Recipe:
                 count[bad.kind] += 1
 
 
+def all_multi_hot(recipes: Iterable[Recipe]) -> bool:
+    """Whether every list of labels is a 0 or 1 for each label; one that is not makes all of them class numbers."""
+    found = False
+    for recipe in recipes:
+        label: str | None = None
+        for raw in read_rows(recipe.path, recipe.form, recipe.task.unpack, recipe.task.headerless, strict=False):
+            label = label or find_column(recipe.task, "label", recipe, raw.fields, needed=False)
+            value = raw.fields.get(label) if label else None
+            if is_missing(value) or value == []:
+                continue  # without a label in either form
+            found = isinstance(value, list) and is_multi_hot(value, recipe.task)
+            if not found:
+                return False
+    return found
+
+
 def _message(bad: Bad, raw: Raw) -> str:
     return raw.problem or str(bad)
 
@@ -64,7 +82,7 @@ def encoder(
     source = {column: find_column(task, column, recipe, sample) for column in task.columns}
     label_name = find_column(task, "label", recipe, sample, needed=recipe.split != "test")
     kept = [name for name in task.keep if name in sample]
-    read_label = label_reader(task, recipe.form)
+    read_label = label_reader(task, recipe.form, recipe.multi_hot)
     numbered = numbered_columns(sample) if task.head == "choices" and source["choices"] is None else []
     if optional is None:
         told = recipe.public and task.unsettled and label_name is not None
@@ -157,7 +175,7 @@ def _choice_label(value: Any, choices: list[str], written: bool) -> Any:
     """The number of the right choice, also when the answer is written out, as `written` says it is."""
     if not isinstance(value, str) or not value.strip():
         return value
-    if value.strip().lstrip("-").isdigit():
+    if value.strip().removeprefix("-").isdecimal():
         # Digits may be the answer itself (DREAM: 40 of 40, 50 and 100) or its number.
         number = not written and int(value) < len(choices)
         return value if number or value not in choices else choices.index(value)
