@@ -24,7 +24,7 @@ def add(parser: Any) -> None:
     parser.add_argument("--text_column", help="column of the text in --file, or two with a comma")
     parser.add_argument("--label_column", help="column of the label in --file")
     parser.add_argument("--max_length", type=int, help="tokens a text is cut at; a run knows its own")
-    parser.add_argument("--limit", type=int, help="at most so many rows")
+    parser.add_argument("--limit", type=int, help="at most so many rows; the names of files and lines say so")
     parser.add_argument("--batch_size", type=int, help="rows of one pass (default: 64; attacks on a GPU: 2048)")
     parser.add_argument("--samples", type=int, default=1000, help="bootstrap samples of an interval (default: 1000)")
     parser.add_argument("--all_seeds", action="store_true", help="every seed of a run, and its baseline's")
