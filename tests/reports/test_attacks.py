@@ -134,10 +134,11 @@ def test_a_limited_look_does_not_stand_for_all_rows(folder):
     add_characters(folder, 100, 0.0)
     add_characters(folder, 100, 1.0, "baseline-1")
     content = summary("characters", "characters", "character changes", attacked={"accuracy": interval(0.25)}, rows=7)
-    write(folder, "characters-validation-limit-7", content)
+    write(folder, "characters-validation-limit-7", content, [{"index": 0, "original": "a", "status": "failed"}])
     (table,) = compare_runs([read_run(folder)])
     cells = comparison_section(table, "run")["rows"]
     assert [row["attacks"][0]["text"] for row in cells] == ["0.0000", "0.9000"]
+    assert under_attack(table)["character changes"]["smart"].count == 100
 
 
 def test_other_texts_are_not_paired(folder):

@@ -59,8 +59,7 @@ def _attacks(rows: Sequence[Row]) -> list[dict[str, float]]:
         ends = {
             attack.title: attack.end[0][0]
             for member in reversed(row.members)
-            # The run's own rows, all of them, come first there, and go before other splits and limited looks.
-            for attack in reversed(attacks_of(member.run))
+            for attack in reversed(attacks_of(member.run))  # the first stays: the run's own rows
             if attack.arm == member.arm and attack.end
         }
         found.append(ends)
