@@ -150,6 +150,21 @@ def test_the_command(run, file, capsys, monkeypatch, tmp_path):
     printed = capsys.readouterr().out
     for word in ("after (95 % interval)", "PGD (95 % interval)", "random noise", "p McNemar", "radius 0.1", "success"):
         assert word in printed, word
+    assert f"paired differences: {other} · own less {run} · own\n" in printed
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.chdir(run)
+    assert command.run(parser.parse_args(["model", str(other), "--file", str(file), *flags])) == 0
+    narrow = capsys.readouterr().out
+    for word in (
+        "model · own",
+        " characters ",
+        " success ",
+        "difference (95 % interval)",
+        " bootstrap ",
+        " radius 0.1 ",
+    ):
+        assert word in narrow, narrow  # whole, and not a letter a line
+    monkeypatch.setenv("COLUMNS", "220")
     assert command.run(parser.parse_args([str(run), str(other), "--file", str(file), "--json", *flags])) == 0
     one, two = json.loads(capsys.readouterr().out)
     assert [each["attack"] for each in one["attacks"]] == ["characters", "embedding"]
