@@ -99,7 +99,8 @@ def run(arguments: Any) -> int:
     try:
         found = [(path, each) for path in arguments.paths for each in evaluate(path, **options)]
     except DataError as error:
-        raise RunError(re.sub(r"(?<!\w)(text_column|label_column)=", r"--\1", str(error))) from error
+        told = re.sub(r"(?<!\w)(text_column|label_column)=", r"--\1", str(error))
+        raise RunError(told.replace("--data.dir", "--dir")) from error
     except KeyboardInterrupt:
         sys.stderr.write("toughen: interrupted; the same command goes on from here.\n")
         return 130
