@@ -151,6 +151,17 @@ def test_methods_and_show(capsys):
     assert "init=Normal(scale=1e-05" in text
 
 
+def test_recipes_by_any_start_of_their_names(capsys):
+    def named(*words):
+        return [line.split()[0] for line in out(capsys, "recipes", *words).splitlines() if line.startswith(" sift/")]
+
+    assert "sift/mnli-deberta-base" in named("sift/mnli")
+    assert all(name.startswith("sift/mnli") for name in named("sift/mnli"))
+    assert set(named("sift/mnli")) < set(named("sift")) == set(named("sift/")) == set(named())
+    assert "differences" in out(capsys, "recipes", "sift/mnli-deberta-base")
+    assert main(["recipes", "sift/nothing"]) == 2
+
+
 def test_new_and_init_give_files_that_work(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     out(capsys, "new", "smart.py")  # a name that is taken gets another
