@@ -149,6 +149,15 @@ def test_methods_and_show(capsys):
     text = out(capsys, "show", "smart", "--weight", "5", "--method.preset", "paper")
     assert "combine=Add(weight=5.0" in text
     assert "init=Normal(scale=1e-05" in text
+    options = [line for line in out(capsys, "show", "asa").splitlines() if line.startswith("  --method.")]
+    starts = {re.match(r"  --method\.\w+ +", line).end() for line in options}
+    assert len(starts) == 1  # also behind adversary_weight, the longest
+    plain = out(capsys, "show", "plain")
+    assert plain.startswith("plain: Ordinary fine-tuning: one clean pass.")
+    assert "Options:" not in plain
+    both = out(capsys, "show", "smart+rdrop")
+    assert "smart: Smoothness" in both
+    assert "\nrdrop: " in both
 
 
 def test_recipes_by_any_start_of_their_names(capsys):
@@ -198,6 +207,9 @@ def test_doctor_and_tasks(capsys):
     text = out(capsys, "tasks")
     assert "stsb" in text
     assert "(tests mnli)" in text
+    heads = text.splitlines()[0].index("head")
+    assert {line[heads - 1 : heads] for line in text.splitlines()} == {" "}  # also behind stress-length-mismatch
+    assert all(line[heads] != " " for line in text.splitlines())
 
 
 def test_submit_makes_the_zip(capsys, tmp_path, finished):
