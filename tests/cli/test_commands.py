@@ -203,7 +203,8 @@ def test_what_is_to_be_typed_next_can_be_typed(tmp_path, capsys, monkeypatch):
 
 
 def test_doctor_and_tasks(capsys):
-    assert "torch" in out(capsys, "doctor")
+    doctor = out(capsys, "doctor")
+    assert all(f"\n  {name} " in doctor for name in ("torch", "ray", "optuna"))
     text = out(capsys, "tasks")
     assert "stsb" in text
     assert "(tests mnli)" in text

@@ -151,16 +151,19 @@ def _print(found: list[tuple[str, Any]], many: bool) -> None:
     from ..tables import console, table
 
     out = console()
-    best = max(range(len(found)), key=lambda place: found[place][1].score)
+    best = max(each.score for _, each in found)
+    marked = len(found) > 1 and [each.score for _, each in found].count(best) == 1  # of a tie, none
     rows: list[list[str]] = []
-    for place, (path, each) in enumerate(found):
+    for path, each in found:
         name = f"{path} · {each.name}" if many else each.name
-        star = " *" if len(found) > 1 and place == best else ""
+        star = " *" if marked and each.score == best else ""
         ece = f"{each.calibration['ece']:.3f}" if each.calibration else "-"
         shown = each.metrics if len(found) == 1 else {each.metric: each.metrics[each.metric]}
         scores = "\n".join(f"{metric} {_span(value)}" for metric, value in shown.items())
         rows.append([f"{name}{star}", str(each.rows), scores, ece])
     out.print(table(["evaluation", "rows", "score (95 % interval)", "ECE"], rows))
+    if marked:
+        out.print("* the best score", markup=False)
     if len(found) == 1:
         _details(out, found[0][1])
 
