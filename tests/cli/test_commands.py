@@ -152,6 +152,26 @@ def test_methods_and_show(capsys):
     text = out(capsys, "show", "smart", "--weight", "5", "--method.preset", "paper")
     assert "combine=Add(weight=5.0" in text
     assert "init=Normal(scale=1e-05" in text
+    options = [line for line in out(capsys, "show", "asa").splitlines() if line.startswith("  --method.")]
+    starts = {re.match(r"  --method\.\w+ +", line).end() for line in options}
+    assert len(starts) == 1  # also behind adversary_weight, the longest
+    plain = out(capsys, "show", "plain")
+    assert plain.startswith("plain: Ordinary fine-tuning: one clean pass.")
+    assert "Options:" not in plain
+    both = out(capsys, "show", "smart+rdrop")
+    assert "smart: Smoothness" in both
+    assert "\nrdrop: " in both
+
+
+def test_recipes_by_any_start_of_their_names(capsys):
+    def named(*words):
+        return [line.split()[0] for line in out(capsys, "recipes", *words).splitlines() if line.startswith(" sift/")]
+
+    assert "sift/mnli-deberta-base" in named("sift/mnli")
+    assert all(name.startswith("sift/mnli") for name in named("sift/mnli"))
+    assert set(named("sift/mnli")) < set(named("sift")) == set(named("sift/")) == set(named())
+    assert "differences" in out(capsys, "recipes", "sift/mnli-deberta-base")
+    assert main(["recipes", "sift/nothing"]) == 2
 
 
 def test_new_and_init_give_files_that_work(capsys, tmp_path, monkeypatch):
@@ -186,10 +206,14 @@ def test_what_is_to_be_typed_next_can_be_typed(tmp_path, capsys, monkeypatch):
 
 
 def test_doctor_and_tasks(capsys):
-    assert "torch" in out(capsys, "doctor")
+    doctor = out(capsys, "doctor")
+    assert all(f"\n  {name} " in doctor for name in ("torch", "ray", "optuna"))
     text = out(capsys, "tasks")
     assert "stsb" in text
     assert "(tests mnli)" in text
+    heads = text.splitlines()[0].index("head")
+    assert {line[heads - 1 : heads] for line in text.splitlines()} == {" "}  # also behind stress-length-mismatch
+    assert all(line[heads] != " " for line in text.splitlines())
 
 
 def test_submit_makes_the_zip(capsys, tmp_path, finished):

@@ -164,6 +164,23 @@ def test_what_was_taken_out_of_a_recipe_stays_out_when_run_again(words, tmp_path
     assert parsed("--config", str(tmp_path / "config.yaml")) == made
 
 
+def test_epochs_drop_the_updates_of_the_layers_below(tmp_path):
+    def length(*words):
+        train = parse_train(words)[0]["train"]
+        return train["epochs"], train["max_steps"], train["warmup"]
+
+    recipe, file = ["--recipe", "freelb/rte-roberta-base"], tmp_path / "a.yaml"
+    warmup = recipes.config(recipe[1])["train"]["warmup"]
+    assert length(*recipe, "--train.epochs", "1") == length(*recipe, "--train.epochs=1") == (1, None, warmup)
+    assert length(*recipe, "--train.epochs", "1", "--train.max_steps", "7") == (1, 7, warmup)
+    assert length(*recipe, "--train.max_steps", "7")[1] == 7
+    file.write_text("train: {epochs: 2}\n")
+    assert length(*recipe, "--config", str(file)) == (2, None, warmup)
+    file.write_text("train.max_steps: 9\ntrain.epochs: 2\n")  # one layer, in whatever order
+    assert length(*recipe, "--config", str(file)) == (2, 9, warmup)
+    assert length("--config", str(file), "--train.epochs", "3")[:2] == (3, None)
+
+
 def test_help_explains_every_option_and_only_the_chosen_methods(capsys):
     with pytest.raises(SystemExit):
         parse_train(["--method", "freelb", "--help"])

@@ -281,6 +281,16 @@ def test_the_command(run, file, capsys, monkeypatch):
     printed = capsys.readouterr().out
     assert "accuracy" in printed
     assert "length in tokens" in printed
+    assert "*" not in printed
+    one = str(run / "model")
+    assert command.run(parser.parse_args([one, one, "--file", str(file), "--samples", "20"])) == 0
+    assert "*" not in capsys.readouterr().out  # of a tie none is the best
+    scores = [by_hand(run / "seeds" / seed / "model") for seed in ("1", "2")]
+    assert command.run(parser.parse_args([str(run), "--all_seeds", "--samples", "20"])) == 0
+    printed = capsys.readouterr().out
+    assert scores[0] != scores[1]
+    assert printed.count("validation-seed-1 *") == (scores[0] > scores[1])
+    assert "\n* the best score\n" in printed
     assert command.run(parser.parse_args([str(run), "--file", str(file), "--json", "--limit", "9"])) == 0
     (found,) = json.loads(capsys.readouterr().out)
     assert found["rows"] == 9

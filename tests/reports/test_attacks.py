@@ -130,6 +130,17 @@ def test_differences_under_attack_are_paired_by_example(folder):
     assert [row["attacks"][0]["text"] for row in cells] == ["0.0000", "0.9000"]
 
 
+def test_a_limited_look_does_not_stand_for_all_rows(folder):
+    add_characters(folder, 100, 0.0)
+    add_characters(folder, 100, 1.0, "baseline-1")
+    content = summary("characters", "characters", "character changes", attacked={"accuracy": interval(0.25)}, rows=7)
+    write(folder, "characters-validation-limit-7", content, [{"index": 0, "original": "a", "status": "failed"}])
+    (table,) = compare_runs([read_run(folder)])
+    cells = comparison_section(table, "run")["rows"]
+    assert [row["attacks"][0]["text"] for row in cells] == ["0.0000", "0.9000"]
+    assert under_attack(table)["character changes"]["smart"].count == 100
+
+
 def test_other_texts_are_not_paired(folder):
     add_characters(folder, 100, 0.0)
     add_characters(folder, 100, 1.0, "baseline-1", texts=["quite other words"])

@@ -4,6 +4,7 @@ import json
 import re
 import xml.etree.ElementTree as ET
 from argparse import ArgumentParser
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -15,6 +16,7 @@ from toughen.reports.errors import confusion_of, reliability_of
 from toughen.reports.evaluations import evaluation_table
 from toughen.reports.folder import amounts
 from toughen.reports.side_by_side import comparison_section
+from toughen.statistics import mcnemar
 
 from .samples import add_evaluation, make_run
 
@@ -344,6 +346,10 @@ def test_commands(smart, freelb, tmp_path, capsys, monkeypatch):
     assert "McNemar, exact p = " in printed
     assert "Difference from plain" in printed
     assert "3.00x" in printed
+    (table,) = compare_runs(find_runs([smart]))
+    same = replace(table.rows[1], over_rows=(mcnemar("ab", "ab", "ab"),))
+    said = compare_command._said(replace(table, rows=(table.rows[0], same)))
+    assert said[-1].endswith("rows of one seed: McNemar, exact: no row divides the two.")
     checked(html)
     assert report_command.run(arguments(report_command, smart, "--out", tmp_path / "x.html")) == 0
     assert (tmp_path / "x.html").is_file()

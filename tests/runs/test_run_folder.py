@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -9,6 +10,7 @@ import yaml
 from toughen.runs import RunError, load, read, train
 from toughen.runs.configuring import build
 from toughen.runs.folder import create, read_config
+from toughen.runs.progress import Reporter
 
 from .conftest import python
 
@@ -23,6 +25,20 @@ def test_everything_is_there(finished):
         wanted.add(f"{folder}/model/model.safetensors")
     assert wanted <= names
     assert not [name for name in names if "checkpoint" in name or Path(name).name.startswith(".") or ".bin" in name]
+
+
+def test_the_star_is_told_in_words_once_a_run(finished):
+    lines = [line for line in (finished.path / "train.log").read_text().splitlines() if line.endswith(("*", "so far)"))]
+    assert lines[0].endswith("  * (the best so far)")
+    assert len(lines) >= 4  # two seeds of two arms
+    assert all(line.endswith("  *") for line in lines[1:])
+
+
+@pytest.mark.parametrize(("total", "said"), [(1, "seed 1: 1 update in 1 epoch"), (2, "seed 1: 2 updates in 1 epoch")])
+def test_one_update_is_no_updates(total, said, capsys):
+    state = SimpleNamespace(global_step=0, max_steps=total, num_train_epochs=1, best_metric=None)
+    Reporter().begin("seed 1", ["plain"], "accuracy", state)
+    assert capsys.readouterr().out == f"{said}\n"
 
 
 def test_results_hold_what_is_promised(finished):

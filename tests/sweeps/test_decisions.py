@@ -29,6 +29,8 @@ def settings_of(director):
 def test_a_grid_runs_each_row_once_with_each_seed(pretend):
     director, worker = pretend(quality, seeds=[1, 2, 3])
     assert worker.started == [f"{row:03}-seed{seed}" for row in range(1, 5) for seed in (1, 2, 3)]
+    log = (director.folder.path / "sweep.log").read_text()
+    assert [log.count(f" {name}: started (method.weight=") for name in worker.started] == [1] * 12
     best = director.rows()[0]
     assert best.settings["method.weight"] == 0.5
     assert best.scores == pytest.approx({1: 0.713, 2: 0.723, 3: 0.733})

@@ -239,7 +239,12 @@ def test_a_recipe_within_a_base_is_below_it(tmp_path):
     made, _ = read_definition({"base": str(file), "parameters": STEPS})
     published = recipes.config("freelb/rte-roberta-base")
     assert made.base["method"] == published["method"]
-    assert made.base["train"] == {**published["train"], "epochs": 1}
+    own = {key: value for key, value in published["train"].items() if key != "max_steps"}
+    assert made.base["train"] == {**own, "epochs": 1}  # epochs that are given go before the recipe's updates
+    sweep = {"base": "freelb/rte-roberta-base", "parameters": {"train.epochs": {"values": [2]}}}
+    assert read_definition(sweep, over={"train.epochs": 1})[0].base["train"] == {**own, "epochs": 1}
+    train = trial_config(read_definition(sweep)[0].base, {"train.epochs": 2}, (1,)).train
+    assert (train.epochs, train.max_steps) == (2, None)
     assert (made.base["model"], made.base["task"], made.base["recipe"]) == ("mine", "rte", "freelb/rte-roberta-base")
     with pytest.raises(SweepError, match="recipe=sift/rte: a recipe is below all settings; give it as --base"):
         read_definition({"base": str(file), "parameters": STEPS}, over={"recipe": "sift/rte"})

@@ -137,11 +137,11 @@ def test_the_live_table():
 
 def test_plain_lines_without_a_terminal(tmp_path, capsys):
     with Board(tmp_path / "sweep.log") as board:
-        board.show(STATUS)
+        board.started(Trial(1, 1, {"train.epochs": 2}, tmp_path / "001-seed1"), STATUS)
         board.ended(Trial(1, 1, {}, tmp_path / "001-seed1"), Outcome("failed"), "boom", STATUS)
     said = capsys.readouterr().out
-    assert said.splitlines()[0] == "! 001-seed1: boom"
-    assert "failed 1" in said.splitlines()[1]
+    assert said.splitlines()[:2] == ["001-seed1: started (train.epochs=2)", "! 001-seed1: boom"]
+    assert "failed 1" in said.splitlines()[2]
     assert "\x1b" not in said
     assert "boom" in (tmp_path / "sweep.log").read_text()
 

@@ -51,7 +51,10 @@ def test_long_rows_are_cut_and_reported(ready, tiny_data, tokenizer):
     report = tiny_data("classes").report(tokenizer, 6)
     whole = [len(ids) for ids in tokenizer(TEXTS)["input_ids"]]
     assert report.truncated["train"] == np.mean(np.array(whole) > 6)
-    assert "raise max_length" in str(report)
+    assert "tokens: raise max_length (--data.max_length)" in str(report)
+    report = tiny_data("classes").report(tokenizer, 6, longest=6)
+    assert "cut at 6 tokens, and the model reads no more" in str(report)
+    assert "raise" not in str(report)
 
 
 @pytest.mark.parametrize("head", ["classes", "multilabel"])

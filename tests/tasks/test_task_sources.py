@@ -303,9 +303,23 @@ def test_multiple_choice_and_tokens_of_the_hub(monkeypatch):
     assert next(iter(tasks.load("dream", streaming=True).validation)) == expected
 
 
-def test_without_a_network_the_way_out_is_named():
-    with pytest.raises(tasks.DataError, match=r"nyu-mll/glue cannot be reached.*fetch\(\[\"sst2\"\]"):
+@pytest.mark.parametrize("offline", [False, True])
+def test_without_a_network_the_way_out_is_named(offline, monkeypatch, tmp_path):
+    def unreachable(*_, **__):
+        raise ConnectionError
+
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", offline)
+    monkeypatch.setattr("datasets.load_dataset", unreachable)
+    start = r"^nyu-mll/glue cannot be reached on the Hub \(ConnectionError\); "
+    if offline:
+        start = r"^nyu-mll/glue cannot be reached on the Hub \(HF_HUB_OFFLINE is set\); unset it, or "
+    ways = (
+        r"on a machine with network run: toughen tasks fetch sst2 --to FOLDER, .*fetch\(\[\"sst2\"\].*--data.dir FOLDER"
+    )
+    with pytest.raises(tasks.DataError, match=start + ways):
         tasks.load("sst2")
+    with pytest.raises(tasks.DataError, match=f"{start}fetch sst2 on a machine with network and copy"):
+        tasks.fetch(["sst2"], tmp_path)  # where it failed, it is no way out
     with pytest.raises(tasks.DataError, match=r"PAWS-QQP is not on the Hub.*dir="):
         tasks.load("paws-qqp")
 

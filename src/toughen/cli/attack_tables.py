@@ -21,7 +21,7 @@ def show(found: Found) -> None:
         told = [(name, one) for name, (_, each) in zip(names, found, strict=True) for one in each.attacks]
         lines = [line for name, one in told if one.summary[kind] for line in rows(name, one.summary)]
         if lines:
-            out.print(table(_HEADS[kind], lines))
+            out.print(table(_HEADS[kind], lines, folds=(0, 3) if kind == "attacked" else (0,)))
     for name, (_, each) in zip(names, found, strict=True):
         for one in each.attacks:
             for note in one.summary["notes"]:
@@ -34,7 +34,7 @@ def show(found: Found) -> None:
 
 
 _HEADS = {
-    "attacked": ["evaluation", "attack", "clean", "after (95 % interval)", "success", "queries", "words changed"],
+    "attacked": ["evaluation", "attack", "clean", "after (95 % interval)", "success", "queries", "words\nchanged"],
     "curve": ["evaluation", "radius", "PGD (95 % interval)", "FGSM", "random noise"],
     "groups": ["evaluation", "attack", "strength", "score (95 % interval)", "clean"],
 }
@@ -68,14 +68,16 @@ def span(point: dict[str, Any]) -> str:
 
 
 def _show_pairs(out: Any, names: Sequence[str], found: Found) -> None:
+    """A table for each model after the first, which they are held against; long names have lines of their own."""
     first = found[0][1]
-    rows: list[list[str]] = []
     for name, (_, each) in list(zip(names, found, strict=True))[1:]:
+        rows: list[list[str]] = []
         for one in differences(each.attacks, first.attacks):
             told = f"{one.difference:+.4f} ({one.low:+.3f} to {one.high:+.3f})"
-            rows.append([name, one.attack, one.point, told, _p(one.p), _p(one.mcnemar)])
-    heads = [f"less {names[0]}, paired", "attack", "at", "difference (95 % interval)", "p bootstrap", "p McNemar"]
-    out.print(table(heads, rows))
+            rows.append([one.attack, one.point, told, _p(one.p), _p(one.mcnemar)])
+        out.print(f"paired differences: {name} less {names[0]}", markup=False, soft_wrap=True)
+        heads = ["attack", "at", "difference (95 % interval)", "p bootstrap", "p McNemar"]
+        out.print(table(heads, rows, folds=(1, 3, 4)))
 
 
 def _arms(found: Found) -> dict[str, dict[int, Any]]:
@@ -101,8 +103,10 @@ def _show_seeds(out: Any, arms: dict[str, dict[int, Any]]) -> None:
             test = paired_t(values, against) if arm != first and against else None
             told = "-" if test is None else f"{test.difference:+.4f}"
             rows.append([arm, attack, point, str(summarise(list(values.values()))), told, _p(test.p if test else None)])
-    heads = ["mean over seeds", "attack", "at", "mean ± sd", f"less {first}", "p, paired t"]
-    out.print(table(heads, rows))
+    if len(arms) > 1:
+        out.print(f"differences: less {first}, paired by seed", markup=False, soft_wrap=True)
+    heads = ["mean over seeds", "attack", "at", "mean ± sd", "difference", "p, paired t"]
+    out.print(table(heads, rows, folds=(0, 2, 5)))
 
 
 def _p(value: float | None) -> str:

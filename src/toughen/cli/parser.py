@@ -141,6 +141,9 @@ def parse_train(arguments: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any
     method = _last(rest, "--method.name") or dict(below.get("method") or {}).get("name") or "smart"
     if _last(rest, "--method.name") and below:
         merge(below, {"method": {"name": method}})
+    length = [key for key in ("epochs", "max_steps") if _last(rest, f"--train.{key}") is not None]
+    if length and below:  # for what flags drop of the layers below; their values come when they are parsed
+        merge(below, {"train": dict.fromkeys(length, 1)})
     parser = train_parser(method, _open_keys("trainer", rest, below), _open_keys("model_config", rest, below))
     if {"-h", "--help"} & set(rest):
         parser.print_help()

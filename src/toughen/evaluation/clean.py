@@ -86,7 +86,7 @@ def evaluate(
         outputs = outputs_of(model, tokenizer, data.task, rows, max_length=length, batch_size=batch_size or 64)
         plain = [dict(row) for row in rows]
         kept = {column: rows[column] for column in data.task.keep if column in rows.column_names}
-        name = _name(subject, data.task, split, file)
+        name = _name(subject, data.task, split, file, limit if len(plain) == limit else None)
         evaluation = measure(
             data.task,
             outputs,
@@ -203,11 +203,14 @@ def _began(subject: Subject) -> dict[str, Any]:
     return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
 
 
-def _name(subject: Subject, task: Task, split: str, file: Any) -> str:
-    """Of the file, or of the set where it is another than the run's, and the split; then which model."""
+def _name(subject: Subject, task: Task, split: str, file: Any, limit: int | None) -> str:
+    """Of the file, or of the set where it is another than the run's, and the split; then which model.
+
+    A limit that cut rows off is said, so that a look at a few rows never goes over what is known of all of them.
+    """
     other = task.name != subject.task and subject.task is not None
     first = _stem(Path(file)) if file else (f"{task.name}-{split}" if other else split)
-    return "-".join(part for part in (first, subject.label) if part)
+    return "-".join(part for part in (first, f"limit-{limit}" if limit else "", subject.label) if part)
 
 
 def _stem(file: Path) -> str:

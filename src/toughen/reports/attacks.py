@@ -60,7 +60,9 @@ def attacks_of(run: Run) -> list[Attack]:
     for name, told in run.attacks.items():
         arm = "baseline" if str(told.get("label") or "").startswith("baseline") else "method"
         found.setdefault((_key(told, name), arm), []).append((name, told))
-    return [_merged(key, arm, _seeds(models), run) for (key, arm), models in found.items()]
+    # By key, so that the run's own rows come before other splits and limited looks; "-" sorts before ".json".
+    ordered = sorted(found.items(), key=lambda each: each[0][0])
+    return [_merged(key, arm, _seeds(models), run) for (key, arm), models in ordered]
 
 
 def _key(told: Mapping[str, Any], name: str) -> str:

@@ -59,7 +59,7 @@ def _attacks(rows: Sequence[Row]) -> list[dict[str, float]]:
         ends = {
             attack.title: attack.end[0][0]
             for member in reversed(row.members)
-            for attack in attacks_of(member.run)
+            for attack in reversed(attacks_of(member.run))  # the first stays: the run's own rows
             if attack.arm == member.arm and attack.end
         }
         found.append(ends)

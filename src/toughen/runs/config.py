@@ -71,7 +71,7 @@ class TrainConfig:
     epochs: float = 3.0
     """Passes over the training rows."""
     max_steps: int | None = None
-    """Updates; goes before epochs."""
+    """Updates; goes before epochs, unless epochs are given over it."""
     batch_size: int = 32
     """Rows of one update, over all processes: the same on one GPU and on eight."""
     micro_batch: int | None = None

@@ -31,7 +31,7 @@ def normalised(values: Mapping[str, Any]) -> dict[str, Any]:
         elif top in NAMED_GROUPS and not isinstance(value, Mapping):
             value = {"name": _group_name(top, value)}
         # The lists of `data` are names.
-        merge(found, {top: _numbers(value, lists=top != "data") if isinstance(value, Mapping) else value})
+        _put(found, {top: _numbers(value, lists=top != "data") if isinstance(value, Mapping) else value})
     if "seed" in found:
         found["seed"] = seeds_of(found["seed"])
     return found
@@ -58,13 +58,23 @@ def _group_name(group: str, value: Any) -> Any:
 
 
 def merge(below: dict[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Put `above` over `below`, group by group. Another method's name drops the settings of the one below."""
+    """Put one layer over another, group by group. Another method's name drops the settings of the one below.
+
+    Epochs alone drop the updates below, which would go before them and leave them without effect.
+    """
+    train, known = above.get("train"), below.get("train")
+    if isinstance(train, Mapping) and isinstance(known, dict) and "epochs" in train and "max_steps" not in train:
+        cast("dict[str, Any]", known).pop("max_steps", None)
+    return _put(below, above)
+
+
+def _put(below: dict[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
     for key, value in above.items():
         if isinstance(value, Mapping) and isinstance(below.get(key), dict):
             known = cast("dict[str, Any]", below[key])
             if key in NAMED_GROUPS and "name" in value and known.get("name") not in (None, value["name"]):
                 known.clear()
-            merge(known, cast("Mapping[str, Any]", value))
+            _put(known, cast("Mapping[str, Any]", value))
         else:
             below[key] = dict(cast("Mapping[str, Any]", value)) if isinstance(value, Mapping) else value
     return below

@@ -11,9 +11,19 @@ from .method_config import settings_of
 
 
 def introduction(
-    config: Config, data: Data, tokenizer: Any, length: int, precision: str, world: int, notes: Sequence[str]
+    config: Config,
+    data: Data,
+    tokenizer: Any,
+    lengths: tuple[int, int | None],
+    precision: str,
+    world: int,
+    notes: Sequence[str],
 ) -> Iterator[str]:
-    """`toughen 0.1 · smart (weight 5) · RTE 2490/277/3000 · roberta-base · cuda bf16 · 3 seeds`, then the data."""
+    """`toughen 0.1 · smart (weight 5) · RTE 2490/277/3000 · roberta-base · cuda bf16 · 3 seeds`, then the data.
+
+    `lengths` are the tokens that texts are cut at, and those the model reads at most.
+    """
+    length, longest = lengths
     rows = "/".join(f"{len(split)}" for split in data.splits.values())
     seeds = f"{len(config.seed)} seed{'s' * (len(config.seed) > 1)}" + (" + plain" if config.baseline else "")
     where = f"{_device()} {precision}" + (f" x {world}{' sharded' * config.train.shard}" if world > 1 else "")
@@ -21,7 +31,7 @@ def introduction(
     model += f" + {config.head.name} head" if config.head.name else ""
     told = [f"toughen {__version__}", _method(config), f"{data.task.title} {rows}", model, where, seeds]
     yield " · ".join(told)
-    report = data.report(tokenizer, length)
+    report = data.report(tokenizer, length, longest)
     cut = report.truncated.get("train", 0.0)
     told = [f"{cut:.1%} of the texts cut at {length} tokens" if cut else f"no text is cut at {length} tokens"]
     balance = report.balance.get("train", {})

@@ -28,17 +28,20 @@ def load_tokenizer(name: str) -> Any:
     return tokenizer
 
 
-def length_of(config: Config, tokenizer: Any) -> tuple[int, str | None]:
-    """Tokens a text is cut at; a notice where the model takes fewer than the default; asking for more is an error."""
+def length_of(config: Config, tokenizer: Any) -> tuple[int, int | None, str | None]:
+    """Tokens a text is cut at, those the model reads at most, and a notice where these are fewer than the default.
+
+    Asking for more than it reads is an error.
+    """
     from transformers import AutoConfig
 
     asked, default = config.data.max_length, DataConfig.max_length
     limit = longest_input(tokenizer, loaded(partial(AutoConfig.from_pretrained, config.model), config.model))
     if limit is None or asked <= limit:
-        return asked, None
+        return asked, limit, None
     if asked != default:
         raise RunError(f"data.max_length={asked}: {config.model} reads at most {limit} tokens; lower it.")
-    return limit, f"data.max_length is {limit} and not {default}: the model reads no more"
+    return limit, limit, f"data.max_length is {limit} and not {default}: the model reads no more"
 
 
 def load_model(config: Config, task: Task, tokenizer: Any) -> Any:

@@ -25,6 +25,7 @@ class Reporter:
         self._head, self._selects, self._best = "", "", float("-inf")
         self._names: Sequence[str] = ()
         self._epochs = 0.0
+        self._explained = False
 
     def line(self, text: str) -> None:
         """One line for the person and the log."""
@@ -50,7 +51,7 @@ class Reporter:
             return
         again = f", from step {step}" if step else ""
         epochs = "1 epoch" if self._epochs == 1 else f"{self._epochs:g} epochs"
-        self.line(f"{self._head}: {total} updates in {epochs}{again}")
+        self.line(f"{self._head}: {total} update{'s' * (total != 1)} in {epochs}{again}")
         if sys.stdout.isatty():
             self._open(step, total)
 
@@ -89,7 +90,8 @@ class Reporter:
         told = [f"{named.get(name, name)} {value:.4f}" for name, value in scores.items() if name not in hidden]
         score = scores.get(self._selects, float("nan"))
         if score > self._best:
-            self._best, told[-1] = score, f"{told[-1]}  *"  # the best so far
+            mark = "*" if self._explained else "* (the best so far)"  # in words once a run
+            self._best, told[-1], self._explained = score, f"{told[-1]}  {mark}", True
         self.line(f"{self._head} epoch {row['epoch']:g}: {' · '.join(told)}")
 
     def _left(self, step: int) -> str:

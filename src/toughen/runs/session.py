@@ -66,11 +66,11 @@ def _material(folder: Path, config: Config, method: Any, world: int, reporter: R
     data = load(config)
     _same_as_before(folder, config, data, world)
     tokenizer = load_tokenizer(config.model)
-    length, shorter = length_of(config, tokenizer)
+    length, longest, shorter = length_of(config, tokenizer)
     others, missing = also_scored(config, data.task)
     notes = [*filter(None, (note, shorter)), *missing]
     if reporter.speak:
-        for line in introduction(config, data, tokenizer, length, precision, world, notes):
+        for line in introduction(config, data, tokenizer, (length, longest), precision, world, notes):
             reporter.line(line)
     ready = prepare(data, tokenizer, length, cache_dir=config.data.cache_dir)
     also = {key: prepare(each, tokenizer, length, cache_dir=config.data.cache_dir) for key, each in others.items()}

@@ -9,6 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from .definition import rows_word
 from .leaderboard import Row
 from .trials import Outcome, Trial
 
@@ -77,6 +78,12 @@ class Board:
             with suppress(BrokenPipeError):  # who read us is gone (| head); the sweep is not
                 sys.stdout.write(text + "\n")
                 sys.stdout.flush()
+
+    def started(self, trial: Trial, status: Status) -> None:
+        """A trial begins; the live table shows it by itself."""
+        if self._live is None:
+            self.line(f"{trial.name}: started ({rows_word(trial.settings)})")
+        self.show(status)
 
     def ended(self, trial: Trial, now: Outcome, said: str, status: Status) -> None:
         """A trial is over."""

@@ -93,7 +93,7 @@ class Director:
             self._open(self.folder.add(settings), settings)
         trial = self._queue.popleft()
         self.running[trial.name] = (trial, Event("alive"))
-        self.board.show(self.status())
+        self.board.started(trial, self.status())
         return trial
 
     def saw(self, trial: Trial, event: Event) -> bool:

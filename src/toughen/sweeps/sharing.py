@@ -22,7 +22,7 @@ def make_ready(configs: Sequence[Config]) -> "Data":
         for each in configs:
             changed_config(each, data.task)
         tokenizer = load_tokenizer(config.model)
-        length, _ = length_of(config, tokenizer)
+        length, *_ = length_of(config, tokenizer)
         return prepare(data, tokenizer, length, cache_dir=config.data.cache_dir)
 
 

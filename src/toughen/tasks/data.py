@@ -29,8 +29,8 @@ class Data:
         """The same data with every split passed through `change(name, split)`."""
         return replace(self, **{name: change(name, split) for name, split in self.splits.items()})
 
-    def report(self, tokenizer: Any = None, max_length: int | None = None) -> "Hygiene":
-        """What a person should know before training on this data; print it."""
+    def report(self, tokenizer: Any = None, max_length: int | None = None, longest: int | None = None) -> "Hygiene":
+        """What a person should know before training on this data; print it. `longest`: tokens the model reads."""
         from .hygiene import hygiene
 
-        return hygiene(self, tokenizer, max_length)
+        return hygiene(self, tokenizer, max_length, longest)

@@ -32,6 +32,8 @@ class Hygiene:
     truncated: Mapping[str, float] = field(default_factory=dict[str, float])
     """Split -> share of rows cut at `max_length`."""
     max_length: int | None = None
+    longest: int | None = None
+    """Tokens the model reads at most, where that is known."""
     notes: tuple[str, ...] = ()
 
     @property
@@ -46,9 +48,11 @@ class Hygiene:
             missing = [label for label, count in classes.items() if not count]
             if missing:
                 found.append(f"{split}: no row of {', '.join(missing[:5])}{', ...' if len(missing) > 5 else ''}")
+        most = self.longest is not None and (self.max_length or 0) >= self.longest
+        way = ", and the model reads no more" if most else ": raise max_length (--data.max_length)"
         for split, share in self.truncated.items():
             if share > 0.05:
-                found.append(f"{split}: {share:.1%} of the rows are cut at {self.max_length} tokens: raise max_length")
+                found.append(f"{split}: {share:.1%} of the rows are cut at {self.max_length} tokens{way}")
         return tuple(found)
 
     def __str__(self) -> str:
@@ -69,14 +73,18 @@ class Hygiene:
         return "\n".join(lines)
 
 
-def hygiene(data: Data, tokenizer: Any = None, max_length: int | None = None) -> Hygiene:
-    """Look through all rows once. The share that is cut is measured on at most 2,000 rows a split."""
+def hygiene(data: Data, tokenizer: Any = None, max_length: int | None = None, longest: int | None = None) -> Hygiene:
+    """Look through all rows once. The share that is cut is measured on at most 2,000 rows a split.
+
+    `longest` is what the model reads at most; without it the tokenizer's word is taken.
+    """
     task = data.task
     splits = {name: split for name, split in data.splits.items() if hasattr(split, "__len__")}
     hashes = {name: _row_hashes(split, task) for name, split in splits.items()}
     truncated: dict[str, float] = {}
     if tokenizer is not None:
-        max_length = max_length or int(tokenizer.model_max_length)
+        longest = longest or int(tokenizer.model_max_length)
+        max_length = max_length or longest
         truncated = {name: _cut_share(split, task, tokenizer, max_length) for name, split in splits.items()}
     return Hygiene(
         task=task.title,
@@ -90,6 +98,7 @@ def hygiene(data: Data, tokenizer: Any = None, max_length: int | None = None) ->
         },
         truncated=truncated,
         max_length=max_length,
+        longest=longest,
         notes=data.notes,
     )
 

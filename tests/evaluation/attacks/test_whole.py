@@ -117,6 +117,20 @@ def test_the_names_of_files_say_split_and_seed(run, file):
     assert names == {"noise-train.json", "noise-own.json", *seeds}
 
 
+def test_a_look_at_a_few_rows_leaves_whole_results_alone(run):
+    few = AttackSettings(strengths=(1.0,), noise=("typos",))
+    (whole,) = evaluate(run, attack="noise", settings=few, samples=20, limit=100)  # more than there are
+    before = {path: path.read_bytes() for path in run.glob("*/*.json*")}
+    (found,) = evaluate(run, attack="noise", settings=few, samples=20, limit=7)
+    assert (whole.name, whole.rows, whole.attacks[0].name) == ("validation", 20, "noise")
+    assert (found.name, found.rows, found.attacks[0].name) == ("validation-limit-7", 7, "noise-validation-limit-7")
+    assert {path: path.read_bytes() for path in before} == before
+    assert (run / "evaluations" / "validation-limit-7.json").is_file()
+    assert (run / "attacks" / "noise-validation-limit-7.rows.jsonl").is_file()
+    seeds = evaluate(run, samples=20, limit=7, all_seeds=True, write=False)
+    assert seeds[0].name == "validation-limit-7-seed-1"  # the label stays last: it tells seeds apart
+
+
 def test_the_victim_says_what_evaluate_says(run, file, tmp_path):
     """Two roads to the same logits: texts one by one through a victim, rows through `outputs_of`."""
     data = load(validation_file=file, labels=NAMES, cache_dir=tmp_path / "cache")
@@ -136,6 +150,21 @@ def test_the_command(run, file, capsys, monkeypatch, tmp_path):
     printed = capsys.readouterr().out
     for word in ("after (95 % interval)", "PGD (95 % interval)", "random noise", "p McNemar", "radius 0.1", "success"):
         assert word in printed, word
+    assert f"paired differences: {other} · own less {run} · own\n" in printed
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.chdir(run)
+    assert command.run(parser.parse_args(["model", str(other), "--file", str(file), *flags])) == 0
+    narrow = capsys.readouterr().out
+    for word in (
+        "model · own",
+        " characters ",
+        " success ",
+        "difference (95 % interval)",
+        " bootstrap ",
+        " radius 0.1 ",
+    ):
+        assert word in narrow, narrow  # whole, and not a letter a line
+    monkeypatch.setenv("COLUMNS", "220")
     assert command.run(parser.parse_args([str(run), str(other), "--file", str(file), "--json", *flags])) == 0
     one, two = json.loads(capsys.readouterr().out)
     assert [each["attack"] for each in one["attacks"]] == ["characters", "embedding"]
@@ -163,7 +192,9 @@ def test_all_leaves_out_what_does_not_fit(run, capsys, monkeypatch):
     monkeypatch.setattr("toughen.evaluation.attacks.synonyms._installed", lambda: None)
     few = replace(FEW, budget=Budget(5, 0.5))
     (found,) = evaluate(run, attack="all", settings=few, samples=20, progress=True, limit=6)
-    assert [each.name for each in found.attacks] == ["embedding", "characters", "flips", "neighbours", "noise"]
+    assert [each.summary["attack"] for each in found.attacks] == [
+        *("embedding", "characters", "flips", "neighbours", "noise")
+    ]
     told = capsys.readouterr().err
     assert "left out: no synonyms" in told
     assert "left out: no set is known" in told

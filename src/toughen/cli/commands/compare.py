@@ -49,5 +49,7 @@ def _said(found: Any) -> list[str]:
             lines.append(f"{row.name}: no p over seeds, {row.over_seeds.why}.")
         for test in row.over_rows:
             span = f", {test.difference:+.4f} ({test.low:+.4f} to {test.high:+.4f})" if test.low is not None else ""
-            lines.append(f"{row.name}, rows of one seed: {test.test} {p_words(test.p, test.why)}{span}.")
+            lines.append(
+                f"{row.name}, rows of one seed: {test.test}{':' * (test.p is None)} {p_words(test.p, test.why)}{span}."
+            )
     return lines

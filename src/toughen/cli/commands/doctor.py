@@ -30,6 +30,7 @@ def _packages() -> Iterator[str]:
 
     need = {"torch": "", "transformers": "", "accelerate": "trainer", "datasets": "tasks", "scikit-learn": "tasks"}
     need |= {"seqeval": "tasks", "peft": "peft", "matplotlib": "plot", "rich": "cli", "jinja2": "cli"}
+    need |= {"ray": "sweep", "optuna": "sweep"}
     for name, extra in need.items():
         found = version_of(name)
         yield f"{name} {found}" if found else f'{name} is not installed: pip install "toughen[{extra}]"'

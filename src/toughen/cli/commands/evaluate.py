@@ -21,10 +21,10 @@ def add(parser: Any) -> None:
     parser.add_argument("--split", default="validation", help="train, validation or test (default: validation)")
     parser.add_argument("--file", help="evaluate on the rows of this file: CSV, TSV, JSON, JSONL, Parquet, CoNLL")
     parser.add_argument("--dir", help="folder of sets on disk; a run knows its own")
-    parser.add_argument("--text_column", help="column of the text in --file, or two with a comma")
-    parser.add_argument("--label_column", help="column of the label in --file")
+    parser.add_argument("--text_column", help="column of the text in --file and files of --sets, or two with a comma")
+    parser.add_argument("--label_column", help="column of the label in --file and files of --sets")
     parser.add_argument("--max_length", type=int, help="tokens a text is cut at; a run knows its own")
-    parser.add_argument("--limit", type=int, help="at most so many rows")
+    parser.add_argument("--limit", type=int, help="at most so many rows; the names of files and lines say so")
     parser.add_argument("--batch_size", type=int, help="rows of one pass (default: 64; attacks on a GPU: 2048)")
     parser.add_argument("--samples", type=int, default=1000, help="bootstrap samples of an interval (default: 1000)")
     parser.add_argument("--all_seeds", action="store_true", help="every seed of a run, and its baseline's")
@@ -99,7 +99,8 @@ def run(arguments: Any) -> int:
     try:
         found = [(path, each) for path in arguments.paths for each in evaluate(path, **options)]
     except DataError as error:
-        raise RunError(re.sub(r"(?<!\w)(text_column|label_column)=", r"--\1", str(error))) from error
+        told = re.sub(r"(?<!\w)(text_column|label_column)=", r"--\1", str(error))
+        raise RunError(told.replace("--data.dir", "--dir")) from error
     except KeyboardInterrupt:
         sys.stderr.write("toughen: interrupted; the same command goes on from here.\n")
         return 130
@@ -150,16 +151,19 @@ def _print(found: list[tuple[str, Any]], many: bool) -> None:
     from ..tables import console, table
 
     out = console()
-    best = max(range(len(found)), key=lambda place: found[place][1].score)
+    best = max(each.score for _, each in found)
+    marked = len(found) > 1 and [each.score for _, each in found].count(best) == 1  # of a tie, none
     rows: list[list[str]] = []
-    for place, (path, each) in enumerate(found):
+    for path, each in found:
         name = f"{path} · {each.name}" if many else each.name
-        star = " *" if len(found) > 1 and place == best else ""
+        star = " *" if marked and each.score == best else ""
         ece = f"{each.calibration['ece']:.3f}" if each.calibration else "-"
         shown = each.metrics if len(found) == 1 else {each.metric: each.metrics[each.metric]}
         scores = "\n".join(f"{metric} {_span(value)}" for metric, value in shown.items())
         rows.append([f"{name}{star}", str(each.rows), scores, ece])
     out.print(table(["evaluation", "rows", "score (95 % interval)", "ECE"], rows))
+    if marked:
+        out.print("* the best score", markup=False)
     if len(found) == 1:
         _details(out, found[0][1])
 

@@ -17,9 +17,9 @@ def run(arguments: Any) -> int:
     from ..tables import console, table
 
     out, name = console(), arguments.name
-    if name is None or any(each.startswith(f"{name.rstrip('/')}/") for each in recipes.available()):
-        start = f"{name.rstrip('/')}/" if name else ""
-        chosen = [each for each in recipes.available() if each.startswith(start)]
+    known = recipes.available()
+    chosen = [] if name in known else [each for each in known if each.startswith(name or "")]
+    if chosen:
         rows = [
             [each, recipes.config(each)["task"], recipes.config(each)["model"], recipes.published(each)]
             for each in chosen

@@ -16,7 +16,8 @@ def main(arguments: Sequence[str]) -> int:
     """The method's name, then any of its options, with or without `--method.` in front."""
     from jsonargparse import ArgumentParser
 
-    from ...runs.method_config import make_method, options_of
+    from ...runs.method_config import make_method, options_of, parts_of
+    from ...runs.signatures import signature
     from ..parser import HintingParser, add_options
 
     words = [word for word in arguments if word not in ("-h", "--help")]
@@ -29,11 +30,13 @@ def main(arguments: Sequence[str]) -> int:
     add_options(parser, options)
     values: dict[str, Any] = parser.parse_args([_full(word) for word in rest]).as_dict().get("method") or {}
     made = make_method({"name": name, **values})
-    titles = dict.fromkeys(f"{described.name}: {described.doc}" for described, _ in options.values())
-    lines = [*(titles or [name]), "", "Options:"]
+    described = [signature(part) for part, _ in parts_of(name)]
+    lines = [f"{each.name}: {each.doc}" for each in described]
+    lines += ["", "Options:"] if options else []
+    wide = max(map(len, options), default=0)
     for key, (_, option) in options.items():
         default = "" if option.default is None else f" (default {option.default})"
-        lines.append(f"  --method.{key:<12} {option.help}{default}")
+        lines.append(f"  --method.{key:<{wide}} {option.help}{default}")
     lines += ["", "Composition:", *composition(made), ""]
     sys.stdout.write("\n".join(lines))
     return 0

@@ -18,13 +18,16 @@ def run(arguments: argparse.Namespace) -> int:
     from ...runs.errors import RunError
 
     if arguments.what == "list":
-        lines = [f"{'task':<16} {'head':<11} {'metric':<15} {'data':<24} origin"]
+        rows = [("task", "head", "metric", "data", "origin")]
         for name in tasks.available():
             task = tasks.task(name)
             tests = f" (tests {task.tests})" if task.tests else ""
             where = task.hub.id if task.hub else "own copy"
-            lines.append(f"{name:<16} {task.head:<11} {task.selects:<15} {where:<24} {task.origin}{tests}")
-        sys.stdout.write("\n".join(lines) + "\n")
+            rows.append((name, task.head, task.selects, where, f"{task.origin}{tests}"))
+        wide = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        for row in rows:
+            cells = (f"{cell:<{width}}" for cell, width in zip(row, wide, strict=True))
+            sys.stdout.write(" ".join(cells).rstrip() + "\n")
         return 0
     if not arguments.to:
         raise RunError(f"toughen tasks {arguments.what}: give the folder as --to FOLDER.")

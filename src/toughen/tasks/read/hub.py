@@ -14,6 +14,22 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 
+class Unreachable(DataError):
+    """A set that the Hub does not give here; the message says how to bring it, `fetching` what where that failed."""
+
+    def __init__(self, task: Task, where: str, problem: Exception):
+        from huggingface_hub import constants
+
+        cause = "HF_HUB_OFFLINE is set" if constants.HF_HUB_OFFLINE else type(problem).__name__
+        start = f"{where} cannot be reached on the Hub ({cause});"
+        unset = "unset it, or " if constants.HF_HUB_OFFLINE else ""
+        self.fetching = f"{start} {unset}fetch {task.name} on a machine with network and copy the folder."
+        super().__init__(
+            f"{start} {unset}on a machine with network run: toughen tasks fetch {task.name} --to FOLDER, or "
+            f'toughen.tasks.fetch(["{task.name}"], to=FOLDER); then give --data.dir FOLDER (in Python: dir).'
+        )
+
+
 def hub_split(task: Task, split: str, streaming: bool = False) -> "tuple[Dataset, list[str]]":
     """One split of a task, by the Hub's name, with the task's columns; and notes on rows left out."""
     if task.hub is None:
@@ -25,10 +41,7 @@ def hub_split(task: Task, split: str, streaming: bool = False) -> "tuple[Dataset
     try:
         raw = datasets.load_dataset(task.hub.id, split=task.splits[split][0], streaming=streaming, **where)
     except (ConnectionError, FileNotFoundError, OSError) as problem:
-        raise DataError(
-            f"{task.hub.id} cannot be reached on the Hub ({type(problem).__name__}); on a machine with network run "
-            f'toughen.tasks.fetch(["{task.name}"], to=FOLDER), then give dir=FOLDER here.'
-        ) from problem
+        raise Unreachable(task, task.hub.id, problem) from problem
     table = as_task(raw, task, split)
     lost = 0 if streaming else len(raw) - len(table)
     return table, [f"{split}: {lost:,} rows without a label left out"] if lost else []
