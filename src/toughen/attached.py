@@ -100,7 +100,7 @@ class Attached:
 
     def _losses(self, step: Step, last: bool) -> Generator[Tensor]:
         self.passed = batches = [
-            Batch(b.method, step, b.injector, last, self._window, b.teach(step)) for b in self.bound
+            Batch(b.method, step, b.injector, last, self._window, b.teach(step), b.spread) for b in self.bound
         ]
         main, *others = batches
         self._window.append(main)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from .compare import loss_of
 from .compare.features import FeatureWatch
+from .compare.spread import LabelSpread
 from .compare.teacher import Teacher
 from .errors import MethodError, RobustnessWarning, SiteError, StepError
 from .outcome import Outcome, Task, read
@@ -53,7 +54,7 @@ class Recipe(Protocol):
 
 
 def wants(compare: Compare | None, what: str, default: bool = False) -> bool:
-    """Whether a comparison asks for something: "needs_clean", "needs_features"."""
+    """Whether a comparison asks for something: "needs_clean", "needs_features", "needs_spread"."""
     return bool(getattr(compare, what, default)) if compare is not None else False
 
 
@@ -116,6 +117,7 @@ class Batch:
     last: bool
     window: Sequence["Batch"] = ()
     teacher: Outcome | None = None
+    spread: LabelSpread | None = None
     perturbation: Perturbation = field(default_factory=Perturbation)
     seen: dict[str, Tensor] = field(default_factory=dict[str, Tensor])
 
@@ -200,6 +202,8 @@ class Batch:
     def term(self) -> Tensor:
         reference = self.reference(self.method.compare)
         bent, compare = self.bent(), self.method.compare
+        if self.spread is not None:
+            bent = self.spread.told(bent, self.step.inputs.get("labels"))
         if isinstance(compare, Explained):
             term, pieces = compare.explain(bent, reference, self.perturbation.deltas)
             self.seen |= {name: piece.detach() for name, piece in pieces.items()}

@@ -1,11 +1,12 @@
 """One method on a model, and what it carries from one update to the next."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from torch import Tensor, nn
 
-from .batch import Recipe, Step
+from .batch import Recipe, Step, wants
+from .compare.spread import LabelSpread
 from .compare.teacher import MeanWeights
 from .learned import Adversary
 from .outcome import Outcome
@@ -22,6 +23,10 @@ class Bound:
     mean: MeanWeights | None = None
     adversary: Adversary | None = None
     used: bool = False  # whether a loss was ever asked for
+    spread: LabelSpread | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.spread = LabelSpread() if wants(self.method.compare, "needs_spread") else None
 
     def open_window(self, model: nn.Module, clock: Clock) -> None:
         """Before the first micro-batch of an update."""
@@ -45,7 +50,7 @@ class Bound:
             return step.probe()
 
     def state_dict(self, number: int) -> dict[str, Tensor]:
-        parts = {"mean": self.mean, "adversary": self.adversary}
+        parts = {"mean": self.mean, "adversary": self.adversary, "spread": self.spread}
         return {
             f"{part}/{number}/{name}": value
             for part, owner in parts.items()
@@ -60,6 +65,8 @@ class Bound:
             self.mean.load_state_dict(mean)
         if self.adversary is not None:
             self.adversary.load_state_dict(under(f"adversary/{number}/", state))
+        if self.spread is not None:
+            self.spread.load_state_dict(under(f"spread/{number}/", state))
 
 
 def under(prefix: str, state: Mapping[str, Tensor]) -> dict[str, Tensor]:

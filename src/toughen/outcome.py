@@ -31,12 +31,14 @@ class Outcome:
     loss: Tensor | None
     predictions: tuple[Prediction, ...]
     features: Tensor | None = None
+    spread: Tensor | None = None  # variance of the labels so far, where they are real numbers and a method asked for it
 
     def detach(self) -> "Outcome":
         return Outcome(
             None if self.loss is None else self.loss.detach(),
             tuple(replace(p, scores=p.scores.detach()) for p in self.predictions),
             None if self.features is None else self.features.detach(),
+            self.spread,
         )
 
 

@@ -64,3 +64,20 @@ def test_no_step_waits_for_the_device():
         ask()
     finally:
         torch.cuda.set_sync_debug_mode("default")
+
+
+def test_a_captured_regression_goes_on_counting_its_labels():
+    """The price follows all labels so far: a graph must add to the same memory, replay after replay."""
+    spreads = []
+    for fast in (False, True):
+        model = build("bert", num_labels=1).cuda()
+        attached = toughen.asa().attach(model, seed=0)
+        step = attached.captured(model) if fast else lambda inputs: attached.backward(model, inputs)  # noqa: B023
+        for number in range(5):
+            inputs = {key: value.cuda() for key, value in batch("bert").items()}
+            step(inputs | {"labels": (1.0 + number) * inputs["labels"].float()})
+            model.zero_grad(set_to_none=True)
+        assert not fast or step.steps["captured"] >= 3, step.obstacle
+        spreads.append(attached.state_dict()["spread/0/sums"].cpu())
+    torch.testing.assert_close(*spreads)
+    assert spreads[0][0] == 15

@@ -45,6 +45,9 @@ class Budgeted:
 
     Each delta is one layer's count of visible pairs for every example: a share, whose mean over layers is taken, or
     with `total` a number, whose sum is.
+
+    The price of a share is in the divergence's own units: nats, and for a regression the variance of its labels, so
+    that labels from 0 to 100 are as those from 0 to 1. A `total` is priced as it stands.
     """
 
     divergence: Divergence | BatchDivergence
@@ -56,6 +59,10 @@ class Budgeted:
             raise MethodError(f"tau={self.tau}: hiding cannot pay the adversary by itself; tau is 0 or above.")
 
     needs_clean: ClassVar[bool] = True
+
+    @property
+    def needs_spread(self) -> bool:
+        return not self.total
 
     def __call__(self, bent: Outcome, clean: Outcome | None, deltas: Sequence[Tensor]) -> Tensor:
         return self.explain(bent, clean, deltas)[0]
@@ -71,4 +78,5 @@ class Budgeted:
             )
         layers = torch.stack([delta.mean() for delta in deltas])
         budget = layers.sum() if self.total else layers.mean()
-        return divergence + self.tau**2 * budget, {"divergence": divergence, "budget": budget}
+        price = self.tau**2 if bent.spread is None else self.tau**2 * bent.spread.to(budget.dtype)
+        return divergence + price * budget, {"divergence": divergence, "budget": budget}
