@@ -148,11 +148,11 @@ BAD_METHODS = [
     ),
     (
         lambda: toughen.pgd() + toughen.smart() + toughen.freelb(),
-        r"one method with backward passes of its own, and Replace \(pgd, .*\) and Accumulate \(freelb, fgm\) have them"
-        r": leave one out\. The others must add a term to the clean loss, as smart",
+        r"one method with backward passes of its own, and Replace and Accumulate have them: leave one out\. The others "
+        r"must add a term to the clean loss \(combine=Add\), as smart",
     ),
-    (lambda: toughen.sam() + toughen.smart(), r"Sharpen \(sam, .*\) goes over a whole update.*: use it alone"),
-    (lambda: toughen.freeat() + toughen.smart(), r"Replay \(freeat\) goes over a whole update"),
+    (lambda: toughen.sam() + toughen.smart(), "Sharpen goes over a whole update.*: use it alone"),
+    (lambda: toughen.freeat() + toughen.smart(), "Replay goes over a whole update"),
     (lambda: toughen.make("smart+pgd+freelb"), "of its own, and pgd and freelb have them: leave one out"),
     (lambda: toughen.make("smart+sam"), "^sam goes over a whole update again.*: use it alone"),
     (lambda: toughen.smart(dropout="off") + toughen.bregman(), "dropout is off for all methods or for none"),
@@ -163,15 +163,6 @@ BAD_METHODS = [
 def test_parts_that_do_not_fit_are_refused_at_construction(make: Any, message: str) -> None:
     with pytest.raises(MethodError, match=message):
         make()
-
-
-@pytest.mark.parametrize("name", METHODS)
-def test_a_refused_sum_names_the_kin_of_every_method(name: str) -> None:
-    method = toughen.make(name)
-    kind = "term to the clean loss, as" if isinstance(method.combine, Add) else rf"{type(method.combine).__name__} \("
-    message = rf"{kind}[^).]*\b{name}\b"
-    with pytest.raises(MethodError, match=message):
-        method + toughen.pgd() + toughen.freelb()
 
 
 def test_another_dropout_mask_is_a_start_of_its_own() -> None:

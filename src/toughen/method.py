@@ -1,6 +1,6 @@
 """A method: four parts put together, refused at once where they do not fit."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +9,7 @@ from torch import nn
 from .attached import Attached
 from .batch import wants
 from .checks import refuse_other_things
-from .combine import Accumulate, Add, Average, Replace, Replay, Sharpen
+from .combine import Accumulate, Add, Replay, Sharpen
 from .compare import Budgeted, Divergence
 from .compare.teacher import Teacher
 from .errors import MethodError
@@ -70,7 +70,7 @@ class Sum:
     methods: tuple[Method, ...]
 
     def __post_init__(self) -> None:
-        if problem := clash([(_kind(m), m) for m in self.methods]):
+        if problem := clash([(type(m.combine).__name__, m) for m in self.methods]):
             raise MethodError(problem)
         if sum(isinstance(m.search, LearnedSearch) for m in self.methods) > 1:
             raise MethodError("A sum can hold one method with a learnt adversary, and this has several.")
@@ -98,32 +98,17 @@ class Sum:
 
 
 def clash(named: Sequence[tuple[str, Method]]) -> str | None:
-    """Why methods cannot be one sum, by the names they are known by."""
+    """Why methods cannot be one sum, by the names they are known by: their own, or those of their Combine."""
     own = [(name, m) for name, m in named if not isinstance(m.combine, Add)]
     names = " and ".join(name for name, _ in own)
     if len(own) > 1:
         return (
             f"A sum can hold one method with backward passes of its own, and {names} have them: leave one out. The "
-            "others must add a term to the clean loss, as smart, alum, sift, vat, r3f, r4f, rdrop, bregman and asa do."
+            "others must add a term to the clean loss (combine=Add), as smart does."
         )
     if own and isinstance(own[0][1].combine, (Sharpen, Replay)) and len(named) > 1:
         return f"{names} goes over a whole update again and cannot be summed with other methods: use it alone."
     return None
-
-
-# A method does not know its name; these are its kin's.
-_KIN: Mapping[type[Combine], str] = {
-    Replace: "pgd, neftune, spectral, plain",
-    Average: "creat",
-    Accumulate: "freelb, fgm",
-    Replay: "freeat",
-    Sharpen: "sam, asam, awp, fgm('matrix')",
-}
-
-
-def _kind(method: Method) -> str:
-    kind = type(method.combine)
-    return f"{kind.__name__} ({_KIN[kind]})" if kind in _KIN else kind.__name__
 
 
 def _dropout(method: Method) -> str | None:
