@@ -31,8 +31,9 @@ def main(arguments: list[str] | None = None) -> None:
         verb.add_argument("--only", nargs="+", default=[], metavar="WORD", help="tasks, methods and heads to keep")
         verb.add_argument("--no_mps", action="store_true", help="do not try NVIDIA's multi-process service")
         verb.add_argument("--share", type=int, metavar="PERCENT", help="the most of the GPU that a process fills")
+        verb.add_argument("--pack", action="store_true", help="leave padding out of the layers: pays for long texts")
     args = parser.parse_args(arguments)
-    protocol = Protocol()
+    protocol = Protocol(pack=getattr(args, "pack", False))
     if args.verb in ("prepare", "all") and not (args.verb == "all" and args.file.is_file()):
         from .prepare import prepare as make
 

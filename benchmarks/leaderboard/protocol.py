@@ -116,6 +116,8 @@ class Protocol:
     steps: int = 7
     strengths: tuple[float, ...] = (0.1, 0.3)
     """Shares of words with a typo."""
+    pack: bool = False
+    """Leave padding out of the layers in training: no score depends on it, so the digest does not name it."""
     data_seed: int = 0
     """Draws subsets, held-out rows, attacked rows and typos: the same for every run."""
 

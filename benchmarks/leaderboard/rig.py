@@ -20,8 +20,8 @@ from .protocol import make
 class Rig:
     """One task, head, method and settings. CUDA graphs of its steps serve every seed and number of epochs."""
 
-    def __init__(self, stock: "Stock", task: str, head: str, method: str, settings: str) -> None:
-        material = stock.material
+    def __init__(self, stock: "Stock", task: str, head: str, method: str, settings: str, *, pack: bool = False) -> None:
+        material, self.pack = stock.material, pack
         self.cuda = material.device.type == "cuda"
         if self.cuda:
             torch.cuda.empty_cache()
@@ -51,7 +51,7 @@ class Rig:
             self.drop()
             self.attached = self.method.attach(self.model, self.material.tokenizer, seed=seed, total_steps=total_steps)
             self.optimizer = optimizer_of(self.model, weight_decay, self.cuda)
-            self.step = self.attached.captured(self.model, pack=False, optimizer=self.optimizer, max_norm=clip)
+            self.step = self.attached.captured(self.model, pack=self.pack, optimizer=self.optimizer, max_norm=clip)
         else:
             attached = self.attached
             attached.attach()

@@ -188,6 +188,7 @@ def _beside(board: Board, row: Row) -> list[Row]:
         plain
         for plain in board.rows
         if (plain["method"], plain["task"], plain["seed"], plain["times"]) == ("plain", row["task"], row["seed"], 1)
+        and plain.get("packed", False) == row.get("packed", False)
     ]
 
 

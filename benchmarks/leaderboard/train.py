@@ -40,7 +40,7 @@ class Bench:
     def rig(self, run: Run) -> Rig:
         if self._rig is None or self._rig_of != run.rig:
             self.forget()
-            self._rig, self._rig_of = Rig(self.stock, *run.rig), run.rig
+            self._rig, self._rig_of = Rig(self.stock, *run.rig, pack=self.protocol.pack), run.rig
         return self._rig
 
     def forget(self) -> None:
@@ -64,7 +64,7 @@ class Bench:
         held = plan.held_rows if run.purpose != "board" else 0
         train = sets["train"].part(held, len(sets["train"]))
         rig = self.rig(run)
-        order = Order(train, plan, self.protocol.batch_size, run.seed)
+        order = Order(train, plan, self.protocol.batch_size, run.seed, tell_padding=self.protocol.pack)
         updates = updates_of(rig.method)
         total = max(1, plan.epochs * run.times * order.steps // updates)
         rig.begin(run.seed, total, self.protocol.weight_decay, self.protocol.clip)
@@ -90,6 +90,7 @@ class Bench:
             "epochs": round(total / order.steps, 3),
             "steps": total,
             "captured": {kind: count - before[kind] for kind, count in rig.step.steps.items()},
+            "packed": rig.step.packing is not None,
             "order": order.digest,
             "protocol": self.protocol.digest(run.task),
             "seconds": {name: round(value, 3) for name, value in clock.laps.items()},
@@ -143,8 +144,8 @@ class Bench:
 class Order:
     """Batches of a seed: a function of rows, seed and epoch alone, so that all methods see the same."""
 
-    def __init__(self, table: Table, plan: TaskPlan, batch_size: int, seed: int) -> None:
-        self.table, self.edges = table, np.asarray(sorted(plan.edges))
+    def __init__(self, table: Table, plan: TaskPlan, batch_size: int, seed: int, *, tell_padding: bool = False) -> None:
+        self.table, self.edges, self.tell_padding = table, np.asarray(sorted(plan.edges)), tell_padding
         # What is left over when all batches are full is dropped, another part of the rows in every epoch.
         self.sampler = LengthBucketed(table.lengths, batch_size, plan.edges, seed=seed, drop_last=True)
         self.steps = len(self.sampler)
@@ -164,6 +165,10 @@ class Order:
             int(bucket): self.table.take(torch.from_numpy(plan[buckets == bucket]).to(device), int(self.edges[bucket]))
             for bucket in np.unique(buckets)
         }
+        if self.tell_padding:  # a step asks masks on the CPU alone
+            for batches in gathered.values():
+                mask = batches["attention_mask"].cpu()
+                batches["attention_mask"] = mask.pin_memory() if device.type == "cuda" else mask
         places = dict.fromkeys(gathered, 0)
         for bucket in buckets.tolist():
             yield {name: value[places[bucket]] for name, value in gathered[bucket].items()}

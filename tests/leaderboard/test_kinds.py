@@ -1,5 +1,6 @@
 """Every kind of task and every method goes through a run."""
 
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -8,7 +9,8 @@ import torch
 from benchmarks.leaderboard import packed, rig
 from benchmarks.leaderboard.protocol import METHODS, Run, written
 from benchmarks.leaderboard.workers import open_bench
-from toughen.fast import compile_layers
+from toughen.fast import compile_layers, step
+from toughen.fast.packing import Packing
 
 from . import small
 
@@ -97,6 +99,41 @@ def test_layers_are_compiled_for_training_alone(bench, monkeypatch, method):
     for row in compiled:
         assert row["value"] == eager["value"]
         assert row["robust"] == eager["robust"]
+
+
+@pytest.mark.parametrize(("task", "head"), [("dream", "linear"), ("dream", "second_order"), ("sst2", "linear")])
+def test_padding_can_be_left_out(bench, monkeypatch, task, head):
+    """Here through the slow stand-in for the kernel, and without dropout, which would draw other masks."""
+    monkeypatch.setattr(torch.nn.functional, "dropout", lambda value, *_, **__: value)
+    attention = torch.nn.functional.scaled_dot_product_attention
+    monkeypatch.setattr(
+        torch.nn.functional,
+        "scaled_dot_product_attention",
+        lambda *args, **kw: attention(*args, **{**kw, "dropout_p": 0.0}),
+    )
+    tokens = []
+
+    def counted(batch, real):
+        tokens.append(real)
+        return real
+
+    def weights():  # without biases that softmax or centring takes away: there Adam makes steps of rounding errors
+        state = bench._rig.model.state_dict().items()
+        return {name: value.clone() for name, value in state if not name.endswith(("key.bias", "projection.bias"))}
+
+    whole = made(bench, task, "smart", head)
+    before = weights()
+    monkeypatch.setattr(step, "packing_of", lambda model, half: Packing(model))
+    monkeypatch.setattr(step, "tokens_to_compute", counted)
+    monkeypatch.setattr(bench, "protocol", replace(bench.protocol, pack=True))
+    bench.forget()
+    short = made(bench, task, "smart", head)
+    torch.testing.assert_close(weights(), before, atol=1e-4, rtol=1e-3)
+    bench.forget()
+    assert (whole["packed"], short["packed"]) == (False, True)
+    assert len(tokens) == short["steps"]
+    assert None not in tokens
+    assert short["order"] == whole["order"]
 
 
 def test_a_pruned_vocabulary_changes_nothing(tmp_path, monkeypatch):
