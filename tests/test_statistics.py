@@ -58,6 +58,14 @@ def test_paired_t_says_when_it_cannot(first, second, why):
     assert why in found.why
 
 
+@pytest.mark.parametrize("odd", [math.nan, math.inf, 1e15])
+def test_seeds_that_one_run_alone_has_do_not_matter(odd):
+    """Not even to what counts as the same difference."""
+    same, others = {2: 0.5, 3: 0.5}, {2: 0.5, 3: 0.9}
+    assert paired_t({1: odd, **same}, {2: 0.4, 3: 0.4}) == paired_t(same, {2: 0.4, 3: 0.4})
+    assert paired_t({1: odd, **others}, {2: 0.4, 3: 0.1}) == paired_t(others, {2: 0.4, 3: 0.1})
+
+
 def test_mcnemar_counts_the_rows_that_divide():
     labels = ["a"] * 20
     first, second = ["a"] * 18 + ["b"] * 2, ["b"] * 9 + ["a"] * 11

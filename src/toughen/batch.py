@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeAlias, cast
 
 import torch
@@ -84,9 +84,7 @@ class Step:
             self.switch.off()
         self.forwards += 1
         outcome = self.probe()
-        if self.watch is None:
-            return outcome
-        return Outcome(outcome.loss, outcome.predictions, self.watch.take(self.inputs))
+        return outcome if self.watch is None else replace(outcome, features=self.watch.take(self.inputs))
 
     def rewind(self) -> None:
         """Back to the dropout mask of the first pass."""
@@ -99,6 +97,7 @@ class Step:
 
     def clean(self, dropout: Dropout) -> Outcome:
         if self._clean is None:
+            self._replay = None if dropout == "fresh" else self._replay  # who shares its mask goes back to here
             self._clean = self.run(dropout)
         return self._clean
 

@@ -43,6 +43,11 @@ class Bound:
         elif clock.updates:
             self.mean.update(teacher.decay_at(clock.updates - 1, clock.total))
 
+    def restart(self) -> None:
+        """Before a training that starts anew: no past weights, no labels of another training."""
+        self.mean = None
+        self.spread = None if self.spread is None else LabelSpread()
+
     def teach(self, step: Step) -> Outcome | None:
         if self.mean is None:
             return None

@@ -1,7 +1,7 @@
 """A method: four parts put together, refused at once where they do not fit."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import nn
@@ -9,8 +9,8 @@ from torch import nn
 from .attached import Attached
 from .batch import wants
 from .checks import refuse_other_things
-from .combine import Accumulate, Add, Replay, Sharpen
-from .compare import Budgeted, Divergence
+from .combine import Accumulate, Add, Average, Replay, Sharpen
+from .compare import Budgeted, Divergence, TaskAndDivergence
 from .compare.teacher import Teacher
 from .errors import MethodError
 from .outcome import Task
@@ -94,7 +94,21 @@ class Sum:
     ) -> Attached:
         """Bind all methods to a model; see `Method.attach`."""
         refuse_other_things(model)
-        return Attached(self.methods, model, tokenizer, seed, task, total_steps)
+        return Attached(_beside(self.methods), model, tokenizer, seed, task, total_steps)
+
+
+def _beside(methods: Sequence[Method]) -> list[Method]:
+    """The methods of a sum, as they add to the loss of the first: where it is not the clean one, R-Drop cannot put the
+    mean of its two passes in that one's place, and would take half a clean loss away that nobody has added.
+    """
+    first = methods[0]
+    clean = isinstance(first.combine, (Add, Average)) or isinstance(first.site, Nowhere)
+    return [
+        m
+        if clean or not isinstance(m.compare, TaskAndDivergence)
+        else replace(m, compare=replace(m.compare, in_place=False))
+        for m in methods
+    ]
 
 
 def clash(named: Sequence[tuple[str, Method]]) -> str | None:

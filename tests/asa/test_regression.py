@@ -2,10 +2,12 @@
 
 import pytest
 import torch
+from transformers import Trainer
 
 import toughen
 from toughen.compare.spread import LabelSpread
 
+from ..training.tiny import settings
 from .test_method import BATCH, bert
 
 LABELS = torch.tensor([0.1, 0.5, -1.0], dtype=torch.float64)
@@ -73,3 +75,18 @@ def test_the_spread_of_all_batches_is_that_of_one(columns):
     for part in labels.split(5):
         found = spread.see(part.squeeze(1) if columns == 1 else part)
     torch.testing.assert_close(found, labels.var(0, correction=0).mean())
+
+
+def test_a_second_training_counts_its_own_labels(tmp_path):
+    """Those of the first may have measured something else."""
+    rows = [{key: value[row] for key, value in BATCH.items()} for row in range(3)]
+    spreads = []
+    trainer = toughen.robust(Trainer)(
+        bert(torch.float32, num_labels=1), settings(tmp_path, max_steps=1), method=toughen.asa()
+    )
+    for scale in (100.0, 1.0):
+        trainer.train_dataset = [{**row, "labels": scale * LABELS[i].float()} for i, row in enumerate(rows)]
+        trainer.train()
+        spreads.append(trainer.attached.state_dict()["spread/0/sums"])
+    assert spreads[1][0] == spreads[0][0] == 3
+    torch.testing.assert_close(spreads[1][1:] * torch.tensor([[100.0], [1e4]]), spreads[0][1:], rtol=1e-6, atol=0)

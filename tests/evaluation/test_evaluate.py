@@ -310,3 +310,16 @@ def test_a_training_file_that_has_grown(run, file):
         evaluate(run, write=False)
     (found,) = evaluate(run, file=file, write=False)
     assert found.rows == 60
+
+
+def test_calibration_of_folded_classes_is_that_of_the_answers():
+    """Entailment is the answer of a row whose other two classes are likelier together; HANS folds these onto one."""
+    chances = np.array([[0.4, 0.35, 0.25], [0.8, 0.1, 0.1], [0.1, 0.3, 0.6]])
+    hans = tasks.task("hans")
+    assert hans.fold[0] == 0
+    assert hans.fold[1] == hans.fold[2] == 1
+    found = measure(hans, Outputs(np.log(chances), np.array([0, 0, 1]), np.array([3, 4, 5])), name="x", samples=10)
+    assert found.metrics["accuracy"]["value"] == 1.0
+    assert found.calibration is not None
+    assert sum(bar["rows"] * bar["accuracy"] for bar in found.calibration["bins"]) == 3
+    assert found.calibration["ece"] == pytest.approx((0.6 + 0.2 + 0.1) / 3)

@@ -133,6 +133,14 @@ def test_what_is_stopped_gets_no_gradient(form, stop) -> None:
         assert has == [True, True]
 
 
+@every_kind
+@pytest.mark.parametrize("form", [*FORMS, "cross_entropies", "log_odds"])
+def test_a_fixed_clean_side_gets_no_gradient_whatever_the_head(form, kind) -> None:
+    bent, clean = (tensor((3, 4), i).requires_grad_() for i in range(2))
+    value = divergence(form, bent, clean, kind, stop="clean")
+    assert torch.autograd.grad(value, [bent, clean], allow_unused=True)[1] is None
+
+
 @given(shape=blocks, seed=seeds)
 @few
 def test_every_label_of_a_multi_label_head_is_its_own_distribution(shape, seed) -> None:

@@ -7,7 +7,7 @@ import torch
 
 import toughen
 from benchmarks import naive
-from benchmarks.naive import Naive, symmetric
+from benchmarks.naive import Naive, l2, symmetric
 from toughen.search import Given
 
 from ..tiny import TOKENIZER, assert_same_gradients, bert, gradients, text_batch
@@ -164,6 +164,34 @@ def test_a_sum_with_freelb_adds_to_its_last_pass():
     method = toughen.r3f(weight=0.7, **given(0.1)) + toughen.freelb(**given())
     with method.attach(model, TOKENIZER) as attached:
         attached.backward(model, BATCH)
+    assert_same_gradients(gradients(model), gradients(net.model))
+
+
+def test_beside_freelb_rdrop_is_its_divergence_alone():
+    """There is no clean loss that the mean of its two could replace: half of one was taken away."""
+    net, model = naive_bert(), bert()
+    for dropping in (net.model, model):
+        dropping.dropout.p = 0.3
+    torch.manual_seed(2)
+    naive.freelb(net, passes=1)
+    (0.25 * symmetric(net().logits, net().logits)).backward()
+    torch.manual_seed(2)
+    with (toughen.freelb(steps=1, **given()) + toughen.rdrop(0.5)).attach(model, TOKENIZER) as attached:
+        attached.backward(model, BATCH)
+    assert_same_gradients(gradients(model), gradients(net.model))
+
+
+def test_vat_of_a_regression_has_a_fixed_target_too():
+    batch = {**BATCH, "labels": torch.tensor([0.5, -1.0, 2.0], dtype=torch.float64)}
+    net, model = Naive(bert(num_labels=1), batch, NOISE, TOKENIZER.all_special_ids), bert(num_labels=1)
+    clean, unit, start = net(), net.unit(), NOISE * net.words
+    target = clean.logits.detach()
+    probe = (start / l2(start) * 0.001 * unit).requires_grad_()
+    (g,) = torch.autograd.grad((net(probe).logits - target).square().mean(), probe)
+    g = g * net.words
+    (clean.loss + (net(0.01 * unit * g / l2(g)).logits - target).square().mean()).backward()
+    with toughen.vat(init=lambda view: NOISE).attach(model, TOKENIZER) as attached:
+        attached.backward(model, batch)
     assert_same_gradients(gradients(model), gradients(net.model))
 
 

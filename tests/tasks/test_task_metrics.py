@@ -177,6 +177,16 @@ def test_intervals_equal_the_slow_way(of, shape, kind):
         assert fast == pytest.approx(slow[name]), name
 
 
+@pytest.mark.parametrize(("unit", "zero"), [(1e-9, 0.0), (1e-9, 1e-7), (1e9, 0.0), (1.0, 1e6)])
+def test_an_interval_of_a_correlation_does_not_ask_what_is_measured(unit, zero):
+    of = task("regression", "pearson")
+    answers, labels = _example((40,), "values")
+    plain, other = (tasks.interval(of, answers * u, labels * u + z) for u, z in ((1.0, 0.0), (unit, zero)))
+    assert other == pytest.approx(plain, rel=1e-6)
+    for constant in (0.1, 1e-9, 1e9):
+        assert tasks.interval(of, answers, np.full(40, constant)) == (0.0, 0.0, 0.0)
+
+
 def test_an_interval_is_as_wide_as_theory_says():
     labels = np.zeros(1000, dtype=int)
     answers = np.where(np.arange(1000) < 800, 0, 1)

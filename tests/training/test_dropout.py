@@ -100,6 +100,18 @@ def test_policies(make: Any, checkpointing: bool) -> None:
     torch.testing.assert_close(clean, still)
 
 
+@pytest.mark.parametrize("lead", [toughen.freelb(), toughen.neftune(), toughen.smart("paper"), toughen.pgd()])
+@pytest.mark.parametrize("fresh", [toughen.rdrop(), toughen.r3f("paper")])
+def test_in_a_sum_one_mask_is_that_of_the_clean_pass(lead: Any, fresh: Any) -> None:
+    """Whoever asked for the clean pass first, and however many passes were made before it."""
+    model, compare = bert(0.3).train(), Recording()
+    one_mask = replace(toughen.r3f(dropout="shared", init_scale=0.0), compare=compare)
+    with (lead + fresh + one_mask).attach(model, seed=1) as attached:
+        attached.backward(model, rows())
+    bent, clean = compare.pairs[0]
+    torch.testing.assert_close(bent.predictions[0].scores, clean.predictions[0].scores)
+
+
 @pytest.mark.parametrize("dropout", ["shared", "fresh", "off"])
 def test_a_step_leaves_the_stream_where_one_pass_would(dropout: str) -> None:
     """With one mask for all passes, training goes on with the masks it would have had without the method."""

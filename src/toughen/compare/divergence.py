@@ -46,7 +46,6 @@ def log_odds(bent: Tensor, clean: Tensor, epsilon: float = 1e-6) -> Tensor:
 
 def pointwise(form: Form, stop: Stop) -> Pointwise:
     def function(bent: Tensor, clean: Tensor) -> Tensor:
-        clean = clean.detach() if stop == "clean" else clean
         fixed = stop == "targets"
         if form == "kl":
             return _kl(clean, bent, fixed)
@@ -86,6 +85,7 @@ class Divergence:
     def __call__(self, bent: Outcome, clean: Outcome | None, deltas: Sequence[Tensor]) -> Tensor:
         if clean is None:
             raise MethodError(f"{self!r} compares with a clean prediction, and this method makes none.")
+        clean = clean.detach() if self.stop == "clean" else clean  # here, for squared errors as well
         function = pointwise(self.form, self.stop)
         pairs = zip(bent.predictions, clean.predictions, strict=True)
         terms = [distance(function, b, c, self.reduction) for b, c in pairs]

@@ -34,10 +34,14 @@ class TaskLoss:
 
 @dataclass(frozen=True)
 class TaskAndDivergence:
-    """The mean of both passes' task losses in place of the clean one alone, and a divergence (R-Drop)."""
+    """The mean of both passes' task losses in place of the clean one alone, and a divergence (R-Drop).
+
+    Beside a loss that is not the clean one (`in_place` False) there is nothing to replace: the divergence alone.
+    """
 
     divergence: Divergence
     weight: float
+    in_place: bool = True
 
     needs_clean: ClassVar[bool] = True
 
@@ -47,7 +51,7 @@ class TaskAndDivergence:
 
     def __call__(self, bent: Outcome, clean: Outcome | None, deltas: Sequence[Tensor]) -> Tensor:
         term = self.weight * self.divergence(bent, clean, deltas)
-        return term if clean is None else term + 0.5 * (loss_of(bent) - loss_of(clean))
+        return term if clean is None or not self.in_place else term + 0.5 * (loss_of(bent) - loss_of(clean))
 
 
 @dataclass(frozen=True)

@@ -104,7 +104,9 @@ def probabilities(task: Task, logits: Any) -> Any:
 
 
 def _calibration(task: Task, outputs: Outputs) -> dict[str, Any]:
-    bins = reliability(probabilities(task, outputs.logits), outputs.labels)
+    # Two of three classes folded together may be likelier than the third, which is the model's answer.
+    answers = answers_of(task, outputs.logits)
+    bins = reliability(probabilities(task, outputs.logits), outputs.labels, answers=answers)
     gaps = sum(bar.rows * abs(bar.confidence - bar.accuracy) for bar in bins)
     return {"ece": gaps / sum(bar.rows for bar in bins), "bins": [bar._asdict() for bar in bins]}
 

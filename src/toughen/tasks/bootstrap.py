@@ -104,7 +104,7 @@ def _sums(task: Task, name: str, answers: Any, labels: Any) -> _Sums:
         error = (answers - told.reshape(len(told))) ** 2
         return _Sums(np.stack([error, np.ones_like(error)], axis=1), lambda s: s[:, 0] / s[:, 1])
     if name == "pearson":
-        x, y = answers - answers.mean(), told.reshape(len(told)) - told.mean()
+        x, y = _unit(np.asarray(answers, dtype=np.float64)), _unit(told.reshape(len(told)).astype(np.float64))
         return _Sums(np.stack([x, y, x * x, y * y, x * y, np.ones_like(x)], axis=1), _pearson)
     if task.head == "multilabel":
         hits = np.stack([answers * told, answers, told], axis=1).astype(float)
@@ -140,6 +140,12 @@ def _token_sums(task: Task, name: str, answers: Any, labels: Any) -> _Sums:
         "entity_recall": lambda s: _ratio(s[:, 0], s[:, 2]),
     }
     return _Sums(np.array(counts), score[name])
+
+
+def _unit(values: Any) -> Any:
+    """With mean 0 and deviation 1, so that whatever they measure, `_ratio` can tell them from constant ones: zeros."""
+    away, spread = values - values.mean(), values.std()
+    return away / spread if spread > 1e-13 * np.abs(values).max() else np.zeros_like(away)
 
 
 def _ratio(top: Any, bottom: Any) -> Any:

@@ -99,11 +99,11 @@ class _RobustTrainer(Trainer):
             self.attached.detach()  # the trained model is a plain one
 
     def _inner_training_loop(self, *args: Any, **kwargs: Any) -> Any:
-        """Trainer counts from 0 in every training that it does not resume, and so do schedules and teachers."""
+        """Trainer counts from 0 in every training that it does not resume, and so do schedules, teachers, spreads."""
         self.attached.abandon()  # a window that an earlier run left open when it was interrupted
         self.attached.updates = 0
         for bound in self.attached.bound:
-            bound.mean = None
+            bound.restart()
         self._probed_at = -PROBE_EVERY
         return super()._inner_training_loop(*args, **kwargs)
 
