@@ -83,10 +83,7 @@ class Step:
         if dropout == "off":
             self.switch.off()
         self.forwards += 1
-        outcome = self.probe()
-        if self.watch is None:
-            return outcome
-        return Outcome(outcome.loss, outcome.predictions, self.watch.take(self.inputs))
+        return self.probe() if self.watch is None else self.watch.around(self.probe, self.inputs)
 
     def rewind(self) -> None:
         """Back to the dropout mask of the first pass."""

@@ -105,6 +105,21 @@ def test_nothing_grows_from_step_to_step(name: str) -> None:
     attached.detach()
 
 
+@pytest.mark.parametrize("name", known())
+def test_a_pass_without_the_method_leaves_nothing_behind(name: str) -> None:
+    """An evaluation's hidden states would stay on the device until the next step, and with gradients their graph."""
+    model = with_dropout()
+    attached, update = stepper(toughen.make(name), model)
+    update(0)
+    gc.collect()
+    before = _tensors()
+    loss = model(**text_batch()).loss
+    assert _tensors()[1] > before[1]
+    del loss
+    assert _tensors() == before
+    attached.detach()
+
+
 def _tensors() -> tuple[int, int]:
     """How many there are, and how many with a graph."""
     found = [each for each in gc.get_objects() if isinstance(each, Tensor)]
