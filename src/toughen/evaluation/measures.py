@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..tasks import answers_of, interval, metrics, reliability
+from ..runs.predictions import probabilities as chances_of
+from ..tasks import answers_of, interval, metrics
+from ..tasks.calibration import calibration
 from ..tasks.spec import Task
 from .outputs import Outputs
 
@@ -73,7 +75,9 @@ def measure(
         rows=len(outputs.labels),
         metric=task.selects,
         metrics=table,
-        calibration=_calibration(task, outputs) if classes or task.head == "choices" else None,
+        calibration=calibration(probabilities(task, outputs.logits), outputs.labels)
+        if classes or task.head == "choices"
+        else None,
         confusion=_confusion(task, outputs) if classes else None,
         per_class=_per_class(task, outputs) if classes else None,
         slices=_slices(task, outputs, columns or {}),
@@ -94,19 +98,11 @@ def _with_interval(
 
 
 def probabilities(task: Task, logits: Any) -> Any:
-    """Softmax, with classes folded together where the set folds them (HANS)."""
-    values = np.asarray(logits, dtype=np.float64)
-    values = np.exp(values - values.max(axis=1, keepdims=True))
-    values /= values.sum(axis=1, keepdims=True)
+    """Those of the model's classes, folded together where the set folds them (HANS)."""
+    values = chances_of(task, logits)
     if task.fold and values.shape[1] == len(task.fold):
         values = values @ np.eye(len(task.labels))[list(task.fold)]
     return values
-
-
-def _calibration(task: Task, outputs: Outputs) -> dict[str, Any]:
-    bins = reliability(probabilities(task, outputs.logits), outputs.labels)
-    gaps = sum(bar.rows * abs(bar.confidence - bar.accuracy) for bar in bins)
-    return {"ece": gaps / sum(bar.rows for bar in bins), "bins": [bar._asdict() for bar in bins]}
 
 
 def _counts(task: Task, outputs: Outputs) -> Any:
