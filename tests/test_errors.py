@@ -292,6 +292,16 @@ def test_a_second_method_on_a_model_is_refused_and_the_first_stays() -> None:
         pass
 
 
+def test_a_second_detach_takes_nothing_from_the_method_that_came_after() -> None:
+    model = bert(dropout=0.0)
+    first = toughen.smart().attach(model)
+    first.detach()
+    with attached_to(model, toughen.r3f()):
+        first.detach()
+        with pytest.raises(MethodError, match=r"already has a method attached"):
+            toughen.smart().attach(model)
+
+
 def test_a_failed_attach_of_a_sum_takes_back_its_first_half() -> None:
     model = classifier("bert")
     found = traces(model)

@@ -3,22 +3,38 @@
 import json
 import os
 import uuid
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write beside the place, then move there: a reader sees the old file or the new one, never a half."""
+@contextmanager
+def whole(path: Path) -> Generator[Path]:
+    """A name beside the place, to write to; what is there at the end is moved to the place, and gone after an error.
+
+    A reader sees the old file or the new one, never a half.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
     try:
-        try:
-            unfinished.write_text(text, encoding="utf-8")
-            os.replace(unfinished, path)
-        finally:
-            unfinished.unlink(missing_ok=True)
+        yield unfinished
+        os.replace(unfinished, path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with whole(path) as unfinished:
+            unfinished.write_bytes(content)
     except OSError as error:  # told in the name of the file that was asked for
         raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+def write_text(path: Path, text: str) -> None:
+    write_bytes(path, text.encode("utf-8"))
 
 
 def write_json(path: Path, value: Any) -> None:

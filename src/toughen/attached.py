@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -78,6 +79,7 @@ class Attached:
             self.detach()
             raise
         setattr(self.model, _MARK, True)
+        self._undo.append(partial(delattr, self.model, _MARK))
 
     def turns(self, last: bool = True) -> tuple[Turn, ...]:
         """The backward passes of the coming micro-batch. Ask before `losses`; `last` closes an accumulation window."""
@@ -203,8 +205,6 @@ class Attached:
             undo()
         self._undo.clear()
         self._switch.restore()
-        if getattr(self.model, _MARK, False):
-            delattr(self.model, _MARK)
 
     def __enter__(self) -> "Attached":
         return self

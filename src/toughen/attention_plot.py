@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from .atomic import whole
 from .attached import Attached
 from .errors import MethodError, require
 from .rng import without_dropout
@@ -92,10 +93,8 @@ def _save(path: Path, clean: Tensor, bent: Tensor, hidden: Tensor, tokens: list[
             axes.scatter(columns.numpy(), rows.numpy(), marker="x", s=12, color="tab:red", linewidths=0.8)
             figure.colorbar(image, ax=axes, shrink=0.8)
     figure.suptitle(title)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{path.name}.tmp")
-    figure.savefig(unfinished, format=path.suffix.lstrip(".") or "png")
-    unfinished.replace(path)
+    with whole(path) as unfinished:
+        figure.savefig(unfinished, format=path.suffix.lstrip(".") or "png")
     return path
 
 

@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias, cast
 
 import torch
@@ -83,8 +83,7 @@ class Step:
         if dropout == "off":
             self.switch.off()
         self.forwards += 1
-        outcome = self.probe()
-        return outcome if self.watch is None else replace(outcome, features=self.watch.take(self.inputs))
+        return self.probe() if self.watch is None else self.watch.around(self.probe, self.inputs)
 
     def rewind(self) -> None:
         """Back to the dropout mask of the first pass."""

@@ -28,6 +28,11 @@ class Bound:
     def __post_init__(self) -> None:
         self.spread = LabelSpread() if wants(self.method.compare, "needs_spread") else None
 
+    @property
+    def needs_features(self) -> bool:
+        """Whether the search or the comparison looks at hidden states."""
+        return any(wants(goal, "needs_features") for goal in (self.method.climb_on, self.method.compare))
+
     def open_window(self, model: nn.Module, clock: Clock) -> None:
         """Before the first micro-batch of an update."""
         self.used = True

@@ -18,7 +18,7 @@ from .schedule import Scheduled, lowest, now
 class Add:
     """The clean loss plus `weight` times the comparison, in one backward pass.
 
-    `labels="optional"` leaves the clean loss out for a batch that has none (VAT).
+    `optional_labels` leaves the clean loss out for a batch that has none (VAT).
     """
 
     weight: Scheduled = 1.0

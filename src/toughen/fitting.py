@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 from torch import nn
 
-from .batch import wants
 from .bound import Bound
 from .compare.features import FeatureWatch
 from .idle import warn_if_idle
@@ -28,9 +27,7 @@ def fit(
             undo.append(one.adversary.install())
         if isinstance(one.method.site, (WordEmbedding, NormalizedEmbedding, Hidden)):
             undo.append(warn_if_several(model, one.injector))
-    methods = [one.method for one in bound]
-    features = any(wants(m.climb_on, "needs_features") or wants(m.compare, "needs_features") for m in methods)
-    watch = FeatureWatch(model) if features else None
+    watch = FeatureWatch(model) if any(one.needs_features for one in bound) else None
     if watch is not None:
         undo.append(watch.detach)
     inside = [one.injector for one in bound if isinstance(one.method.site, (Hidden, AttentionLogits))]

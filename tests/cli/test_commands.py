@@ -174,6 +174,36 @@ def test_recipes_by_any_start_of_their_names(capsys):
     assert main(["recipes", "sift/nothing"]) == 2
 
 
+OWN = """
+import toughen
+
+@toughen.named("needy")
+def needy(weight: float, steps: int = 1) -> toughen.Method:
+    '''What it is.'''
+    return toughen.smart(weight=weight, steps=steps)
+"""
+
+
+def test_an_option_of_ones_own_without_a_default_is_asked_for(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("needy.py").write_text(OWN)
+    text = out(capsys, "show", "./needy.py")
+    assert "in the loss. (must be given)" in text
+    assert "give --method.weight to see it" in text
+    assert "weight=2.0" in out(capsys, "show", "./needy.py", "--weight", "2")
+    out(capsys, "init", "run", "--method", "./needy.py")
+    text = Path("run.yaml").read_text()
+    assert "\n  weight:  # must be given\n" in text
+    assert "\n  # steps: 1\n" in text
+    with pytest.raises(ValueError, match=r"^method.weight has no default: give it a value \(--method.weight\)\.$"):
+        build(yaml.safe_load(text))
+    filled = yaml.safe_load(text.replace("weight:  #", "weight: 3  #"))
+    assert build(filled).method["weight"] == 3
+    for words in ("./needy.py", "smart+./needy.py:needy"):
+        assert main(["train", "--model", "m", "--task", "rte", "--method", words]) == 2
+        assert "weight has no default" in capsys.readouterr().err
+
+
 def test_new_and_init_give_files_that_work(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     out(capsys, "new", "smart.py")  # a name that is taken gets another

@@ -96,8 +96,9 @@ def test_hooking_again_replaces_the_layer():
     model = Tower()
     compat.hook_sift_layer(model, hidden_size=8)
     [second] = compat.hook_sift_layer(model, hidden_size=8)
-    model(torch.randn(2, 8))
+    model(torch.randn(2, 8, requires_grad=True))
     assert second.input is not None
+    assert not second.input.requires_grad  # nor is the graph of the pass held by it
     assert compat.AdversarialLearner(model).adv_modules == [second]
 
 

@@ -9,7 +9,7 @@ import torch
 
 from toughen.runs import RunError, load, train
 from toughen.runs.configuring import build
-from toughen.runs.modeling import load_model, load_tokenizer, without_adapters
+from toughen.runs.modeling import load_model, load_tokenizer, merged
 from toughen.runs.predictor import Predictor
 from toughen.tasks import Task
 
@@ -146,8 +146,8 @@ def test_what_is_made_anew_is_trained_whole_and_kept_with_the_adapters(family, h
     words[..., -1] = END
     batch = {"input_ids": words, "attention_mask": torch.ones_like(words)}
     with torch.no_grad():
-        kept, merged = again(**batch).logits, without_adapters(model)(**batch).logits
-    torch.testing.assert_close(kept, merged, rtol=1e-4, atol=1e-4)
+        kept, whole = again(**batch).logits, merged(model)(**batch).logits
+    torch.testing.assert_close(kept, whole, rtol=1e-4, atol=1e-4)
 
 
 def test_second_order_head(start):

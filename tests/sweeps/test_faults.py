@@ -12,6 +12,7 @@ from toughen.cli.main import main
 from toughen.reports import find_runs
 from toughen.runs.configuring import build
 from toughen.sweeps import running
+from toughen.sweeps.worker import Limits, Worker
 
 BROKEN = '''
 import os
@@ -153,3 +154,20 @@ def _is_of(process, parent):
 def _all(director):
     while (trial := director.next()) is not None:
         yield trial.name
+
+
+def test_a_nursery_that_is_gone_leaves_no_pipe_and_no_zombie(tmp_path, monkeypatch):
+    nursery = tmp_path / "python"
+    nursery.write_text("#!/bin/sh\nread line\n")  # waits for orders, and gives no answer
+    nursery.chmod(0o755)
+    monkeypatch.setattr("toughen.sweeps.worker.sys.executable", str(nursery))
+    worker = Worker(Limits("accuracy", retries=-1), tmp_path / "workers.log")
+    worker.folder, first = tmp_path, worker.process
+    first.kill()
+    assert worker.poll(10.0).error.startswith("killed by SIGKILL")
+    worker.close()
+    for process in (first, worker.process):
+        assert process.returncode is not None
+        assert process.stdin.closed
+        assert process.stdout.closed
+    assert worker.process is not first

@@ -22,7 +22,7 @@ BAD = {
     r"train.epochs='many': expected a number. \(settings: train.epochs=many\)": {"train.epochs": {"values": ["many"]}},
     r"train.batch_size=0: it must be above 0": {"train.batch_size": {"values": [8, 0]}},
     r"train.micro_batch=3 does not divide the 8 rows": {"train.micro_batch": {"values": [8, 3]}},
-    r"method.noise='loud': expected normal or uniform or null": {"method.noise": {"values": ["loud"]}},
+    r"method.noise='loud': expected normal, uniform or null": {"method.noise": {"values": ["loud"]}},
     r"train=1: name one of its options with a dot, train.NAME": {"train": {"values": [1]}},
     r"TrainingArguments has no 'adam_beta3'": {"trainer.adam_beta3": {"values": [0.9]}},
     r"There is no method 'smrt'|no method 'smrt'": {"method.name": {"values": ["smrt"]}},

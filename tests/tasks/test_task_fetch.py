@@ -73,7 +73,7 @@ def test_fetching_goes_on_where_it_stopped(tmp_path):
     broken = Hub(fail_at=3)
     with pytest.raises(ConnectionError):
         tasks.fetch(["rte"], tmp_path, download=broken)
-    assert not list(tmp_path.rglob("*.part"))
+    assert not list(tmp_path.rglob(".*"))
     whole = Hub()
     told = []
     tasks.fetch(["rte"], tmp_path, download=whole, tell=told.append)

@@ -103,7 +103,8 @@ sys.modules["datasets"] = None
 try:
     tasks.load("sst2")
 except ImportError as problem:
-    assert str(problem) == 'datasets is needed for this: pip install "toughen[tasks]"', problem
+    told = "This needs the package 'datasets'. Install it with: pip install \\"toughen[tasks]\\""
+    assert str(problem) == told, problem
 else:
     raise SystemExit("no error")
 """

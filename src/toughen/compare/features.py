@@ -1,20 +1,22 @@
 """The class token's features, watched as the model computes them."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from ..errors import SiteError
-from ..outcome import without_adapters
+from ..outcome import Outcome, without_adapters
 from ..parts import Detach
 
 
 class FeatureWatch:
-    """Keeps the features of the last pass: the first real token's hidden state, or for decoders the last one's.
+    """Sees the features of a pass: the first real token's hidden state, or for decoders the last one's.
 
-    For an encoder-decoder it is the decoder's first, which has read the whole text.
+    For an encoder-decoder it is the decoder's first, which has read the whole text. Of other passes, such as an
+    evaluation's, nothing is kept.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -22,10 +24,13 @@ class FeatureWatch:
         config = getattr(model, "config", None)
         self.decoder = _is_decoder(config)
         self.masked = not getattr(config, "is_encoder_decoder", False)  # the batch's mask is the encoder's
+        self.watching = False
         self.seen: Tensor | None = None
         self.detach: Detach = base.register_forward_hook(self._see).remove
 
     def _see(self, module: nn.Module, _args: Any, output: Any) -> None:
+        if not self.watching:
+            return
         if hasattr(output, "last_hidden_state"):
             self.seen = output.last_hidden_state
         elif isinstance(output, tuple):
@@ -36,10 +41,15 @@ class FeatureWatch:
                 "The model needs a `base_model` whose output has `last_hidden_state`, or is a tuple beginning with it."
             )
 
-    def take(self, batch: Mapping[str, Any]) -> Tensor | None:
-        hidden, self.seen = self.seen, None
+    def around(self, run: Callable[[], Outcome], batch: Mapping[str, Any]) -> Outcome:
+        """The outcome of a pass over the batch, with its features."""
+        self.watching = True
+        try:
+            outcome = run()
+        finally:
+            hidden, self.seen, self.watching = self.seen, None, False
         mask = batch.get("attention_mask") if self.masked else None
-        return None if hidden is None else class_token(hidden, mask, self.decoder)
+        return outcome if hidden is None else replace(outcome, features=class_token(hidden, mask, self.decoder))
 
 
 def _backbone(model: nn.Module) -> nn.Module:

@@ -77,16 +77,17 @@ class PerturbationLayer(nn.Module):
 
     def forward(self, input: Tensor) -> Tensor:
         if self.perturbation is None:
-            self.input = normalised = self.LayerNorm(input)
+            normalised = self.LayerNorm(input)
+            self.input = normalised.detach()  # with its graph it would hold the whole pass until the next one
             return normalised
         if self.input is None:
             raise StepError("SiFT: run the clean pass before adv.loss(): the perturbed one starts from its input.")
-        clean = self.input.detach()
+        clean = self.input
         if not self.perturbation.at:
             view = View(clean)
             self.perturbation.at[0] = self.search.start(view).requires_grad_()
             self.perturbation.views[0] = view
-        return (clean + self.perturbation.at[0]).to(self.input.dtype)
+        return (clean + self.perturbation.at[0]).to(clean.dtype)
 
 
 def hook_sift_layer(

@@ -39,16 +39,13 @@ class Arm:
     steps: int
 
 
-def train_arm(
-    name: str, seed: int, data: Mapping[str, Sequence[Row]], encoder: Encoder, settings: Settings | None = None
-) -> Arm:
+def train_arm(name: str, seed: int, data: Mapping[str, Sequence[Row]], encoder: Encoder, settings: Settings) -> Arm:
     """Fine-tune with the method of this name and look at every split."""
     from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 
     from ..tasks import collator, compute_metrics
     from ..training.trainer import robust
 
-    chosen = settings or Settings()
     tokenizer = encoder.tokenizer()
     splits = {split: tokenised(tokenizer, rows) for split, rows in data.items()}
 
@@ -68,11 +65,11 @@ def train_arm(
     with tempfile.TemporaryDirectory() as folder:
         arguments = TrainingArguments(
             output_dir=folder,
-            num_train_epochs=chosen.epochs,
-            per_device_train_batch_size=chosen.batch_size,
+            num_train_epochs=settings.epochs,
+            per_device_train_batch_size=settings.batch_size,
             per_device_eval_batch_size=64,
-            learning_rate=chosen.learning_rate,
-            warmup_steps=chosen.warmup,
+            learning_rate=settings.learning_rate,
+            warmup_steps=settings.warmup,
             seed=seed,
             logging_steps=5,
             eval_strategy="epoch",

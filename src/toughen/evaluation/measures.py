@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..tasks import answers_of, interval, metrics, reliability
+from ..runs.predictions import probabilities as chances_of
+from ..tasks import answers_of, interval, metrics
+from ..tasks.calibration import calibration
 from ..tasks.spec import Task
 from .outputs import Outputs
 
@@ -94,10 +96,8 @@ def _with_interval(
 
 
 def probabilities(task: Task, logits: Any) -> Any:
-    """Softmax, with classes folded together where the set folds them (HANS)."""
-    values = np.asarray(logits, dtype=np.float64)
-    values = np.exp(values - values.max(axis=1, keepdims=True))
-    values /= values.sum(axis=1, keepdims=True)
+    """Those of the model's classes, folded together where the set folds them (HANS)."""
+    values = chances_of(task, logits)
     if task.fold and values.shape[1] == len(task.fold):
         values = values @ np.eye(len(task.labels))[list(task.fold)]
     return values
@@ -106,9 +106,7 @@ def probabilities(task: Task, logits: Any) -> Any:
 def _calibration(task: Task, outputs: Outputs) -> dict[str, Any]:
     # Two of three classes folded together may be likelier than the third, which is the model's answer.
     answers = answers_of(task, outputs.logits)
-    bins = reliability(probabilities(task, outputs.logits), outputs.labels, answers=answers)
-    gaps = sum(bar.rows * abs(bar.confidence - bar.accuracy) for bar in bins)
-    return {"ece": gaps / sum(bar.rows for bar in bins), "bins": [bar._asdict() for bar in bins]}
+    return calibration(probabilities(task, outputs.logits), outputs.labels, answers)
 
 
 def _counts(task: Task, outputs: Outputs) -> Any:

@@ -46,7 +46,7 @@ def outputs_of(
         raise DataError(
             f"the labels of this split are withheld: nothing can be scored. {kept} Give another split or file."
         )
-    lengths = np.array([_length(row) for row in split["input_ids"]])
+    lengths = np.array([length_of(row) for row in split["input_ids"]])
     collate = collator(task, tokenizer)
     # Rows of like length share a batch: less padding, and no output depends on the order.
     ranked = np.argsort(lengths, kind="stable")
@@ -94,6 +94,6 @@ def bounded(max_length: int | None, model: Any, tokenizer: Any) -> int | None:
     return min(max_length or limit, limit) if limit else max_length
 
 
-def _length(ids: Any) -> int:
+def length_of(ids: Any) -> int:
     """Tokens of a row; of its longest choice, where there are several."""
     return max(map(len, ids)) if len(ids) and isinstance(ids[0], (list, tuple, np.ndarray)) else len(ids)

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
-from ..batch import wants
 from ..bound import Bound
 from ..parts import Turn
 from ..sites import AttentionLogits, Hidden
@@ -38,11 +37,7 @@ def of_method(bound: Sequence[Bound], turns: Sequence[Turn], last: bool, updates
 
 def packable(bound: Sequence[Bound]) -> bool:
     """Whether padding may be left out of the layers: nothing in there is perturbed or looked at."""
-    methods = [one.method for one in bound]
-    inside = any(isinstance(method.site, (Hidden, AttentionLogits)) for method in methods)
-    return not inside and not any(
-        wants(m.climb_on, "needs_features") or wants(m.compare, "needs_features") for m in methods
-    )
+    return not any(one.needs_features or isinstance(one.method.site, (Hidden, AttentionLogits)) for one in bound)
 
 
 def of_error(error: BaseException) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from ..lazy import lazily
 from .register import register as _register
 
 if TYPE_CHECKING:
@@ -50,16 +50,7 @@ _HOME = {
     "matrix_square_root": "square_root",
 }
 __all__ = sorted(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]
+__getattr__, __dir__ = lazily(__name__, _HOME)
 
 # A saved second-order model must load with the Auto classes after a bare import; this costs a millisecond.
 _register()
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f".{_HOME[name]}", __name__), name)
-
-
-def __dir__() -> list[str]:
-    return __all__

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
+from ..atomic import write_text
 from ..markdown import line
 
 TASKS = {
@@ -58,11 +58,5 @@ def model_card(model: Any) -> str:
 def write_card(model: Any, folder: str | os.PathLike[str]) -> None:
     """Write README.md into `folder` in one piece, unless one is there: it may have been edited."""
     path = Path(folder) / "README.md"
-    if path.exists() or Path(folder).is_file():
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".README")
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write(model_card(model))
-    os.chmod(name, 0o644)
-    os.replace(name, path)
+    if not path.exists() and not Path(folder).is_file():
+        write_text(path, model_card(model))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from .covariance import Activation, Center, Norm
 from .normalize import Side, Start, check_power_method
@@ -14,14 +14,14 @@ Fusion = Literal["sum_fc", "concat", "aggre_all", "sum_loss"]
 Normalization = Literal["svpn", "isqrt", "none"]
 
 CHOICES: dict[str, tuple[str, ...]] = {
-    "pooling": ("cross_covariance", "covariance", "average", "class"),
-    "fusion": ("sum_fc", "concat", "aggre_all", "sum_loss"),
-    "normalization": ("svpn", "isqrt", "none"),
-    "norm": ("none", "layer", "batch"),
-    "activation": ("relu", "none"),
-    "center": ("channel", "scalar", "none"),
-    "start": ("learned", "ones", "fixed", "random"),
-    "side": ("rows", "columns"),
+    "pooling": get_args(Pooling),
+    "fusion": get_args(Fusion),
+    "normalization": get_args(Normalization),
+    "norm": get_args(Norm),
+    "activation": get_args(Activation),
+    "center": get_args(Center),
+    "start": get_args(Start),
+    "side": get_args(Side),
 }
 
 

@@ -8,7 +8,7 @@ from torch import Tensor
 from ..parts import View
 from ..schedule import Scheduled
 from ..search import Absolute, Ball, Free, Given, Growing, Init, Relative, Units
-from ..search.norms import Over, Project
+from ..search.norms import Project
 
 Start: TypeAlias = Callable[[View], Tensor]
 """A function that gives the starting perturbation of a view, to take the random draw's place."""
@@ -17,8 +17,8 @@ Start: TypeAlias = Callable[[View], Tensor]
 OURS = ("recommended", "robust")  # presets whose lengths are shares of the embedding's
 
 
-def ball(max_norm: float, p: float = 2, over: Over = "example") -> Project:
-    return Ball(max_norm, p, over) if max_norm > 0 else Free()
+def ball(max_norm: float, p: float = 2) -> Project:
+    return Ball(max_norm, p) if max_norm > 0 else Free()
 
 
 def start(given: Start | None, otherwise: Init) -> Init:

@@ -46,7 +46,7 @@ def _from_predictions(predictions: Predictions, names: list[str] | None) -> dict
     told, found = predictions.labels, predictions.answers
     if told is None or amounts(told) or amounts(found):
         return None
-    from ..tasks import calibration_error, reliability
+    from ..tasks.calibration import calibration
 
     labels = names or sorted({*told, *found})
     place = {str(number): number for number in range(len(labels))} | {name: n for n, name in enumerate(labels)}
@@ -58,8 +58,7 @@ def _from_predictions(predictions: Predictions, names: list[str] | None) -> dict
     made: dict[str, Any] = {"name": "validation", "confusion": {"labels": labels, "counts": counts}}
     if predictions.probabilities and len(predictions.probabilities[0]) == len(labels):
         numbers = [place[label] for label in told]
-        bins = [each._asdict() for each in reliability(predictions.probabilities, numbers)]
-        made["calibration"] = {"ece": calibration_error(predictions.probabilities, numbers), "bins": bins}
+        made["calibration"] = calibration(predictions.probabilities, numbers)
     return made
 
 

@@ -64,9 +64,9 @@ def reach(found: Sequence[tuple[float, float, float]]) -> list[list[float]]:
     return [[max(0.0, v - low) for v, low, _ in found], [max(0.0, high - v) for v, _, high in found]]
 
 
-def ratios(title: str, values: Mapping[str, float], *, note: str = "") -> Drawing:
+def ratios(title: str, values: Mapping[str, float]) -> Drawing:
     """Multiples of plain fine-tuning, lying bars from 1."""
-    with canvas(title, "times plain", note=note, high=0.42 * len(values) + 0.7) as (axes, drawn):
+    with canvas(title, "times plain", high=0.42 * len(values) + 0.7) as (axes, drawn):
         places = range(len(values))
         axes.barh(places, list(values.values()), 0.6, color=SERIES[0])
         for place, value in zip(places, values.values(), strict=True):
@@ -85,11 +85,11 @@ def tinted(shares: Sequence[Sequence[float]], top: float = 1.0) -> list[list[tup
     return [[(*BLUE, min(1.0, max(0.0, share / (top or 1.0)))) for share in row] for row in shares]
 
 
-def confusion(title: str, labels: Sequence[str], counts: Sequence[Sequence[int]], *, note: str = "") -> Drawing:
+def confusion(title: str, labels: Sequence[str], counts: Sequence[Sequence[int]]) -> Drawing:
     """Labels down, answers across, shade by share of the label."""
     size = len(labels)
     wide, high = max(WIDE, 0.42 * size + 1.5), max(2.6, 0.36 * size + 1.1)
-    with canvas(title, "answer", "label", note=note, wide=wide, high=high) as (axes, drawn):
+    with canvas(title, "answer", "label", wide=wide, high=high) as (axes, drawn):
         shares = [[n / max(1, sum(row)) for n in row] for row in counts]
         axes.imshow(tinted(shares), aspect="auto", interpolation="none")
         for down, row in enumerate(counts):

@@ -92,9 +92,9 @@ class Run:
         """The examples of an attack, attacks/<name>.jsonl; empty where none were kept."""
         return _lines(self.path / "attacks" / f"{name}.jsonl")
 
-    def diagnostics(self, name: str, seed: int, arm: Arm = "method") -> dict[str, Any] | None:
+    def diagnostics(self, name: str, seed: int) -> dict[str, Any] | None:
         """What training saw at its end and the saved model does not show, such as an adversary's masks."""
-        file = self.seed_folder(seed, arm) / "diagnostics" / f"{name}.json"
+        file = self.seed_folder(seed) / "diagnostics" / f"{name}.json"
         return read_json(file) if file.is_file() else None
 
     def seed_folder(self, seed: int, arm: Arm = "method") -> Path:

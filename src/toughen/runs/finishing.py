@@ -10,7 +10,7 @@ from .diagnostics import write_diagnostics
 from .errors import RunError
 from .files import move_folder, remove_folder, write_json
 from .job import Job
-from .modeling import without_adapters
+from .modeling import merged
 
 
 def finish_seed(job: Job, trainer: Any, rows: Any, seconds: float, in_steps: float) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def _save_model(job: Job, trainer: Any, main: bool) -> None:
     if job.config.peft.name:
         if main:
             trainer.model.save_pretrained(job.folder / "adapter")
-            without_adapters(trainer.accelerator.unwrap_model(trainer.model)).save_pretrained(unfinished)
+            merged(trainer.accelerator.unwrap_model(trainer.model)).save_pretrained(unfinished)
     else:
         trainer.save_model(str(unfinished))  # every process: FSDP gathers the weights here
     if main:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import MethodError, nearest
-from .signatures import Signature, own_file, signature
+from .signatures import NO_DEFAULT, Signature, own_file, signature
 
 if TYPE_CHECKING:
     from ..method import Method, Sum
@@ -51,6 +51,18 @@ def settings_of(method: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     return {part: dict(cast("Mapping[str, Any]", rest.get(key) or {})) for part, key in parts}
 
 
+def missing_options(method: Mapping[str, Any]) -> list[str]:
+    """The dotted options that have no default and no value."""
+    given = settings_of(method)
+    keys = {part: f"{key}." if len(given) > 1 else "" for part, key in parts_of(method["name"])}
+    return [
+        f"{keys[part]}{option.name}"
+        for part, settings in given.items()
+        for option in signature(part).options
+        if option.default is NO_DEFAULT and option.name not in settings
+    ]
+
+
 def check_method(method: Mapping[str, Any]) -> None:
     """Refuse unknown methods, options and presets without importing any method."""
     if method.get("name") == OWN and "repr" in method:
@@ -67,6 +79,8 @@ def check_method(method: Mapping[str, Any]) -> None:
         preset = given.get("preset")
         if described.presets and preset is not None and preset not in described.presets:
             raise MethodError(f"method {described.name} has no preset {preset!r}. {nearest(preset, described.presets)}")
+    if missing := missing_options(method):
+        raise MethodError(f"method.{missing[0]} has no default: give it a value (--method.{missing[0]}).")
 
 
 def make_method(method: Mapping[str, Any]) -> "Method | Sum":

@@ -156,7 +156,7 @@ def with_adapters(model: Any, peft: PeftConfig, task: Task, fresh: Collection[st
     return library.get_peft_model(model, settings)
 
 
-def without_adapters(model: Any) -> Any:
+def merged(model: Any) -> Any:
     """The same model with its adapters added into the weights: a plain checkpoint."""
     return model.merge_and_unload() if hasattr(model, "merge_and_unload") else model
 

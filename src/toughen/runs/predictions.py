@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 
 from ..tasks import Task, answers_of
+from ..tasks.tokenising import IGNORED
 from .files import write_text
-
-IGNORED = -100
 
 
 def table(task: Task, logits: Any, labels: Any = None) -> str:

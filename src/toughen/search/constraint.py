@@ -9,6 +9,8 @@ from torch import Tensor, nn
 from ..errors import SiteError
 from ..outcome import without_adapters
 
+SQUARINGS = 12
+
 
 class Constraint(Protocol):
     def apply(self, model: nn.Module) -> None: ...
@@ -48,12 +50,12 @@ def head(model: nn.Module) -> nn.Linear:
     return found[-1]
 
 
-def spectral_norm(weight: Tensor, squarings: int = 12) -> Tensor:
-    """The largest singular value, by 2 ** `squarings` power iterations at once on the smaller Gram matrix."""
+def spectral_norm(weight: Tensor) -> Tensor:
+    """The largest singular value, by 2 ** SQUARINGS power iterations at once on the smaller Gram matrix."""
     matrix = weight.to(torch.promote_types(weight.dtype, torch.float32))
     matrix = matrix if matrix.shape[0] <= matrix.shape[1] else matrix.mT
     power = matrix @ matrix.mT
-    for _ in range(squarings):
+    for _ in range(SQUARINGS):
         power = power / power.abs().amax().clamp(min=1e-30)
         power = power @ power
     column = power.norm(dim=0).argmax(keepdim=True)

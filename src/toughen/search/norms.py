@@ -152,7 +152,8 @@ class Ball:
     def __call__(self, x: Tensor, view: View, units: Units) -> Tensor:
         limit = self.radius * units.length(view, self.p, self.over)
         if self.p == INF:
-            bound = torch.as_tensor(limit, dtype=x.dtype, device=x.device)
+            # Not torch.as_tensor: to copy a number to the device waits for it, and ends a capture.
+            bound = limit.to(x.dtype) if isinstance(limit, Tensor) else x.new_full((), limit)
             return x.maximum(-bound).minimum(bound)
         return x * (limit / norm(x, self.p, self.over).clamp(min=1e-30)).clamp(max=1.0)
 

@@ -7,7 +7,7 @@ from typing import Any, cast
 from torch import Tensor, nn
 
 from ..errors import SiteError
-from ..outcome import IGNORED, task_of
+from ..outcome import IGNORED, task_of, without_adapters
 from ..parts import Detach, Inject, Place
 from .attention_deberta import attach_deberta, disentangled_blocks
 from .attention_interface import OVER, Door, register
@@ -63,7 +63,7 @@ class AttentionLogits:
 
 def _base(model: nn.Module) -> Any:
     """The transformers model that has the layers: under PEFT's wrapper, or a head that holds a backbone."""
-    base: Any = cast(Any, model).get_base_model() if hasattr(model, "get_base_model") else model
+    base: Any = without_adapters(model)
     inner = (m for m in base.modules() if hasattr(getattr(m, "config", None), "num_hidden_layers"))
     base = next((m for m in inner if hasattr(m, "set_attn_implementation")), base)
     if not hasattr(base, "set_attn_implementation") or getattr(base, "config", None) is None:

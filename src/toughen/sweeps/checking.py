@@ -1,22 +1,20 @@
 """A sweep held against what runs take, before any of them starts."""
 
 import json
-import types
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from itertools import product
-from typing import Any, Literal, Union, cast, get_args, get_origin
+from typing import Any, cast
 
 from ..errors import nearest
 from ..runs.config import GROUPS, Config
 from ..runs.configuring import normalised
+from ..runs.kinds import fits, worded
 from ..runs.method_config import make_method, options_of
 from ..runs.trainer_options import trainer_options
 from .configs import trial_config
 from .definition import Definition, Settings, rows_word
 from .errors import SweepError
-
-WORDS = {float: "a number", int: "a whole number", str: "text", bool: "true or false", type(None): "null"}
 
 
 def grid(definition: Definition) -> list[Settings]:
@@ -96,27 +94,8 @@ def _flat(entry: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _fits(key: str, value: Any, kind: Any) -> None:
-    if not _is(value, kind):
-        raise SweepError(f"{key}={value!r}: expected {_words(kind)}.")
-
-
-def _words(kind: Any) -> str:
-    if get_origin(kind) in (types.UnionType, Union, Literal):
-        return " or ".join(map(_words, get_args(kind)))
-    return WORDS.get(kind, str(kind))
-
-
-def _is(value: Any, kind: Any) -> bool:
-    origin = get_origin(kind)
-    if origin in (types.UnionType, Union):
-        return any(_is(value, each) for each in get_args(kind))
-    if origin is Literal:
-        return value in get_args(kind)
-    if kind is float:
-        return isinstance(value, (int, float)) and not isinstance(value, bool)
-    if kind is int:
-        return isinstance(value, int) and not isinstance(value, bool)
-    return isinstance(value, kind) if kind in (str, bool, list, dict, type(None)) else True
+    if not fits(value, kind):
+        raise SweepError(f"{key}={value!r}: expected {worded(kind)}.")
 
 
 def check_metric(definition: Definition, logged: Mapping[str, bool], selects: str) -> str:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..errors import require
+from ..reports.drawing import plain
 from .definition import word
 from .leaderboard import Row
 
@@ -44,8 +45,8 @@ def parallel(rows: Sequence[Row], keys: Sequence[str], metric: str, sign: int) -
         for place, (_, ticks) in enumerate(columns):
             axes.axvline(place, color=GREY, linewidth=0.8)
             for height, text in ticks:
-                axes.text(place + 0.03, height + 0.01, _plain(text), va="bottom", fontsize=8)
-        axes.set_xticks(range(len(names)), [_plain(name) for name in names])
+                axes.text(place + 0.03, height + 0.01, plain(text), va="bottom", fontsize=8)
+        axes.set_xticks(range(len(names)), [plain(name) for name in names])
         axes.set_xlim(-0.15, len(names) - 0.6)
         axes.set_yticks([])
         for side in ("top", "right", "left", "bottom"):
@@ -93,9 +94,9 @@ def _heat(rows: Sequence[Row], pair: tuple[str, str], values: dict[str, list[Any
                     axes.text(column + 0.5, row + 0.5, f"{cell:.3f}", ha="center", va="center", color=ink)
         for set_ticks, key in ((axes.set_xticks, across), (axes.set_yticks, down)):
             places = [place + 0.5 for place in range(len(values[key]))]
-            set_ticks(places, [_plain(word(value)) for value in values[key]])
-        axes.set_xlabel(_plain(across))
-        axes.set_ylabel(_plain(down))
+            set_ticks(places, [plain(word(value)) for value in values[key]])
+        axes.set_xlabel(plain(across))
+        axes.set_ylabel(plain(down))
     return drawn[0]
 
 
@@ -143,8 +144,3 @@ def _svg(figure: Any, title: str) -> str:
     box = re.search(r'viewBox="[^"]*"', text)
     head = f'<svg {box.group(0) if box else ""} role="img" aria-label="{escape(title)}" xmlns:xlink="http://www.w3.org/1999/xlink">'
     return re.sub(r"<svg[^>]*>", lambda _: head, text, count=1)
-
-
-def _plain(text: str) -> str:
-    """Text as it stands: a dollar sign would start a formula."""
-    return text.replace("$", r"\$")

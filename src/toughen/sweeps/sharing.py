@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 def make_ready(configs: Sequence[Config]) -> "Data":
     """Read and tokenise the data that these configs share, as their runs will; refuse models that they cannot have."""
+    from ..runs.loading import load
     from ..runs.modeling import changed_config, length_of, load_tokenizer
     from ..runs.quiet import quiet
-    from ..runs.session import load
     from ..tasks import prepare
 
     config = configs[0]

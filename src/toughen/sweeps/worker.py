@@ -74,7 +74,8 @@ class Worker:
             self.process = subprocess.Popen(command, env=environment, stderr=errors, start_new_session=True, **pipes)
         self._ready = False
         self._answers: queue.Queue[dict[str, Any] | None] = queue.Queue()
-        threading.Thread(target=_listen, args=(self.process.stdout, self._answers), daemon=True).start()
+        self._listener = threading.Thread(target=_listen, args=(self.process.stdout, self._answers), daemon=True)
+        self._listener.start()
 
     def start(self, folder: Path) -> None:
         """Begin, or go on with, the run of a folder."""
@@ -85,6 +86,7 @@ class Worker:
 
     def _order(self) -> None:
         if self.process.poll() is not None:
+            self._bury()
             self._spawn()
         if not self._ready:
             self._expect("ready", START)
@@ -117,7 +119,8 @@ class Worker:
             except queue.Empty:
                 answer = {}
             if answer is None:
-                self._spawn()  # the nursery is gone, and its child with it
+                self._bury()  # the nursery is gone, and its child with it
+                self._spawn()
                 answer = {"ended": -signal.SIGKILL}
             self._look()
             if "ended" in answer:
@@ -191,6 +194,10 @@ class Worker:
         """End the trial and the nursery."""
         if self.process.poll() is None:
             self.stop()
+        self._bury()
+
+    def _bury(self) -> None:
+        """Close what the nursery reads from, and wait for its end and that of its answers."""
         assert self.process.stdin is not None
         with suppress(OSError):
             self.process.stdin.close()
@@ -199,11 +206,13 @@ class Worker:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+        self._listener.join(GRACE)
 
 
 def _listen(answers: Any, into: "queue.Queue[dict[str, Any] | None]") -> None:
-    for line in answers:
-        into.put(json.loads(line))
+    with answers:
+        for line in answers:
+            into.put(json.loads(line))
     into.put(None)
 
 

@@ -1,5 +1,6 @@
 """Whether probabilities mean what they say."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,5 +40,14 @@ def reliability(probabilities: Any, labels: Any, bins: int = 15, answers: Any = 
 
 def calibration_error(probabilities: Any, labels: Any, bins: int = 15) -> float:
     """Expected calibration error (Guo et al., ICML 2017): mean gap of confidence and accuracy, weighted by rows."""
-    parts = reliability(probabilities, labels, bins)
-    return sum(part.rows * abs(part.confidence - part.accuracy) for part in parts) / sum(part.rows for part in parts)
+    return _error(reliability(probabilities, labels, bins))
+
+
+def calibration(probabilities: Any, labels: Any, answers: Any = None) -> dict[str, Any]:
+    """Both in plain values, as evaluations and pages hold them: `ece` and `bins`."""
+    found = reliability(probabilities, labels, answers=answers)
+    return {"ece": _error(found), "bins": [each._asdict() for each in found]}
+
+
+def _error(bins: Sequence[Bin]) -> float:
+    return sum(each.rows * abs(each.confidence - each.accuracy) for each in bins) / sum(each.rows for each in bins)

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from .glue import GLUE
-from .read.arrow import write_atomically
+from ..atomic import write_bytes
+from .glue import GLUE, SPELLED
 from .read.hub import Unreachable, hub_split
 from .registry import task as task_named
 from .spec import DataError, Task
@@ -44,7 +44,6 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("mnli", "mnli-mm", "ax"), ("index", "sentence1", "sentence2", "gold_label")),
     **dict.fromkeys(("rte", "wnli"), ("index", "sentence1", "sentence2", "label")),
 }
-_SPELLED = ("mnli", "mnli-mm", "ax", "qnli", "rte")
 
 
 def fetch(
@@ -74,9 +73,9 @@ def fetch(
                 continue
             rows = list((download or _download)(task, split))
             content = _glue_file(task, split, rows) if layout == "glue" else _json_lines(task, rows)
-            write_atomically(folder / name, content)
+            write_bytes(folder / name, content)
             manifest[name] = {"sha256": _digest(content), "rows": len(rows), "bytes": len(content)}
-            write_atomically(folder / "manifest.json", json.dumps(manifest, indent=1, sort_keys=True).encode())
+            write_bytes(folder / "manifest.json", json.dumps(manifest, indent=1, sort_keys=True).encode())
             if tell:
                 tell(f"{name}: {len(rows):,} rows")
     return manifest
@@ -154,7 +153,7 @@ def _glue_file(task: Task, split: str, rows: Sequence[Mapping[str, Any]]) -> byt
 def _written(task: Task, row: Mapping[str, Any], column: str) -> str:
     if column != "label":
         return row[column]
-    return task.labels[row["label"]] if task.name in _SPELLED else str(row["label"])
+    return task.labels[row["label"]] if task.name in SPELLED else str(row["label"])
 
 
 def _cell(text: str) -> str:

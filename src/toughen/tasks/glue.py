@@ -178,4 +178,6 @@ WNLI = register(
     )
 )
 
+# Sets whose labels are words in the original files and in a submission, where the others have numbers.
+SPELLED = ("mnli", "mnli-mm", "ax", "qnli", "rte")
 GLUE = ("cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "mnli-mm", "qnli", "rte", "wnli", "ax")

@@ -4,12 +4,12 @@ import math
 import os
 import zipfile
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .glue import GLUE
+from ..atomic import whole
+from .glue import GLUE, SPELLED
 from .registry import task as task_named
 from .spec import DataError, Task
 
@@ -26,7 +26,6 @@ ROWS: Mapping[str, int] = {
     "wnli": 146,
     "ax": 1104,
 }
-_SPELLED = ("mnli", "mnli-mm", "ax", "qnli", "rte")
 
 
 @dataclass(frozen=True)
@@ -98,18 +97,11 @@ def _written(task: Task, row: int, value: Any) -> str:
         number = -1
     if not 0 <= number < len(task.labels) or number != float(value):
         raise DataError(f"{task.title}, row {row}: {value!r} is none of {', '.join(task.labels)}")
-    return task.labels[number] if task.name in _SPELLED else str(number)
+    return task.labels[number] if task.name in SPELLED else str(number)
 
 
 def _write(path: Path, tables: Mapping[str, str]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    half = path.with_name(f"{path.name}.{os.getpid()}.part")
-    try:
-        with zipfile.ZipFile(half, "w", zipfile.ZIP_DEFLATED) as archive:
-            for name, content in tables.items():
-                # A fixed date: the same predictions give the same file.
-                archive.writestr(zipfile.ZipInfo(name, (2020, 1, 1, 0, 0, 0)), content, zipfile.ZIP_DEFLATED)
-        os.replace(half, path)
-    finally:
-        with suppress(FileNotFoundError):
-            half.unlink()
+    with whole(path) as half, zipfile.ZipFile(half, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in tables.items():
+            # A fixed date: the same predictions give the same file.
+            archive.writestr(zipfile.ZipInfo(name, (2020, 1, 1, 0, 0, 0)), content, zipfile.ZIP_DEFLATED)

@@ -61,7 +61,6 @@ def infer_task(
     label_column: str | None = None,
     labels: Sequence[str] | None = None,
     head: Head | None = None,
-    name: str | None = None,
 ) -> tuple[Task, dict[str, str]]:
     """The task a file describes, and its columns by the task's names. Reads the file once, row by row."""
     source = read_rows(path, form)
@@ -73,7 +72,7 @@ def infer_task(
         kind, columns = "tokens", (text_column[0] if text_column else tokens or "tokens",)
         head = "tokens"
     elif head == "choices" or (head is None and (listed or len(numbered_columns(first.fields)) > 1)):
-        return _choice_task(path, first.fields, text_column, label, listed, name)
+        return _choice_task(path, first.fields, text_column, label, listed)
     else:
         if label in text_column:
             raise DataError(
@@ -88,8 +87,8 @@ def infer_task(
     own = tuple(map(str, labels)) if labels is not None else _label_names(path, seen, head, label)
     names = ("tokens",) if kind == "tokens" else columns
     task = Task(
-        name=name or path.name.partition(".")[0],
-        title=name or path.name,
+        name=path.name.partition(".")[0],
+        title=path.name,
         kind=kind,
         head=head,
         columns=names,
@@ -201,7 +200,7 @@ def _metrics(head: Head, labels: Sequence[str]) -> tuple[str, ...]:
 
 
 def _choice_task(
-    path: Path, fields: Mapping[str, Any], text_column: Sequence[str], label: str, listed: str | None, name: str | None
+    path: Path, fields: Mapping[str, Any], text_column: Sequence[str], label: str, listed: str | None
 ) -> tuple[Task, dict[str, str]]:
     context = text_column[0] if text_column else next((key for key in _CONTEXTS if key in fields), None)
     if context is None:
@@ -211,8 +210,8 @@ def _choice_task(
         text_column[1] if len(text_column) > 1 else next((key for key in ("question", "sent2") if key in fields), "")
     )
     task = Task(
-        name=name or path.name.partition(".")[0],
-        title=name or path.name,
+        name=path.name.partition(".")[0],
+        title=path.name,
         kind="choices",
         head="choices",
         columns=("context", "question", "choices"),

@@ -1,10 +1,10 @@
 """A method's own state beside the Trainer's checkpoints: generators, update count, teacher."""
 
-import os
 from pathlib import Path
 
 from safetensors.torch import load_file, save_file
 
+from ..atomic import whole
 from ..attached import Attached
 from ..errors import StepError
 
@@ -15,11 +15,8 @@ def _path(folder: str | Path, rank: int) -> Path:
 
 def save(attached: Attached, folder: str | Path, rank: int = 0) -> None:
     """One file a process, written whole or not at all."""
-    target = _path(folder, rank)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = target.with_suffix(".tmp")
-    save_file(attached.state_dict(), unfinished)
-    os.replace(unfinished, target)
+    with whole(_path(folder, rank)) as unfinished:
+        save_file(attached.state_dict(), unfinished)
 
 
 def load(attached: Attached, folder: str | Path, rank: int = 0) -> None:

@@ -92,7 +92,7 @@ def run(arguments: Any) -> int:
     from ...tasks import DataError
 
     _quiet()
-    options = {key: value for key, value in vars(arguments).items() if key not in ("paths", "json", "command")}
+    options = {key: value for key, value in vars(arguments).items() if key not in ("paths", "json")}
     given = {flag: options.pop(flag) for flag in _ATTACK_FLAGS}
     if options["attack"]:
         options |= {"settings": _settings(given), "progress": True}

@@ -36,6 +36,7 @@ def template(method: str, task: str, model: str) -> str:
 
     from ...runs.config import GROUPS, docs_of
     from ...runs.method_config import options_of
+    from ...runs.signatures import NO_DEFAULT
 
     def line(key: str, value: Any) -> str:
         flow = yaml.safe_dump({key: value}, default_flow_style=True, allow_unicode=True, width=10_000)
@@ -56,8 +57,10 @@ def template(method: str, task: str, model: str) -> str:
         f"  {line('name', method)}",
     ]
     for key, (_, option) in options_of(method).items():
-        if "." not in key:
-            lines += written(key, option.default if option.default is not None else None, option.help, "  ")
+        if "." not in key and option.default is NO_DEFAULT:
+            lines += [f"  # {option.help}", f"  {key}:  # must be given"]
+        elif "." not in key:
+            lines += written(key, option.default, option.help, "  ")
     for name, kind in GROUPS.items():
         described = docs_of(kind)
         named = name in ("head", "peft")

@@ -1,6 +1,5 @@
 """`toughen show`."""
 
-import argparse
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -8,16 +7,12 @@ from typing import Any
 HELP = "A method's composition, options and presets: toughen show smart [--method.weight 5]."
 
 
-def add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("method", help="A name, a sum a+b, or ./file.py:name.")
-
-
 def main(arguments: Sequence[str]) -> int:
     """The method's name, then any of its options, with or without `--method.` in front."""
     from jsonargparse import ArgumentParser
 
-    from ...runs.method_config import make_method, options_of, parts_of
-    from ...runs.signatures import signature
+    from ...runs.method_config import make_method, missing_options, options_of, parts_of
+    from ...runs.signatures import NO_DEFAULT, signature
     from ..parser import HintingParser, add_options
 
     words = [word for word in arguments if word not in ("-h", "--help")]
@@ -29,15 +24,18 @@ def main(arguments: Sequence[str]) -> int:
     parser: ArgumentParser = HintingParser(prog="toughen show", allow_abbrev=False, exit_on_error=False)
     add_options(parser, options)
     values: dict[str, Any] = parser.parse_args([_full(word) for word in rest]).as_dict().get("method") or {}
-    made = make_method({"name": name, **values})
+    method = {"name": name, **values}
     described = [signature(part) for part, _ in parts_of(name)]
     lines = [f"{each.name}: {each.doc}" for each in described]
     lines += ["", "Options:"] if options else []
     wide = max(map(len, options), default=0)
     for key, (_, option) in options.items():
         default = "" if option.default is None else f" (default {option.default})"
+        default = " (must be given)" if option.default is NO_DEFAULT else default
         lines.append(f"  --method.{key:<{wide}} {option.help}{default}")
-    lines += ["", "Composition:", *composition(made), ""]
+    missing = [f"--method.{key}" for key in missing_options(method)]
+    shown = [f"  give {', '.join(missing)} to see it"] if missing else composition(make_method(method))
+    lines += ["", "Composition:", *shown, ""]
     sys.stdout.write("\n".join(lines))
     return 0
 

@@ -57,6 +57,7 @@ class Height:
 
     def __init__(self, task: Task) -> None:
         self.task, self.judge = task, Judge(task)
+        self._tables: dict[int, Tensor] = {}  # by the number of classes: made once, as every step of an ascent asks
 
     def smooth(self, logits: Tensor, labels: Tensor) -> Tensor:
         right = self._right(logits, labels)
@@ -76,9 +77,11 @@ class Height:
         if self.task.head not in ("classes", "choices"):
             return None
         classes = logits.shape[-1]
-        names = max(len(self.task.labels), classes)
-        table = torch.stack([torch.from_numpy(self.judge.right(label, classes)) for label in range(names)])
-        return table.to(logits.device)[labels]
+        if classes not in self._tables:
+            names = range(max(len(self.task.labels), classes))
+            rows = [torch.from_numpy(self.judge.right(label, classes)) for label in names]
+            self._tables[classes] = torch.stack(rows).to(logits.device)
+        return self._tables[classes][labels]
 
     def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         if self.task.head == "regression":

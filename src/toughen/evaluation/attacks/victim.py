@@ -9,7 +9,7 @@ import numpy as np
 from ...tasks import collator
 from ...tasks.spec import DataError, Task
 from ...tasks.tokenising import align, tokeniser
-from ..outputs import bounded, class_order
+from ..outputs import bounded, class_order, length_of
 from .words import Row
 
 Precision = Literal["auto", "fp32", "bf16"]
@@ -41,7 +41,7 @@ class Victim:
         # As many rows as keep the device busy; fewer where gradients need the activations of every layer.
         self.rows = batch_size or (2048 if self.cuda else 64)
         self.rows_with_gradient = batch_size or (256 if self.cuda else 32)
-        self.passed = 0
+        self.passed = 0  # texts put through the model so far
         self._kept: dict[Any, Any] = {}
 
     def exact(self, rows: Sequence[Row]) -> Any:
@@ -90,7 +90,7 @@ class Victim:
         """
         most = most or self.rows
         features = self.features(rows)
-        lengths = [_length(row["input_ids"]) for row in features]
+        lengths = [length_of(row["input_ids"]) for row in features]
         ranked = sorted(range(len(rows)), key=lengths.__getitem__)
         start = 0
         while start < len(ranked):
@@ -156,7 +156,3 @@ def needs_classes(task: Task, attack: str) -> None:
             f"attack {attack!r} looks for texts whose class changes; {task.name!r} is {kind[task.head]}. "
             "Use embedding or noise there."
         )
-
-
-def _length(ids: Any) -> int:
-    return max(map(len, ids)) if ids and isinstance(ids[0], list) else len(ids)

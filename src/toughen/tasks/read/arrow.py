@@ -5,12 +5,12 @@ import json
 import os
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import asdict
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...atomic import whole, write_bytes
 from .._extra import extra
 from ..spec import Task
 from .rows import Recipe
@@ -56,7 +56,7 @@ def stored(recipe: Recipe, cache_dir: "str | os.PathLike[str] | None") -> "tuple
         rows = recipe.rows(skipped)
         first = next(rows, None)
         write_arrow(chain((first,), rows) if first else (), features(recipe.task, first or ()), file)
-        write_atomically(notes, json.dumps(skipped).encode())
+        write_bytes(notes, json.dumps(skipped).encode())
     return extra("datasets").Dataset.from_file(str(file)), Counter(json.loads(notes.read_text()))
 
 
@@ -67,35 +67,14 @@ def streamed(recipe: Recipe) -> Any:
 
 
 def write_arrow(rows: Iterable[Mapping[str, Any]], columns: "Features", file: Path) -> None:
-    """Write rows in batches to a temporary name, then put the file in place: it is whole or absent."""
+    """Write rows in batches; the file is whole or absent."""
     arrow = extra("pyarrow")
     schema = columns.arrow_schema
-    file.parent.mkdir(parents=True, exist_ok=True)
-    half = file.with_name(f"{file.name}.{os.getpid()}.part")
     source = iter(rows)
-    try:
-        with arrow.OSFile(str(half), "wb") as sink, arrow.ipc.new_stream(sink, schema) as writer:
-            while batch := list(islice(source, _BATCH)):
-                arrays = [
-                    arrow.array([row.get(name) for row in batch], type=schema.field(name).type) for name in columns
-                ]
-                writer.write_batch(arrow.record_batch(arrays, schema=schema))
-        os.replace(half, file)
-    finally:
-        with suppress(FileNotFoundError):
-            half.unlink()
-
-
-def write_atomically(file: Path, content: bytes) -> None:
-    """Put a small file in place whole."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    half = file.with_name(f"{file.name}.{os.getpid()}.part")
-    try:
-        half.write_bytes(content)
-        os.replace(half, file)
-    finally:
-        with suppress(FileNotFoundError):
-            half.unlink()
+    with whole(file) as half, arrow.OSFile(str(half), "wb") as sink, arrow.ipc.new_stream(sink, schema) as writer:
+        while batch := list(islice(source, _BATCH)):
+            arrays = [arrow.array([row.get(name) for row in batch], type=schema.field(name).type) for name in columns]
+            writer.write_batch(arrow.record_batch(arrays, schema=schema))
 
 
 def _key(recipe: Recipe) -> str:

@@ -12,11 +12,11 @@ _ENTITY = re.compile(r"^(?:O|[BIESLU]-.+)$")
 
 def read_conll(path: Path, form: Format) -> Iterator[Raw]:
     """Sentences as `tokens` and `tags`; IOB1 and IOBES tags are turned into IOB2."""
-    first = _scheme(tags for _, _, tags in _sentences(path, form))
+    tagged = scheme(path, form)
     row = 0
     for line, words, tags in _sentences(path, form):
         row += 1
-        yield Raw(row, line, {"tokens": words, "tags": to_iob2(tags) if first != "IOB2" else tags})
+        yield Raw(row, line, {"tokens": words, "tags": to_iob2(tags) if tagged != "IOB2" else tags})
     if not row:
         raise DataError(f"{path} has no sentences; write a word and its tag on each line.")
 
