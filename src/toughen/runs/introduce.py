@@ -41,7 +41,7 @@ def introduction(
     else:
         told.append(f"{len(data.task.labels)} classes" if data.task.head == "classes" else data.task.head)
     yield " · ".join(told)
-    yield from (f"! {line}" for line in (*report.warnings, *notes))
+    yield from (f"! {line}" for line in (*data.doubts, *report.warnings, *notes))
 
 
 def _method(config: Config) -> str:
