@@ -345,7 +345,7 @@ def test_a_model_that_would_answer_by_chance(tmp_path, file, harm, message):
 
 def test_a_model_with_more_classes_than_the_data(tmp_path, file):
     folder = save_model(tmp_path / "model", ("LABEL_0", "LABEL_1", "LABEL_2", "LABEL_3", "LABEL_4"))
-    message = r"5 classes \(LABEL_0, .* \.\.\.\) and 'own' has 3 \(bad, fair, good\).*name the classes in its config.json"
+    message = r"5 classes \(LABEL_0, .* \.\.\.\) and 'own' has 3 \(bad, fair, good\).*name the classes in its config"
     with pytest.raises(DataError, match=message):
         evaluate(folder, file=file)
 
