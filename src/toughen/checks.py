@@ -74,9 +74,9 @@ def _warn_if_half(model: nn.Module) -> None:
     if kind is not None:
         name = str(kind).removeprefix("torch.")
         _warn(
-            f"The trained weights of {type(model).__name__} are in {name}: small updates are rounded away, and so are small "
-            "gradients, by which a perturbation climbs. from_pretrained takes the dtype of the file: load the model with "
-            "dtype=torch.float32, and train under autocast (Trainer: bf16=True)."
+            f"The trained weights of {type(model).__name__} are in {name}: small updates are rounded away, and so are "
+            "small gradients, by which a perturbation climbs. from_pretrained takes the dtype of the file: load the "
+            "model with dtype=torch.float32, and train under autocast (Trainer: bf16=True)."
         )
 
 
