@@ -253,3 +253,16 @@ def test_rows_that_are_left_out_and_odd_classes_are_told(start, little, tmp_path
     told = capsys.readouterr().out
     assert "! 'NA' is a class; if it means that there is no label, give labels=[...] (--data.labels)" in told
     assert "! train: 1 rows left out (no label)" in told
+    assert "text: 'text'" in told
+
+
+def test_the_columns_that_were_guessed_are_told(start, little, tmp_path, capsys):
+    """A date with its time looks like a text, so that the two would be read as a pair."""
+    rows = [("sent", "mail", "label"), *(("May 12:30", f"film {i}", "ab"[i % 2]) for i in range(16))]
+    with (tmp_path / "own.csv").open("w", newline="") as file:
+        csv.writer(file).writerows(rows)
+    own = {"train_file": str(tmp_path / "own.csv"), "cache_dir": little.data["cache_dir"]}
+    start("plain", data=own, train={**little.train, "max_steps": 1})
+    assert "text: 'sent' and 'mail'" in capsys.readouterr().out
+    start("plain", "asked", data={**own, "text_column": "mail"}, train={**little.train, "max_steps": 1})
+    assert "text: " not in capsys.readouterr().out
