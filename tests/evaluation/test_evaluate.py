@@ -219,6 +219,9 @@ def test_a_model_of_other_classes_is_refused(tmp_path, file, names, message):
 def test_bad_input(tmp_path, run, file):
     with pytest.raises(DataError, match="neither a run"):
         evaluate(tmp_path / "nowhere")
+    (tmp_path / "sweep" / "trials").mkdir(parents=True)
+    with pytest.raises(DataError, match="is a sweep: give its runs"):
+        evaluate(tmp_path / "sweep")
     with pytest.raises(DataError, match="no split 'dev'"):
         evaluate(run, split="dev")
     with pytest.raises(DataError, match="has no split 'test'"):
