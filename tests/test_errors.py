@@ -596,6 +596,29 @@ def test_a_model_that_cannot_learn_is_told_of_once(trainable: bool) -> None:
 
 
 @pytest.mark.parametrize(
+    ("dtype", "trainable", "told_of"),
+    [
+        (torch.float32, True, ""),
+        (torch.float16, True, "are in float16"),
+        (torch.bfloat16, True, "are in bfloat16"),
+        (torch.bfloat16, False, ""),  # adapters on a body in half precision have weights of their own
+    ],
+)
+def test_weights_in_half_precision_are_told_of_once(dtype: torch.dtype, trainable: bool, told_of: str) -> None:
+    """`from_pretrained` takes the file's dtype: in float16 most of VAT's perturbations were nothing, unnoticed."""
+    model = bert().to(dtype).requires_grad_(trainable)
+    model.classifier.float().requires_grad_()
+    model.classifier.register_forward_pre_hook(lambda _, inputs: (inputs[0].float(),))
+    attached = toughen.vat().attach(model)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for _ in range(2):
+            attached.backward(model, BATCH)
+    assert len(told) == bool(told_of)
+    assert not told_of or (told_of in str(told[0].message) and "dtype=torch.float32" in str(told[0].message))
+
+
+@pytest.mark.parametrize(
     ("training", "rate", "dropout", "told_of"),
     [
         (False, 0.1, "shared", True),

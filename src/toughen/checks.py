@@ -47,6 +47,7 @@ def warn_at_start(model: nn.Module, methods: Iterable[Recipe], updates: int) -> 
     """What the first step shows, and no error would."""
     if not updates:
         _warn_if_frozen(model)
+        _warn_if_half(model)
         if any(method.dropout != "off" for method in methods):
             _warn_if_in_eval_mode(model)
 
@@ -63,6 +64,19 @@ def _warn_if_frozen(model: nn.Module) -> None:
         _warn(
             f"{type(model).__name__} has no trainable weight, so nothing is learnt. Unfreeze some of them "
             "(weight.requires_grad_()), or add adapters before the method is attached."
+        )
+
+
+def _warn_if_half(model: nn.Module) -> None:
+    """`from_pretrained` keeps the dtype of the file, so this is seldom what a person chose."""
+    half = (torch.float16, torch.bfloat16)
+    kind = next((weight.dtype for weight in model.parameters() if weight.requires_grad and weight.dtype in half), None)
+    if kind is not None:
+        name = str(kind).removeprefix("torch.")
+        _warn(
+            f"The trained weights of {type(model).__name__} are in {name}: small updates are rounded away, and so are "
+            "small gradients, by which a perturbation climbs. from_pretrained takes the dtype of the file: load the "
+            "model with dtype=torch.float32, and train under autocast (Trainer: bf16=True)."
         )
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from transformers import BertConfig, BertForSequenceClassification, PreTrainedTokenizerFast
+from transformers import BertConfig, BertForSequenceClassification, BertModel, PreTrainedTokenizerFast
 
 from toughen import tasks
 from toughen.atomic import write_json
@@ -219,6 +219,9 @@ def test_a_model_of_other_classes_is_refused(tmp_path, file, names, message):
 def test_bad_input(tmp_path, run, file):
     with pytest.raises(DataError, match="neither a run"):
         evaluate(tmp_path / "nowhere")
+    (tmp_path / "sweep" / "trials").mkdir(parents=True)
+    with pytest.raises(DataError, match="is a sweep: give its runs"):
+        evaluate(tmp_path / "sweep")
     with pytest.raises(DataError, match="no split 'dev'"):
         evaluate(run, split="dev")
     with pytest.raises(DataError, match="has no split 'test'"):
@@ -323,3 +326,67 @@ def test_calibration_of_folded_classes_is_that_of_the_answers():
     assert found.calibration is not None
     assert sum(bar["rows"] * bar["accuracy"] for bar in found.calibration["bins"]) == 3
     assert found.calibration["ece"] == pytest.approx((0.6 + 0.2 + 0.1) / 3)
+
+
+def without_tokenizer(folder):
+    for place in folder.glob("tokenizer*"):
+        place.unlink()
+
+
+def without_head(folder):
+    """A pretrained body, as the Hub has it before anybody fine-tuned it."""
+    config = BertConfig.from_pretrained(folder, architectures=["BertModel"])
+    BertModel(config).save_pretrained(folder)
+
+
+def with_fewer_words(folder):
+    BertForSequenceClassification(BertConfig.from_pretrained(folder, vocab_size=10)).save_pretrained(folder)
+
+
+@pytest.mark.parametrize(
+    ("harm", "message"),
+    [
+        (without_tokenizer, "has no tokenizer: it knows no word"),
+        (without_head, r"classifier.bias, classifier.weight are not in its file.*would be random; fine-tune it first"),
+        (with_fewer_words, "it is the tokenizer of another model"),
+    ],
+)
+def test_a_model_that_would_answer_by_chance(tmp_path, file, harm, message):
+    folder = save_model(tmp_path / "model")
+    harm(folder)
+    with pytest.raises(ValueError, match=message):
+        evaluate(folder, file=file)
+    assert not (folder / "evaluations").exists()
+
+
+def test_a_model_with_more_classes_than_the_data(tmp_path, file):
+    folder = save_model(tmp_path / "model", ("LABEL_0", "LABEL_1", "LABEL_2", "LABEL_3", "LABEL_4"))
+    message = r"5 classes \(LABEL_0, .* \.\.\.\) and 'own' has 3 \(bad, fair, good\).*name the classes in its config"
+    with pytest.raises(DataError, match=message):
+        evaluate(folder, file=file)
+
+
+def test_classes_without_names_are_told_with_what_they_are_taken_for(tmp_path, file, capsys):
+    folder = save_model(tmp_path / "model", ("LABEL_0", "LABEL_1", "LABEL_2"))
+    (found,) = evaluate(folder, file=file)
+    note = "LABEL_0 is taken for 'bad', LABEL_1 is taken for 'fair', LABEL_2 is taken for 'good'; name them"
+    assert note in " ".join(found.notes)
+    (named,) = evaluate(save_model(tmp_path / "named"), file=file)
+    assert not named.notes
+    numbers = tmp_path / "numbers.jsonl"
+    numbers.write_text("".join(json.dumps({**row, "label": i % 3}) + "\n" for i, row in enumerate(ROWS)))
+    assert not evaluate(folder, file=numbers)[0].notes
+    parser = ArgumentParser()
+    command.add(parser)
+    command.run(parser.parse_args([str(folder), str(tmp_path / "named"), "--file", str(file)]))
+    assert "the model's classes have no names" in capsys.readouterr().out
+
+
+def test_rows_that_are_left_out_are_noted(tmp_path, run, file):
+    config = yaml.safe_load((run / "config.yaml").read_text())
+    bad = tmp_path / "bad.jsonl"
+    bad.write_text(file.read_text() + json.dumps({"text": "w5", "label": None}) + "\n")
+    config["data"] |= {"validation_file": str(bad), "on_bad": "skip"}
+    (run / "config.yaml").write_text(yaml.safe_dump(config))
+    (found,) = evaluate(run)
+    assert (found.rows, list(found.notes)) == (30, ["validation: 1 rows left out (no label)"])

@@ -164,8 +164,13 @@ def test_a_sum_of_methods_has_its_parts(tmp_path):
 
 
 def test_a_folder_that_is_no_run(tmp_path, smart):
-    with pytest.raises(ReportError, match=r"no results.json"):
+    with pytest.raises(ReportError, match=r"nowhere does not exist"):
         report(tmp_path / "nowhere")
+    (tmp_path / "sweep" / "trials" / "001-seed1").mkdir(parents=True)
+    with pytest.raises(ReportError, match=r"sweep is a sweep: give its runs, .*trials/\*"):
+        report(tmp_path / "sweep")
+    with pytest.raises(ReportError, match=r"no results.json"):
+        report(tmp_path / "sweep" / "trials" / "001-seed1")
     (smart / "results.json").write_text("{")
     with pytest.raises(ReportError, match="not JSON"):
         report(smart)

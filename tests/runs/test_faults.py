@@ -1,5 +1,6 @@
 """A broken loss is named, memory that runs out is worked around, bad settings are told before training."""
 
+import csv
 import shutil
 import weakref
 
@@ -241,3 +242,27 @@ def test_a_method_that_does_nothing_says_so_on_the_screen(start, little, capsys)
 def test_a_warm_up_longer_than_the_training(start, little, capsys):
     start("plain", train={**little.train, "max_steps": 2, "warmup": 100})
     assert "! train.warmup=100, but there are 2 updates" in capsys.readouterr().out
+
+
+def test_rows_that_are_left_out_and_odd_classes_are_told(start, little, tmp_path, capsys):
+    rows = [("text", "label"), *((f"film {i}", ("NA", "good")[i % 2]) for i in range(16)), ("film", "")]
+    with (tmp_path / "own.csv").open("w", newline="") as file:
+        csv.writer(file).writerows(rows)
+    own = {"train_file": str(tmp_path / "own.csv"), "on_bad": "skip", "cache_dir": little.data["cache_dir"]}
+    start("plain", data=own, train={**little.train, "max_steps": 1})
+    told = capsys.readouterr().out
+    assert "! 'NA' is a class; if it means that there is no label, give labels=[...] (--data.labels)" in told
+    assert "! train: 1 rows left out (no label)" in told
+    assert "text: 'text'" in told
+
+
+def test_the_columns_that_were_guessed_are_told(start, little, tmp_path, capsys):
+    """A date with its time looks like a text, so that the two would be read as a pair."""
+    rows = [("sent", "mail", "label"), *(("May 12:30", f"film {i}", "ab"[i % 2]) for i in range(16))]
+    with (tmp_path / "own.csv").open("w", newline="") as file:
+        csv.writer(file).writerows(rows)
+    own = {"train_file": str(tmp_path / "own.csv"), "cache_dir": little.data["cache_dir"]}
+    start("plain", data=own, train={**little.train, "max_steps": 1})
+    assert "text: 'sent' and 'mail'" in capsys.readouterr().out
+    start("plain", "asked", data={**own, "text_column": "mail"}, train={**little.train, "max_steps": 1})
+    assert "text: " not in capsys.readouterr().out

@@ -38,6 +38,30 @@ CASES = {
         {},
         ["row 1001", "label_column="],
     ),
+    "an object as text": (
+        "x.jsonl",
+        b'{"text": "a b", "label": 0}\n{"text": {"en": "a b"}, "label": 1}\n',
+        {},
+        ["row 2 (line 2)", "text is an object", "text_column="],
+    ),
+    "messages as text": (
+        "x.jsonl",
+        b'{"text": [{"role": "user", "content": "a b"}], "label": 0}\n' * 2,
+        {"labels": ["x", "y"]},
+        ["row 1 (line 1)", "text is an object"],
+    ),
+    "half an emoji": (
+        "x.jsonl",
+        b'{"text": "a b", "label": 0}\n{"text": "so \\ud83d", "label": 1}\n',
+        {},
+        ["row 2 (line 2)", "'\\ud83d' at position 3", "on_bad='skip'"],
+    ),
+    "half an emoji among tokens": (
+        "x.jsonl",
+        b'{"tokens": ["a", "\\ude00"], "tags": ["O", "O"]}\n' * 2,
+        {"labels": ["O", "B-X"]},
+        ["row 1 (line 1)", "text is not Unicode"],
+    ),
     "an object as label": (
         "x.jsonl",
         b'{"text": "a b", "label": {"x": 1}}\n',

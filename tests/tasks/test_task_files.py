@@ -221,4 +221,4 @@ def test_what_r_and_python_write_for_a_gap(tmp_path):
     path = write_jsonl(tmp_path / "words.jsonl", rows)
     data = load(path, validation_file=path, on_bad="skip")
     assert (data.task.labels, data.train["label"][:]) == (("None", "sexism"), [0, 1, 0])
-    assert "'None' is a class; if it means that there is no label, give labels=[...]" in data.notes
+    assert "'None' is a class; if it means that there is no label, give labels=[...] (--data.labels)" in data.notes

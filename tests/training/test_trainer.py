@@ -370,5 +370,7 @@ def test_a_step_that_would_leave_the_method_out_is_refused(tmp_path: Path) -> No
 def test_what_is_not_a_method_is_refused(tmp_path: Path) -> None:
     with pytest.raises(MethodError, match="give the class of a Trainer"):
         toughen.robust("Trainer")  # pyright: ignore[reportArgumentType]
+    with pytest.raises(MethodError, match=r"^robust\(BertForSequenceClassification\): give"):  # and not all its layers
+        toughen.robust(bert())  # pyright: ignore[reportArgumentType]
     with pytest.raises(MethodError, match="not a method"):
         toughen.robust(Trainer)(bert(), settings(tmp_path), train_dataset=texts(), method="smart")

@@ -13,7 +13,7 @@ from ..atomic import write_json
 from ..tasks import load, task as task_named  # isort: skip
 from ..tasks.spec import SPLITS, DataError, Head, Task
 from .measures import Evaluation, measure
-from .outputs import load_model, outputs_of
+from .outputs import load_model, outputs_of, unnamed
 from .slices import text_slices
 from .subjects import Subject, subjects_of
 
@@ -96,6 +96,7 @@ def evaluate(
             samples=samples,
             model=os.fspath(subject.model),
             source=os.fspath(file) if file else None,
+            notes=[*data.doubts, *unnamed(model.config, data.task)],
         )
         if write:
             write_json(subject.home / "evaluations" / f"{name}.json", {"toughen": __version__, **evaluation.to_dict()})

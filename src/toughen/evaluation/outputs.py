@@ -1,6 +1,9 @@
 """A model's outputs on a split of raw rows."""
 
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,13 +23,14 @@ class Outputs:
 
 
 def load_model(folder: Any, task: Task) -> tuple[Any, Any]:
-    """The model, in float32 and eval mode, and its tokenizer."""
+    """The model, in float32 and eval mode, and its tokenizer; refused where it would answer by chance."""
     import torch
-    from transformers import AutoTokenizer
 
-    model = auto_class(task).from_pretrained(folder, dtype=torch.float32).eval()
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    return model.to(device), AutoTokenizer.from_pretrained(folder)
+    from ..runs.modeling import load_tokenizer, load_trained
+
+    tokenizer = load_tokenizer(os.fspath(folder))
+    model = load_trained(auto_class(task), Path(folder), tokenizer).eval()
+    return model.to("cuda" if torch.cuda.is_available() else "cpu"), tokenizer
 
 
 def outputs_of(
@@ -75,17 +79,44 @@ def class_order(config: Any, task: Task) -> list[int] | None:
         return None
     names = [str(config.id2label[number]) for number in range(config.num_labels)]
     if len(names) != len(wanted.labels):
-        raise DataError(f"the model has {len(names)} classes and {wanted.name!r} has {len(wanted.labels)}.")
+        raise DataError(
+            f"the model has {len(names)} classes ({_few(names)}) and {wanted.name!r} has {len(wanted.labels)} "
+            f"({_few(wanted.labels)}); give rows of its own classes, or name the classes in its config.json (id2label)."
+        )
     told = list(wanted.labels)
     if sorted(names) != sorted(told):  # else to the letter: classes may differ in nothing but case
         plain, small = [name.lower() for name in names], [label.lower() for label in told]
-        if all(name == f"label_{number}" for number, name in enumerate(plain)):
-            return None  # nobody named them: taken as they stand
+        if _unnamed(names):
+            return None  # taken as they stand
         if sorted(plain) != sorted(small):
             raise DataError(f"the model's classes are {', '.join(names)}; those of the data {', '.join(told)}.")
         names, told = plain, small
     order = [names.index(label) for label in told]
     return None if order == list(range(len(order))) else order
+
+
+def unnamed(config: Any, task: Task) -> list[str]:
+    """A note where words are scored against classes that nobody named: another order would be another score."""
+    wanted = model_task(task)
+    names = [str(config.id2label[number]) for number in range(config.num_labels)]
+    words = [label for label in wanted.labels if not label.lstrip("-").isdigit()]
+    if wanted.head not in ("classes", "multilabel", "tokens") or not words or not _unnamed(names):
+        return []
+    if [label.lower() for label in wanted.labels] == [name.lower() for name in names]:
+        return []
+    pairs = ", ".join(f"{name} is taken for {label!r}" for name, label in zip(names[:3], wanted.labels, strict=False))
+    more = ", ..." if len(names) > 3 else ""
+    return [
+        f"the model's classes have no names: {pairs}{more}; name them in its config.json (id2label) if that is wrong"
+    ]
+
+
+def _unnamed(names: Sequence[str]) -> bool:
+    return all(name.lower() == f"label_{number}" for number, name in enumerate(names))
+
+
+def _few(names: Sequence[str]) -> str:
+    return ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")
 
 
 def bounded(max_length: int | None, model: Any, tokenizer: Any) -> int | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
+from ..reports.folder import no_run
 from ..tasks.spec import DataError
 
 
@@ -33,6 +34,8 @@ def subjects_of(
         return _of_run(folder, all_seeds, all_checkpoints)
     if all_checkpoints and (found := list(_checkpoints(folder))):
         return [Subject(each, folder, each.name) for each in found]
+    if (folder / "trials").is_dir():
+        raise DataError(f"{folder} {no_run(folder)}")
     if not (folder / "config.json").is_file():
         raise DataError(f"{folder} is neither a run (results.json) nor a model folder (config.json).")
     if all_checkpoints:

@@ -122,12 +122,21 @@ class Run:
         return _predictions(file) if file.is_file() else None
 
 
+def no_run(folder: Path) -> str:
+    """Why a folder without results is no run, and what to give instead."""
+    if not folder.exists():
+        return "does not exist; check the path."
+    if (folder / "trials").is_dir():
+        return f"is a sweep: give its runs, {folder / 'trials'}/*; its own table is in leaderboard.html."
+    return "has no results.json: give the folder of a finished run."
+
+
 def read_run(path: "str | os.PathLike[str]") -> Run:
     """Read a run folder, or say why it is none."""
     folder = Path(path)
     file = folder / "results.json"
     if not file.is_file():
-        raise ReportError(f"{folder} has no results.json: give the folder of a finished run.")
+        raise ReportError(f"{folder} {no_run(folder)}")
     results = read_json(file)
     if missing := [key for key in ("task", "method", "metric", "seeds") if key not in results]:
         raise ReportError(f"{file} has no {missing[0]!r}: it is not the results of a toughen run.")

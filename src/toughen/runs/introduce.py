@@ -40,8 +40,10 @@ def introduction(
         told.append(" / ".join(f"{label} {count / whole:.1%}" for label, count in balance.items()))
     else:
         told.append(f"{len(data.task.labels)} classes" if data.task.head == "classes" else data.task.head)
+    if config.data.train_file and not config.data.text_column:  # a guess
+        told.append(f"text: {' and '.join(map(repr, data.task.columns))}")
     yield " · ".join(told)
-    yield from (f"! {line}" for line in (*report.warnings, *notes))
+    yield from (f"! {line}" for line in (*data.doubts, *report.warnings, *notes))
 
 
 def _method(config: Config) -> str:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Collection, Mapping
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from ..errors import require
@@ -78,6 +79,23 @@ def _check_weights(name: str, model: Any, report: Mapping[str, Any]) -> None:
         raise RunError(
             f"model {name!r}: its file lacks most weights of a {kind}; do config.json and weights belong together?"
         )
+
+
+def load_trained(kind: Any, place: Path, tokenizer: Any) -> Any:
+    """A classifier as it was saved, in float32. A weight that its file lacks would be drawn at random: refused."""
+    import torch
+
+    name = str(place)
+    settings = {"dtype": torch.float32, "output_loading_info": True}
+    model, report = loaded(partial(kind.from_pretrained, place, **settings), name)
+    if lacking := sorted(report["missing_keys"]):
+        more = f" and {len(lacking) - 2} more" if len(lacking) > 2 else ""
+        raise RunError(
+            f"model {name!r}: {', '.join(lacking[:2])}{more} are not in its file, so its answers would be random; "
+            f"fine-tune it first: toughen train --model {quote(name)}"
+        )
+    _check_words(name, model, tokenizer)
+    return model
 
 
 def _check_words(name: str, model: Any, tokenizer: Any) -> None:

@@ -143,7 +143,7 @@ def load(run: "str | os.PathLike[str]", *, device: str | None = None, batch_size
     """A predictor from a run folder, one of its seeds, or any folder with a classifier of transformers."""
     import torch
 
-    from .modeling import load_tokenizer, loaded
+    from .modeling import load_tokenizer, load_trained
 
     if batch_size < 1:
         raise RunError(f"batch_size={batch_size}: it must be at least 1.")
@@ -157,7 +157,7 @@ def load(run: "str | os.PathLike[str]", *, device: str | None = None, batch_size
     tokenizer = load_tokenizer(str(place))
     task = _task_of_run(root) if root else _task_of_model(place)
     with quiet():
-        model = loaded(lambda: auto_class(task).from_pretrained(place, dtype=torch.float32), str(place))
+        model = load_trained(auto_class(task), place, tokenizer)
     asked = read_config(root).data.max_length if root else 512
     length = min(asked, longest_input(tokenizer, model.config) or asked)
     where = device or ("cuda" if torch.cuda.is_available() else "cpu")

@@ -19,6 +19,8 @@ class Data:
     validation: Any = None
     test: Any = None
     notes: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
+    """Those of the notes that a person should see unasked: rows left out, words that may be no label."""
 
     @property
     def splits(self) -> dict[str, Any]:

@@ -114,8 +114,9 @@ def _from_files(
         named.update({"label": label} if label else {})
     recipes = {split: Recipe(path, task, split, form, named, on_bad) for split, path in files.items()}
     doubtful = [label for label in task.labels if is_missing(label)] if labels is None and name is None else []
-    notes = [f"{label!r} is a class; if it means that there is no label, give labels=[...]" for label in doubtful]
-    return _read(task, recipes, notes, how)
+    way = "give labels=[...] (--data.labels)"
+    doubts = [f"{label!r} is a class; if it means that there is no label, {way}" for label in doubtful]
+    return _read(task, recipes, [], doubts, how)
 
 
 def _from_folder(
@@ -126,12 +127,12 @@ def _from_folder(
     for split, path in files.items():
         # GLUE and its kin write tabs and no quoting, CSV files of authors do quote.
         recipes[split] = Recipe(path, task, split, form, on_bad=on_bad, public=True)
-    return _read(task, recipes, notes, how)
+    return _read(task, recipes, notes, [], how)
 
 
-def _read(task: Task, recipes: Mapping[str, Recipe], notes: Sequence[str], how: _How) -> Data:
+def _read(task: Task, recipes: Mapping[str, Recipe], notes: Sequence[str], doubts: Sequence[str], how: _How) -> Data:
     found: dict[str, Any] = {}
-    said = list(notes)
+    said, doubts = [*notes, *doubts], list(doubts)
     if task.head == "multilabel":
         hot = all_multi_hot(recipes.values())
         recipes = {split: replace(recipe, multi_hot=hot) for split, recipe in recipes.items()}
@@ -143,10 +144,11 @@ def _read(task: Task, recipes: Mapping[str, Recipe], notes: Sequence[str], how: 
             found[split] = streamed(recipe)
             continue
         found[split], skipped = stored(recipe, how.cache_dir)
-        said += [f"{split}: {count:,} rows left out ({kind})" for kind, count in sorted(skipped.items())]
+        lost = [f"{split}: {count:,} rows left out ({kind})" for kind, count in sorted(skipped.items())]
+        said, doubts = said + lost, doubts + lost
         if not len(found[split]):
             raise DataError(f"{recipe.path} has no usable row; {said[-1] if skipped else 'give another file'}.")
-    return Data(task, notes=tuple(said), **found)
+    return Data(task, notes=tuple(said), doubts=tuple(doubts), **found)
 
 
 def _from_hub(task: Task, how: _How) -> Data:

@@ -31,7 +31,7 @@ def robust(trainer: type[T] = Trainer) -> type[T]:
     Evaluation, checkpoints and the saved model are the Trainer's own. What the method did is logged as `robust/...`.
     """
     if not (isinstance(trainer, type) and issubclass(trainer, Trainer)):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise MethodError(f"robust({trainer!r}): give the class of a Trainer, such as transformers.Trainer.")
+        raise MethodError(f"robust({str(trainer).partition('(')[0]}): give the class of a Trainer, not an object.")
 
     class Robust(_RobustTrainer, trainer):  # pyright: ignore[reportGeneralTypeIssues, reportUntypedBaseClass]
         pass

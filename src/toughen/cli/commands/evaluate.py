@@ -166,6 +166,8 @@ def _print(found: list[tuple[str, Any]], many: bool) -> None:
         out.print("* the best score", markup=False)
     if len(found) == 1:
         _details(out, found[0][1])
+    for note in dict.fromkeys(note for _, each in found for note in each.notes):
+        out.print(f"note: {note}", markup=False)
 
 
 def _details(out: Any, each: Any) -> None:
@@ -178,8 +180,6 @@ def _details(out: Any, each: Any) -> None:
     for kind, parts in each.slices.items():
         rows = [[part["name"], f"{part[each.metric]:.3f}", str(part["rows"])] for part in parts]
         out.print(table([kind, each.metric, "rows"], rows))
-    for note in each.notes:
-        out.print(f"note: {note}", markup=False)
 
 
 def _span(value: Any) -> str:

@@ -146,12 +146,26 @@ def find_column(task: Task, column: str, recipe: Recipe, sample: Mapping[str, An
 def text_of(value: Any, name: str) -> str:
     """A text as it stands in a cell; a list of words is joined."""
     if isinstance(value, str):
-        return value
+        return _whole(value)
     if value is None or (isinstance(value, float) and math.isnan(value)):
         raise Bad("text is missing", f"the column {name!r} is empty (NaN) there: fill it in or give on_bad='skip'")
-    if isinstance(value, list):
-        return " ".join(map(str, cast("list[Any]", value)))
-    return str(value)
+    parts = cast("list[Any]", value if isinstance(value, list) else [value])
+    odd = next((part for part in parts if isinstance(part, (dict, list))), None)
+    if odd is not None:
+        kind = "an object" if isinstance(odd, dict) else "a list in a list"
+        raise Bad(f"text is {kind}", f"the column {name!r} should hold a text: name another with text_column=")
+    return _whole(" ".join(map(str, parts)))
+
+
+def _whole(text: str) -> str:
+    """The text, refused with half of a pair of surrogates: JSON may hold one where an emoji was cut through."""
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            half = f"{text[error.start]!a} at position {error.start}"
+            raise Bad("text is not Unicode", f"{half} is half a character: mend it or give on_bad='skip'") from None
+    return text
 
 
 def _tokens(value: Any) -> list[str]:
@@ -159,13 +173,13 @@ def _tokens(value: Any) -> list[str]:
         value = value.split()
     if not isinstance(value, list) or not value:
         raise Bad("no tokens", "write the words as a list of strings, at least one")
-    return [str(word) for word in cast("list[Any]", value)]
+    return [_whole(str(word)) for word in cast("list[Any]", value)]
 
 
 def _choices(value: Any, count: int) -> list[str]:
     if not isinstance(value, list) or any(part is None for part in cast("list[Any]", value)):
         raise Bad("choices are missing", "write them as a list of strings")
-    choices = [str(part) for part in cast("list[Any]", value)]
+    choices = [_whole(str(part)) for part in cast("list[Any]", value)]
     if len(choices) != count:
         raise Bad("wrong number of choices", f"there are {len(choices)} where the task has {count}: mend the row")
     return choices
