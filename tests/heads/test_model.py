@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 import transformers
-from transformers import AutoModelForMultipleChoice, AutoModelForSequenceClassification
+from transformers import AutoModel, AutoModelForMultipleChoice, AutoModelForSequenceClassification
 
 from toughen.heads import (
     SecondOrderConfig,
@@ -183,6 +183,16 @@ def test_saved_config_and_card(bert, tmp_path):
     (tmp_path / "README.md").write_text("mine")
     model.save_pretrained(tmp_path)
     assert (tmp_path / "README.md").read_text() == "mine"
+
+
+def test_no_folder_of_this_machine_is_in_the_saved_config(bert, tmp_path):
+    bert.save_pretrained(tmp_path / "backbone")
+    backbone = AutoModel.from_pretrained(tmp_path / "backbone")
+    second_order(backbone, 2).save_pretrained(tmp_path / "model")
+    assert str(tmp_path) not in (tmp_path / "model" / "config.json").read_text()
+    backbone.config._name_or_path = "somebody/encoder"
+    second_order(backbone, 2).save_pretrained(tmp_path / "named")
+    assert "somebody/encoder" in (tmp_path / "named" / "config.json").read_text()
 
 
 def test_label_names_leave_the_cards_table_whole(bert):

@@ -8,6 +8,7 @@ from typing import Any
 
 from ..atomic import write_text
 from ..markdown import line
+from .configuration import is_published
 
 TASKS = {
     "SecondOrderForSequenceClassification": ("AutoModelForSequenceClassification", "text-classification"),
@@ -23,8 +24,7 @@ def model_card(model: Any) -> str:
     auto, pipeline = TASKS[name]
     config, head = model.config, model.config.head
     base = getattr(config.backbone_config, "_name_or_path", "") or ""
-    # A folder of this machine is nobody's base model.
-    published = bool(base) and not os.path.isabs(base) and not Path(base).exists() and base.count("/") <= 1
+    published = is_published(base)
     lines = ["---", "library_name: transformers", f"pipeline_tag: {pipeline}"]
     lines += [f"base_model: {base}"] if published else []
     lines += ["tags:", "- toughen", "- second-order-head", "---", ""]

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any, ClassVar
 
 from transformers.configuration_utils import PretrainedConfig
 
 from .register import register_models
+
+
+def is_published(name: str | None) -> bool:
+    """Whether a backbone's name is one of the Hub: a folder of this machine is nobody's base model."""
+    return bool(name) and not os.path.isabs(name) and not Path(name).exists() and name.count("/") <= 1
 
 
 class SecondOrderConfig(PretrainedConfig):
@@ -64,6 +71,14 @@ class SecondOrderConfig(PretrainedConfig):
         if self.backbone_config is None:
             return super().get_text_config(*args, **kwargs)
         return self.backbone_config.get_text_config(*args, **kwargs)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For config.json, without the folder of this machine that a backbone came from."""
+        told = super().to_dict()
+        backbone = told.get("backbone_config")
+        if isinstance(backbone, dict) and not is_published(backbone.get("_name_or_path")):
+            backbone.pop("_name_or_path", None)
+        return told
 
     @property
     def hidden_size(self) -> int:
