@@ -57,12 +57,12 @@ def test_every_method_trains_the_adapters_alone(name: str, checkpointing: bool) 
 def test_creat_sees_the_backbone_s_features() -> None:
     """Under an adapter `base_model` is the whole model: its output is no hidden state."""
     from toughen.compare.features import FeatureWatch
+    from toughen.outcome import Outcome
 
     model = adapted()
     watch = FeatureWatch(model)
     batch = collated(texts())
-    model(**batch)
-    features = watch.take(batch)
+    features = watch.around(lambda: Outcome(model(**batch).loss, ()), batch).features
     watch.detach()
     assert features is not None
     assert features.shape == (16, 32)

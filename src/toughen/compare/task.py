@@ -1,7 +1,7 @@
 """WHAT to compare: the task's own loss, alone or with more."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import torch.nn.functional as F
@@ -41,7 +41,7 @@ class TaskAndDivergence:
 
     divergence: Divergence
     weight: float
-    in_place: bool = True
+    in_place: bool = field(default=True, repr=False)  # a sum's to say, no setting of the method
 
     needs_clean: ClassVar[bool] = True
 

@@ -117,9 +117,7 @@ def _number(value: Any) -> float | None:
     try:
         number = float(value)
     except (TypeError, ValueError):
-        raise Bad(
-            "label is not a number", f"{value!r} should be a number: mend it, or train with head='classes'"
-        ) from None
+        raise Bad("label is not a number", f"{value!r} should be a number: mend it or give head='classes'") from None
     if math.isnan(number):
         return None
     if math.isinf(number):
