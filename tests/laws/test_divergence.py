@@ -95,6 +95,23 @@ def test_a_sliced_vocabulary_gives_the_same_value_and_gradient(form, stop, seed,
         torch.testing.assert_close(sliced, whole, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.parametrize("size", [100, 3])
+@pytest.mark.parametrize("stop", ["nothing", "clean", "targets"])
+@pytest.mark.parametrize("form", [*FORMS, "cross_entropies", "log_odds"])
+def test_a_class_ruled_out_by_minus_infinity_is_as_if_it_were_not_there(form, stop, size, monkeypatch) -> None:
+    """Cross-entropy takes such scores, and so do heads that mask what an example cannot be."""
+    monkeypatch.setattr(rows, "SLICE", size)
+    results = []
+    for ruled_out in (True, False):
+        both = [tensor((3, 5), i, 3.0, torch.float64).requires_grad_() for i in range(2)]
+        given = [torch.nn.functional.pad(x, (0, 4), value=-math.inf) if ruled_out else x for x in both]
+        value = divergence(form, *given, stop=stop)
+        (value + 0 * (both[0].sum() + both[1].sum())).backward()
+        results.append((value.detach(), both[0].grad, both[1].grad))
+    for with_them, without in zip(*results, strict=True):
+        torch.testing.assert_close(with_them, without, rtol=1e-10, atol=1e-12)
+
+
 def test_a_large_vocabulary_is_sliced(monkeypatch) -> None:
     seen = []
     original = rows._sliced

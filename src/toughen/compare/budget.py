@@ -5,13 +5,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from ..errors import MethodError, StepError
 from ..outcome import Outcome
 from .divergence import Divergence, pointwise
-from .rows import exact
+from .rows import log_probabilities
 
 
 @dataclass(frozen=True)
@@ -29,14 +28,13 @@ class BatchDivergence:
             raise MethodError(f"{self!r} compares with a clean prediction, and this method makes none.")
         symmetric = pointwise("symmetric_kl", "nothing")
         pairs = zip(bent.predictions, clean.predictions, strict=True)
-        logs = [[_log_probabilities(p.scores) for p in pair] for pair in pairs]
+        logs = [[log_probabilities(_one_row(p.scores)) for p in pair] for pair in pairs]
         return torch.stack([0.5 * symmetric(b, c).sum() / b.shape[0] for b, c in logs]).sum()
 
 
-def _log_probabilities(scores: Tensor) -> Tensor:
-    scores = exact(scores)
-    one_column = scores.dim() == 2 and scores.shape[1] == 1
-    return F.log_softmax(scores.flatten() if one_column else scores, dim=-1)
+def _one_row(scores: Tensor) -> Tensor:
+    """A head's only column as one distribution; other scores as they are."""
+    return scores.flatten() if scores.dim() == 2 and scores.shape[1] == 1 else scores
 
 
 @dataclass(frozen=True)

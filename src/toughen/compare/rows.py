@@ -31,7 +31,7 @@ def distance(pointwise: Pointwise, bent: Prediction, clean: Prediction, reductio
     elif bent.scores.shape[-1] > SLICE:
         rows = _sliced(pointwise, bent.scores, clean.scores)
     else:
-        rows = pointwise(_log_softmax(bent.scores), _log_softmax(clean.scores)).sum(-1)
+        rows = pointwise(log_probabilities(bent.scores), log_probabilities(clean.scores)).sum(-1)
     counts = bent.counts
     if counts is None:
         return rows.mean() if reduction == "mean" else rows.sum()
@@ -39,8 +39,14 @@ def distance(pointwise: Pointwise, bent: Prediction, clean: Prediction, reductio
     return total / counts.sum().clamp(min=1) if reduction == "mean" else total
 
 
-def _log_softmax(scores: Tensor) -> Tensor:
-    return F.log_softmax(exact(scores), dim=-1)
+def log_probabilities(scores: Tensor) -> Tensor:
+    """Of each row's distribution, never minus infinity."""
+    return _bounded(F.log_softmax(exact(scores), dim=-1))
+
+
+def _bounded(logs: Tensor) -> Tensor:
+    """A class that the head rules out by a score of -inf has probability 0, and 0 times infinity would be no number."""
+    return logs.clamp(min=torch.finfo(logs.dtype).min)
 
 
 def _bernoulli(pointwise: Pointwise, bent: Tensor, clean: Tensor) -> Tensor:
@@ -54,7 +60,7 @@ def _sliced(pointwise: Pointwise, bent: Tensor, clean: Tensor) -> Tensor:
     log_sums = [_log_sum_exp(scores) for scores in (bent, clean)]
 
     def part(b: Tensor, c: Tensor, log_b: Tensor, log_c: Tensor) -> Tensor:
-        return pointwise(exact(b) - log_b, exact(c) - log_c).sum(-1)
+        return pointwise(_bounded(exact(b) - log_b), _bounded(exact(c) - log_c)).sum(-1)
 
     pairs = zip(bent.split(SLICE, dim=-1), clean.split(SLICE, dim=-1), strict=True)
     parts = [_light(part, b, c, *log_sums) for b, c in pairs]
