@@ -4,7 +4,8 @@ import pytest
 import torch
 from hypothesis import given
 
-from toughen.search import INF, Absolute, Ball, Relative, Rescale, Sign, Unit
+from toughen.errors import MethodError
+from toughen.search import INF, Absolute, Ball, PowerIteration, Relative, Rescale, Sign, Unit
 from toughen.search.norms import norm
 
 from .draws import few, seeds, shapes, sizes, tensor, view
@@ -53,6 +54,27 @@ def test_a_zero_gradient_stays_zero(p, over) -> None:
     assert torch.equal(Rescale(1.0, p, over)(zero, view((2, 3, 4), 0), Absolute()), zero)
     assert torch.equal(Ball(1.0, p, over)(zero, view((2, 3, 4), 0), Relative()), zero)
     assert torch.equal(Sign()(zero), zero)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [Unit, lambda **norm: Ball(1.0, **norm), lambda **norm: Rescale(1.0, **norm)]
+    + [lambda **norm: PowerIteration(1.0, 0.1, **norm)],
+    ids=["unit", "ball", "rescale", "power"],
+)
+def test_norms_that_are_none_are_refused(make) -> None:
+    """An unknown word had been the example to the norm and the token to its units."""
+    with pytest.raises(MethodError, match="over='tokens' is not known. Did you mean 'token'"):
+        make(over="tokens")
+    for p in (0, 0.5, -2, float("nan")):
+        with pytest.raises(MethodError, match=f"p={p} makes no norm"):
+            make(p=p)
+
+
+@pytest.mark.parametrize("radius", [0.0, -1.0, float("nan")])
+def test_a_length_to_rescale_to_is_above_zero(radius) -> None:
+    with pytest.raises(MethodError, match=f"radius={radius}"):
+        Rescale(radius)
 
 
 @given(shape=shapes, seed=seeds)

@@ -8,7 +8,7 @@ from torch import Tensor
 from ..errors import MethodError
 from ..parts import View
 from .init import Init, Normal, Zeros
-from .norms import Absolute, Free, Over, Project, Relative, Shape, Unit, Units, norm
+from .norms import Absolute, Free, Over, Project, Relative, Shape, Unit, Units, check_norm, norm
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,7 @@ class PowerIteration:
                 f"PowerIteration(radius={self.radius}, probe={self.probe}, steps={self.steps}): "
                 "radius and probe must be above 0, and at least one step is needed."
             )
+        check_norm(self, self.p, self.over)
 
     def start(self, view: View) -> Tensor:
         return self._scaled(view.masked(self.init(view, Absolute())), self.probe, view)

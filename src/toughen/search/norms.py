@@ -8,7 +8,7 @@ from typing import Literal, Protocol, TypeAlias
 import torch
 from torch import Tensor
 
-from ..errors import MethodError
+from ..errors import MethodError, nearest
 from ..parts import View
 from ..schedule import Scheduled, lowest, now
 
@@ -26,6 +26,14 @@ def norm(x: Tensor, p: float, over: Over) -> Tensor:
     flat = x if over == "token" else x.flatten(1)
     length = torch.linalg.vector_norm(flat, ord=p, dim=-1, keepdim=True, dtype=wide).to(x.dtype)
     return length if over == "token" else length.view(-1, *[1] * (x.dim() - 1))
+
+
+def check_norm(part: object, p: float, over: str) -> None:
+    """Refuse a norm that is none, and words that would be one thing to a norm and another to its units."""
+    if over not in Over.__args__:
+        raise MethodError(f"{type(part).__name__}: over={over!r} is not known. {nearest(over, Over.__args__)}")
+    if not p >= 1:
+        raise MethodError(f"{type(part).__name__}: p={p} makes no norm. Choose 1 or above; INF is the largest element.")
 
 
 class Units(Protocol):
@@ -100,6 +108,9 @@ class Unit:
     plus: float = 0.0
     floor: float = 1e-30
 
+    def __post_init__(self) -> None:
+        check_norm(self, self.p, self.over)
+
     def __call__(self, grad: Tensor) -> Tensor:
         return grad / (norm(grad, self.p, self.over) + self.plus).clamp(min=self.floor)
 
@@ -148,6 +159,7 @@ class Ball:
     def __post_init__(self) -> None:
         if not self.radius > 0:
             raise MethodError(f"Ball(radius={self.radius}): a radius must be above 0. Use Free() for no ball at all.")
+        check_norm(self, self.p, self.over)
 
     def __call__(self, x: Tensor, view: View, units: Units) -> Tensor:
         limit = self.radius * units.length(view, self.p, self.over)
@@ -166,6 +178,11 @@ class Rescale:
     p: float = INF
     over: Over = "token"
     plus: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not self.radius > 0:  # below 0 it would turn the perturbation round
+            raise MethodError(f"Rescale(radius={self.radius}): a length must be above 0.")
+        check_norm(self, self.p, self.over)
 
     def __call__(self, x: Tensor, view: View, units: Units) -> Tensor:
         limit = self.radius * units.length(view, self.p, self.over)
