@@ -1,5 +1,7 @@
 """Balls, unit lengths and their units."""
 
+from functools import partial
+
 import pytest
 import torch
 from hypothesis import given
@@ -58,13 +60,12 @@ def test_a_zero_gradient_stays_zero(p, over) -> None:
 
 @pytest.mark.parametrize(
     "make",
-    [Unit, lambda **norm: Ball(1.0, **norm), lambda **norm: Rescale(1.0, **norm)]
-    + [lambda **norm: PowerIteration(1.0, 0.1, **norm)],
+    [Unit, partial(Ball, 1.0), partial(Rescale, 1.0), partial(PowerIteration, 1.0, 0.1)],
     ids=["unit", "ball", "rescale", "power"],
 )
 def test_norms_that_are_none_are_refused(make) -> None:
     """An unknown word had been the example to the norm and the token to its units."""
-    with pytest.raises(MethodError, match="over='tokens' is not known. Did you mean 'token'"):
+    with pytest.raises(MethodError, match="over='tokens' is not known"):
         make(over="tokens")
     for p in (0, 0.5, -2, float("nan")):
         with pytest.raises(MethodError, match=f"p={p} makes no norm"):
