@@ -1,5 +1,6 @@
 """A setting that changes as training goes on."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias, cast
@@ -43,7 +44,9 @@ class Ramp:
     over: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.over <= 0:
+        if not (math.isfinite(self.start) and math.isfinite(self.end)):
+            raise MethodError(f"{self!r}: a ramp starts and ends at a finite number.")
+        if not self.over > 0:
             raise MethodError(f"{self!r}: over is a share of the training or a number of updates, and must be above 0.")
 
     def at(self, clock: Clock) -> float:

@@ -53,7 +53,7 @@ class Budgeted:
     total: bool = False
 
     def __post_init__(self) -> None:
-        if self.tau < 0:
+        if not self.tau >= 0:
             raise MethodError(f"tau={self.tau}: hiding cannot pay the adversary by itself; tau is 0 or above.")
 
     needs_clean: ClassVar[bool] = True

@@ -74,7 +74,7 @@ class Reversal:
     steps: int = 0
 
     def __post_init__(self) -> None:
-        if lowest(self.temperature) <= 0 or self.rate <= 0 or lowest(self.strength) < 0:
+        if not (lowest(self.temperature) > 0 and self.rate > 0 and lowest(self.strength) >= 0):
             raise MethodError(
                 f"Reversal(temperature={self.temperature}, rate={self.rate}, strength={self.strength}): temperature "
                 "and rate must be above 0, and the strength not negative."
