@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from .errors import StepError
 
 Kind: TypeAlias = Literal["classes", "labels", "values"]
-Task: TypeAlias = Literal["auto", "tokens", "choices", "span", "causal_lm", "masked_lm", "seq2seq_lm"]
+Task: TypeAlias = Literal["auto", "tokens", "choices", "span", "pixels", "causal_lm", "masked_lm", "seq2seq_lm"]
 
 IGNORED = -100  # the label of a position that has none, everywhere in transformers
 
@@ -52,6 +52,7 @@ _BY_CLASS_NAME: tuple[tuple[str, Task], ...] = (
     ("ForQuestionAnswering", "span"),
     ("ForTokenClassification", "tokens"),
     ("ForMultipleChoice", "choices"),
+    ("ForSemanticSegmentation", "pixels"),
     ("ForMaskedLM", "masked_lm"),
     ("ForConditionalGeneration", "seq2seq_lm"),
     *((f"{family}ForCausalLM", cast(Task, "masked_lm")) for family in _HALVES),
@@ -89,6 +90,8 @@ def read(output: Any, batch: Mapping[str, Any], task: Task = "auto", config: Any
         start, end = (_span(get(key), padding) for key in ("start_logits", "end_logits"))
         return Outcome(loss, (start, end))
     scores = get("logits")
+    if task == "pixels":  # (B, classes, height, width), coarser than the labels: all of them count
+        return Outcome(loss, (Prediction(scores.movedim(1, -1), "classes"),))
     if task in ("tokens", "masked_lm", "seq2seq_lm", "causal_lm") or (task == "auto" and scores.dim() == 3):
         return Outcome(loss, (Prediction(scores, "classes", _labelled(scores, labels, batch, task)),))
     kind: Kind = "classes" if task == "choices" else _sentence_kind(scores, labels, config)

@@ -11,6 +11,7 @@ import transformers as hf
 from torch import Tensor, nn
 
 import toughen
+from toughen.compare import Divergence
 from toughen.errors import SiteError
 from toughen.outcome import IGNORED, Outcome, read, task_of
 
@@ -298,3 +299,15 @@ def test_a_model_with_adapters_is_read_like_the_one_inside(method: str) -> None:
     if method == "r4f":
         head = model.get_base_model().classifier.modules_to_save["default"].weight
         torch.testing.assert_close(torch.linalg.matrix_norm(head, 2), torch.tensor(1.0), atol=1e-3, rtol=0)
+
+
+def test_a_segmentation_is_a_distribution_over_classes_for_each_pixel() -> None:
+    """Its scores are (batch, classes, height, width): the last dimension is a row of the image."""
+    sizes = {"hidden_sizes": [8] * 4, "num_attention_heads": [1] * 4, "depths": [1] * 4, "decoder_hidden_size": 8}
+    model = hf.SegformerForSemanticSegmentation(hf.SegformerConfig(num_labels=3, **sizes))
+    bent, clean = torch.randn(2, 3, 4, 5), torch.randn(2, 3, 4, 5)
+    labels = torch.randint(0, 3, (2, 16, 20))
+    both = [read({"loss": None, "logits": x}, {"labels": labels}, task_of(model), model.config) for x in (bent, clean)]
+    logs = [x.log_softmax(1) for x in (bent, clean)]
+    expected = (logs[1].exp() * (logs[1] - logs[0])).sum(1).mean()
+    torch.testing.assert_close(Divergence("kl")(*both, []), expected)
