@@ -439,6 +439,22 @@ def test_differences_are_paired():
     assert table["characters", "after"] == {1: np.mean(one), 2: np.mean(two)}
 
 
+def test_as_many_other_rows_make_no_pairs(file, tmp_path):
+    """Runs that held out rows of their own, by their own seed, have as many of them and not the same."""
+    net = save_model(tmp_path / "m", seed=1)
+    lines = file.read_text().splitlines(keepends=True)
+    names = ("first", "second", "again")
+    for name, part in zip(names, (lines[:10], lines[10:], lines[:10]), strict=True):
+        (tmp_path / f"{name}.jsonl").write_text("".join(part))
+    one, two, same = (
+        evaluate(net, file=tmp_path / f"{name}.jsonl", attack="noise", settings=FEW, samples=20, write=False)[0].attacks
+        for name in names
+    )
+    with pytest.raises(ValueError, match="attacked on other rows"):
+        differences(one, two)
+    assert {each.difference for each in differences(one, same)} == {0.0}
+
+
 def test_an_interval_of_yes_and_no_is_the_bootstrap_s():
     right = [True] * 30 + [False] * 70
     found = share(right, 4000)
