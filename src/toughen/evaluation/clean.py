@@ -11,6 +11,7 @@ from .._version import __version__
 from ..atomic import write_json
 
 from ..tasks import load, task as task_named  # isort: skip
+from ..tasks.read.folder import check_apart
 from ..tasks.spec import SPLITS, DataError, Head, Task
 from .measures import Evaluation, measure
 from .outputs import load_model, outputs_of, unnamed
@@ -138,6 +139,8 @@ def _data(
     settings = {key: own[key] for key in ("dir", "cache_dir") if key in own} if other else own
     if dir is not None:
         settings["dir"] = dir
+    elif other and task is not None and subject.task is not None and "dir" in settings:
+        check_apart(Path(settings["dir"]), task_named(task), task_named(subject.task))
     settings["limit"] = limit or settings.get("limit")
     data = load(chosen, **settings)
     if getattr(data, split) is None:

@@ -97,13 +97,15 @@ def test_scores_are_those_of_the_changed_rows(tmp_path):
         NoiseAttack((0.0,))
 
 
-def test_words_that_garbled_ones_push_out_of_a_cut_text_have_no_tag():
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_words_that_garbled_ones_push_out_of_a_cut_text_have_no_tag(side):
     """A word is one piece and its garbled form several: of a text cut at eight pieces fewer words are left."""
     letters = "abcdefghijklmnopqrstuvwxyz"
     pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good", "film", *letters, *(f"##{letter}" for letter in letters)]
     cut = Tokenizer(models.WordPiece({piece: n for n, piece in enumerate(pieces)}, unk_token="[UNK]"))
     cut.pre_tokenizer = pre_tokenizers.Whitespace()
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=cut, pad_token="[PAD]", unk_token="[UNK]")
+    tokenizer.truncation_side = side
     task = Task("tags", "tags", "tokens", "tokens", ("tokens",), ("B-x", "I-x", "O"), ("token_accuracy", "entity_f1"))
     torch.manual_seed(0)
     config = AutoConfig.for_model("bert", **{**SMALL, "num_labels": 3}, **NO_DROPOUT)
@@ -115,7 +117,8 @@ def test_words_that_garbled_ones_push_out_of_a_cut_text_have_no_tag():
     (told, *_) = next(attack.work(Target(victim, rows, clean, labels, samples=20), [0]))
     seen = Target(victim, rows, [], []).said([noisy(task, row, n, "typos", 1.0, 0) for n, row in enumerate(rows)])
     for answers, own, label in zip(told["answers"], seen, labels, strict=True):
-        assert answers == [*own, *[2] * (len(label) - len(own))]
+        gone = [2] * (len(label) - len(own))
+        assert answers == ([*own, *gone] if side == "right" else [*gone, *own])
     assert told["lost"] == sum(map(len, labels)) - sum(map(len, seen)) > 0
     found = run_attack(attack, Target(victim, rows, clean, labels, samples=20))
     right = [a == b for one, two in zip(told["answers"], labels, strict=True) for a, b in zip(one, two, strict=True)]

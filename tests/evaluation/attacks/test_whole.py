@@ -1,6 +1,7 @@
 """`evaluate(..., attack=...)` and the command: models on disk, several at once, sets, pairs."""
 
 import json
+import shutil
 from argparse import ArgumentParser
 from dataclasses import replace
 
@@ -352,6 +353,42 @@ def test_a_file_with_several_labels_a_row_is_a_set_too(tmp_path, head):
     assert expected < 1
 
 
+def test_a_models_own_rows_are_no_set_that_tests_it(sets, tmp_path):
+    model = nli_model(tmp_path / "m", ("entailment", "not_entailment"))
+    (found,) = evaluate(model, task="rte", dir=sets / "rte", attack="sets", samples=20)
+    told = found.attacks[0].summary
+    assert (told["groups"], told["rows"]) == ([], 0)
+    assert "validation.jsonl there is of 'rte' itself" in told["notes"][0]
+    with pytest.raises(DataError, match="has no folder of 'advglue-rte'"):
+        evaluate(model, task="rte", dir=sets / "rte", attack="sets", settings=AttackSettings(sets=("advglue-rte",)))
+    three = nli_model(tmp_path / "n", ("entailment", "neutral", "contradiction"))
+    (found,) = evaluate(three, task="hans", dir=sets / "hans", attack="sets", samples=20)
+    assert list(found.attacks[0].outcomes) == ["HANS"]
+    # A set of its own, in a folder beside or named outright, is read as before.
+    shutil.copytree(sets / "rte", sets / "advglue")
+    (found,) = evaluate(model, task="rte", dir=sets, attack="sets", samples=20)
+    assert "AdvGLUE-RTE" in found.attacks[0].outcomes
+    (found,) = evaluate(model, task="advglue-rte", dir=sets / "advglue", samples=20)
+    assert found.rows == 12
+
+
+def test_a_runs_own_rows_are_not_taken_for_another_set(sets, tmp_path):
+    model = nli_model(tmp_path / "run" / "model", ("entailment", "not_entailment"))
+    write_json(model.parent / "results.json", {"task": "rte"})
+    (model.parent / "config.yaml").write_text(yaml.safe_dump({"task": "rte", "data": {"dir": str(sets / "rte")}}))
+    with pytest.raises(DataError, match="has no folder of 'advglue-rte'"):
+        evaluate(model.parent, task="advglue-rte", samples=20)
+    (found,) = evaluate(model.parent, samples=20)
+    assert found.rows == 12
+
+
+def test_a_set_without_labels_is_not_scored(sets, tmp_path):
+    write_rows(sets / "ax" / "test.jsonl", [{"premise": f"w{5 + i}", "hypothesis": "w6"} for i in range(6)])
+    model = nli_model(tmp_path / "m", ("entailment", "neutral", "contradiction"))
+    with pytest.raises(DataError, match="ax: the labels of its rows are withheld"):
+        evaluate(model, task="mnli", dir=sets, attack="sets", settings=AttackSettings(sets=("ax",)), samples=20)
+
+
 def test_a_set_that_came_later_is_seen(sets, tmp_path):
     model = nli_model(tmp_path / "m", ("entailment", "neutral", "contradiction"))
     (first,) = evaluate(model, task="mnli", dir=sets, attack="sets", samples=20)
@@ -400,6 +437,22 @@ def test_differences_are_paired():
         differences([attacked(one)], [attacked(two[:5])])
     table = seed_scores({1: [attacked(one)], 2: [attacked(two)]})
     assert table["characters", "after"] == {1: np.mean(one), 2: np.mean(two)}
+
+
+def test_as_many_other_rows_make_no_pairs(file, tmp_path):
+    """Runs that held out rows of their own, by their own seed, have as many of them and not the same."""
+    net = save_model(tmp_path / "m", seed=1)
+    lines = file.read_text().splitlines(keepends=True)
+    names = ("first", "second", "again")
+    for name, part in zip(names, (lines[:10], lines[10:], lines[:10]), strict=True):
+        (tmp_path / f"{name}.jsonl").write_text("".join(part))
+    one, two, same = (
+        evaluate(net, file=tmp_path / f"{name}.jsonl", attack="noise", settings=FEW, samples=20, write=False)[0].attacks
+        for name in names
+    )
+    with pytest.raises(ValueError, match="attacked on other rows"):
+        differences(one, two)
+    assert {each.difference for each in differences(one, same)} == {0.0}
 
 
 def test_an_interval_of_yes_and_no_is_the_bootstrap_s():

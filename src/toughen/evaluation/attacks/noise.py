@@ -85,9 +85,13 @@ class NoiseAttack:
                 for i, answer in zip(hit, told, strict=True):
                     answers[i] = answer
                     if target.task.head == "tokens":
-                        missing = max(0, len(target.labels[i]) - len(answer))
-                        answers[i] = [*answer, *[_outside(target.task)] * missing][: len(target.labels[i])]
-                        lost += missing
+                        count = len(target.labels[i])
+                        gone = [_outside(target.task)] * max(0, count - len(answer))
+                        # A text cut at its left loses its first words.
+                        left = target.victim.tokenizer.truncation_side == "left"
+                        whole = [*gone, *answer] if left else [*answer, *gone]
+                        answers[i] = whole[len(whole) - count :] if left else whole[:count]
+                        lost += len(gone)
             about = {"noise": kind, "strength": strength, "changed": len(hit), "lost": lost}
             yield [{"index": number, **about, "answers": answers}]
 

@@ -45,6 +45,11 @@ def differences(first: Sequence[Attacked], second: Sequence[Attacked], samples: 
 
 def _points(first: Attacked, second: Attacked, samples: int) -> Iterator[Difference]:
     name = str(first.summary["attack"])
+    if first.texts and second.texts and first.texts != second.texts:
+        raise ValueError(
+            f"{name}: the two models were attacked on other rows (each on those its own run held out?); pairs need the "
+            "same rows: give file= (--file)."
+        )
     for point, one in first.outcomes.items():
         two = second.outcomes.get(point)
         if two is None:

@@ -25,6 +25,8 @@ class Attacked:
     task: Task
     outcomes: Mapping[str, Outcome] = field(default_factory=dict[str, Outcome], repr=False)
     """Point -> what came of every row there."""
+    texts: str = field(default="", repr=False)
+    """What tells these rows from others, where points are of them and not of sets."""
 
     @property
     def score(self) -> float:
@@ -71,7 +73,8 @@ def run_attack(
         summary["attacked"] = {**summary["attacked"], "examples": f"attacks/{file.name}"}
     if folder is not None:
         write_json(folder / f"{name}.json", summary)
-    return Attacked(name, summary, target.task, total.outcomes)
+    asked = "" if attack.kind == "set" else key_of([text for text, _ in texts])
+    return Attacked(name, summary, target.task, total.outcomes, asked)
 
 
 def _before(folder: Path | None, name: str, file: Path | None, key: str) -> dict[str, Any] | None:

@@ -11,10 +11,10 @@ import numpy as np
 from ...errors import nearest
 from ...tasks import available, load, model_task
 from ...tasks import task as task_named
-from ...tasks.read.folder import find_splits
+from ...tasks.read.folder import check_apart, find_splits
 from ...tasks.registry import plain
 from ...tasks.spec import DataError, Task
-from ...tasks.tokenising import IGNORED
+from ...tasks.tokenising import IGNORED, is_labelled
 from .target import Outcome, Sum, Target, as_answers, outcome, scored
 from .victim import Victim
 
@@ -147,8 +147,10 @@ def read(name: str, target: Target, limit: int | None) -> tuple[Task, list[dict[
     task = task_named(name)
     if target.dir is None:
         raise DataError(f"{name}: no folder of sets; give dir= (--dir).")
-    data = load(task, dir=target.dir, limit=limit)
-    own, rows = model_task(target.task), _rows(data)
+    own = model_task(target.task)
+    for known in (own, target.task):
+        check_apart(target.dir, task, known)
+    rows = _rows(load(task, dir=target.dir, limit=limit))
     if own.name in _TWO_CLASS_NLI and task.tests == "mnli":
         # Neutral and contradiction are both "not entailment" to a two-class model.
         rows = [{**row, "label": min(int(row["label"]), 1)} for row in rows]
@@ -160,4 +162,6 @@ def _rows(data: Any) -> list[dict[str, Any]]:
     split = data.validation if data.validation is not None else data.test
     if split is None:
         raise DataError(f"{data.task.name} has no rows to test on; it has {', '.join(data.splits)}.")
+    if not is_labelled(split, data.task):
+        raise DataError(f"{data.task.name}: the labels of its rows are withheld: nothing can be scored.")
     return [dict(row) for row in split]

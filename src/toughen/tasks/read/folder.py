@@ -33,6 +33,19 @@ def find_splits(folder: Path, task: Task, named: Mapping[str, str] | None = None
     return found, notes
 
 
+def check_apart(folder: Path, task: Task, own: Task) -> None:
+    """Refuse a folder whose file of `own` would pass for another set: of one set alone, it has no folder for more."""
+    try:
+        theirs, ours = (set(find_splits(folder, each)[0].values()) for each in (task, own))
+    except DataError:
+        return  # nothing of one of them: loading says so where it matters
+    if task.name != own.name and (same := sorted(theirs & ours)):
+        raise DataError(
+            f"{folder} has no folder of {task.name!r}, and {same[0].name} there is of {own.name!r} itself; give the "
+            "folder that holds the sets as dir= (--dir)."
+        )
+
+
 def _own_folder(folder: Path, task: Task) -> Path:
     """The task's folder inside a folder of sets, or the folder itself."""
     wanted = [plain(name) for name in (task.folder, task.title, task.name, *task.also) if name]
