@@ -147,8 +147,8 @@ class Attached:
                 "that calls optimizer.step() and optimizer.zero_grad()."
             )
 
-        def take(loss: Tensor, _turn: Turn) -> Tensor:
-            loss = loss / share
+        def take(_turn: Turn) -> Tensor:
+            loss = next(losses) / share
             loss.backward() if backward is None else backward(loss)
             return loss
 

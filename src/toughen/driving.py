@@ -13,17 +13,17 @@ from .parts import Turn
 def drive(
     losses: Generator[Tensor],
     turns: Sequence[Turn],
-    backward: Callable[[Tensor, Turn], Tensor],
+    backward: Callable[[Turn], Tensor],
     *,
     quiet: Callable[[], AbstractContextManager[Any]],
     step: Callable[[], Any] | None = None,
 ) -> Tensor | None:
-    """The sum of the losses that count, detached. `backward` returns the loss as it was back-propagated."""
+    """The sum of the losses that count, detached. `backward` takes the next one and returns it as it propagated it."""
     total: list[Tensor] = []
     with closing(losses):  # also after an error: weights moved by SAM go back at once
         for turn in turns:
             with nullcontext() if turn.sync else quiet():
-                loss = backward(next(losses), turn)
+                loss = backward(turn)
             if turn.kept:
                 total.append(loss.detach())
             if turn.step and step is not None:

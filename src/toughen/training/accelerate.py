@@ -37,8 +37,9 @@ def accelerated_backward(
 
     state = accelerator.gradient_state
 
-    def take(loss: Tensor, turn: Turn) -> Tensor:
+    def take(turn: Turn) -> Tensor:
         state._set_sync_gradients(turn.sync)  # DeepSpeed steps its engine inside backward when True
+        loss = next(losses)
         accelerator.backward(loss)
         return loss
 

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Generator
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from typing import Any, TypeVar, cast
 
 import torch
@@ -10,10 +10,12 @@ from torch import Tensor
 from transformers import PreTrainedModel, Trainer
 
 from ..attached import Attached
+from ..driving import drive
 from ..errors import MethodError
 from ..fast.packing import padding_token
 from ..method import Method, Sum
 from ..outcome import Outcome
+from ..parts import Turn
 from . import state
 from .captured import CapturedTraining
 from .counting import Counted
@@ -184,28 +186,26 @@ class _RobustTrainer(Trainer):
             return self._forward(model, inputs, num_items_in_batch)
 
         turns = self.attached.turns(last=sync)
-        self._pending = self.attached.losses(forward, inputs, last=sync, quiet=quiet)
+        losses = self._pending = self.attached.losses(forward, inputs, last=sync, quiet=quiet)
         gradients: Any = self.accelerator.gradient_state
-        total = torch.zeros((), device=self.args.device)
+        step = super().training_step
+
+        def take(turn: Turn) -> Tensor:
+            gradients._set_sync_gradients(turn.sync)  # DeepSpeed steps its engine inside backward when True
+            loss = step(model, inputs, num_items_in_batch)
+            if inspect.getgeneratorstate(losses) == inspect.GEN_CREATED:
+                raise MethodError(
+                    f"The training_step under {type(self).__name__} does not ask self.compute_loss for its "
+                    "loss, so that the method never runs. Let it, or call super().training_step there."
+                )
+            return loss.float()  # in half precision a sum of several would be rounded
+
         try:
-            with closing(self._pending):
-                for turn in turns:
-                    gradients._set_sync_gradients(turn.sync)  # DeepSpeed steps its engine inside backward when True
-                    with nullcontext() if turn.sync else quiet():
-                        loss = super().training_step(model, inputs, num_items_in_batch)
-                    if inspect.getgeneratorstate(self._pending) == inspect.GEN_CREATED:
-                        raise MethodError(
-                            f"The training_step under {type(self).__name__} does not ask self.compute_loss for its "
-                            "loss, so that the method never runs. Let it, or call super().training_step there."
-                        )
-                    total += loss if turn.kept else 0.0
-                    if turn.step:
-                        self._inner_update(model)
-                next(self._pending, None)  # runs what stands after the last yield
+            total = drive(losses, turns, take, quiet=quiet, step=lambda: self._inner_update(model))
         finally:
             self._pending = None
             gradients._set_sync_gradients(sync)
-        return total
+        return torch.zeros((), device=self.args.device) if total is None else total
 
     def _clip_grad_norm(self, model: Any) -> Any:
         clip = cast("Callable[[Any], Any]", super()._clip_grad_norm)
