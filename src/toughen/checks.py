@@ -13,6 +13,7 @@ from .rng import has_batch_norm, has_dropout
 from .search import Absolute, Ascent, Noise, Normal, Raw, Uniform
 from .sites import DropoutMask, Hidden, NormalizedEmbedding, Nowhere, WordEmbedding
 from .sites.locate import input_embedding
+from .tensors import HALF
 
 
 def counted(micro_batches: int) -> int:
@@ -69,8 +70,7 @@ def _warn_if_frozen(model: nn.Module) -> None:
 
 def _warn_if_half(model: nn.Module) -> None:
     """`from_pretrained` keeps the dtype of the file, so this is seldom what a person chose."""
-    half = (torch.float16, torch.bfloat16)
-    kind = next((weight.dtype for weight in model.parameters() if weight.requires_grad and weight.dtype in half), None)
+    kind = next((weight.dtype for weight in model.parameters() if weight.requires_grad and weight.dtype in HALF), None)
     if kind is not None:
         name = str(kind).removeprefix("torch.")
         _warn(
@@ -84,7 +84,7 @@ def _warn_if_lost(model: nn.Module, method: Recipe) -> None:
     """An absolute perturbation below the resolution of a half-precision embedding is rounded away."""
     size = absolute_size(method)
     weight: Any = getattr(input_embedding(model), "weight", None)
-    if size is None or not isinstance(weight, Tensor) or weight.dtype not in (torch.bfloat16, torch.float16):
+    if size is None or not isinstance(weight, Tensor) or weight.dtype not in HALF:
         return
     typical = float(weight.detach().float().square().mean().sqrt())
     if size < torch.finfo(weight.dtype).eps * typical:

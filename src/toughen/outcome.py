@@ -69,6 +69,15 @@ def without_adapters(model: nn.Module) -> nn.Module:
     return cast(Any, model).get_base_model() if hasattr(model, "get_base_model") else model
 
 
+def reads_left_to_right(config: Any) -> bool:
+    """Whether a model is a decoder, of whose tokens only the last one has seen the whole text."""
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as CAUSAL
+    from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES as MASKED
+
+    name = getattr(config, "model_type", "")
+    return name in CAUSAL and name not in MASKED and not getattr(config, "is_encoder_decoder", False)
+
+
 def task_of(model: nn.Module) -> Task:
     """What the model's head does, from its class name; "auto" for sentence and image heads."""
     own = without_adapters(model)

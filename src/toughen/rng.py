@@ -14,6 +14,8 @@ from torch.nn.modules.dropout import (
     _DropoutNd as DropoutModule,  # pyright: ignore[reportPrivateUsage]
 )
 
+from .sync import alone
+
 # Attributes in which transformers' layers keep the rate of a functional dropout.
 RATES = (
     "dropout",
@@ -57,8 +59,7 @@ class Noise:
 def own_seed(seed: int | None) -> int:
     """The run's seed, so that `torch.manual_seed` makes a run repeat; each process draws noise of its own."""
     base = torch.initial_seed() if seed is None else seed
-    distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
-    return (base + (torch.distributed.get_rank() if distributed else 0)) % 2**63
+    return (base + (0 if alone() else torch.distributed.get_rank())) % 2**63
 
 
 class Replay:

@@ -6,6 +6,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+HALF = (torch.float16, torch.bfloat16)
 _torch: Any = torch  # the list operations have leading underscores, in torch's own optimizers too
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import SiteError
-from ..outcome import Outcome, without_adapters
+from ..outcome import Outcome, reads_left_to_right, without_adapters
 from ..parts import Detach
 
 
@@ -22,7 +22,7 @@ class FeatureWatch:
     def __init__(self, model: nn.Module) -> None:
         base = _backbone(without_adapters(model))
         config = getattr(model, "config", None)
-        self.decoder = _is_decoder(config)
+        self.decoder = reads_left_to_right(config)
         self.masked = not getattr(config, "is_encoder_decoder", False)  # the batch's mask is the encoder's
         self.watching = False
         self.seen: Tensor | None = None
@@ -57,17 +57,6 @@ def _backbone(model: nn.Module) -> nn.Module:
     base = cast(nn.Module, getattr(model, "base_model", model))
     bare = base is model and getattr(getattr(model, "config", None), "is_encoder_decoder", False)
     return cast(Any, model).get_decoder() if bare else base
-
-
-def _is_decoder(config: Any) -> bool:
-    """Whether the model reads left to right, so that only its last token has seen the whole text."""
-    if getattr(config, "is_encoder_decoder", False):
-        return False
-    name = getattr(config, "model_type", "")
-    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as CAUSAL
-    from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES as MASKED
-
-    return name in CAUSAL and name not in MASKED
 
 
 def class_token(hidden: Tensor, attention_mask: Tensor | None, decoder: bool) -> Tensor:

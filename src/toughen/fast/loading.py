@@ -6,6 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .graph import on_device
+
 
 def prefetch(
     batches: Iterable[Mapping[str, Any]], device: torch.device | str, ahead: int = 2
@@ -35,11 +37,7 @@ def _on_its_way(batch: Mapping[str, Any], device: torch.device) -> dict[str, Any
             f"prefetch: the loader makes batches that are a {type(batch).__name__}; give it a collate_fn that makes "
             "dictionaries with the names of the model's inputs."
         )
-    return {name: _moved(value, device) for name, value in batch.items()}
-
-
-def _moved(value: Any, device: torch.device) -> Any:
-    return value.to(device, non_blocking=True) if isinstance(value, Tensor) else value
+    return {name: on_device(value, device) for name, value in batch.items()}
 
 
 def _arrived(batch: dict[str, Any], copied: Any, device: torch.device) -> dict[str, Any]:

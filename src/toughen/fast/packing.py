@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from ..parts import Detach
+from ..tensors import HALF
 
 NAME = "toughen_packed"  # transformers matches "flash" and "sdpa" inside such names, so neither is part of it
 PARTS = 32  # a batch's tokens are rounded up to one of so many numbers
@@ -216,7 +217,7 @@ def _attention(
         usual: Callable[..., tuple[Tensor, None]] = ALL_ATTENTION_FUNCTIONS["sdpa"]
         return usual(module, query, key, value, attention_mask, **kw)
     texts, dropout, scale = packing.layout, float(kw.get("dropout", 0.0)), kw.get("scaling")
-    if query.is_cuda and query.dtype in (torch.float16, torch.bfloat16):
+    if query.is_cuda and query.dtype in HALF:
         laid = [one.squeeze(0).transpose(0, 1) for one in (query, key, value)]  # (tokens, heads, width)
         kernel: Any = torch.ops.aten._flash_attention_forward
         ends, longest = texts.ends, texts.length

@@ -12,12 +12,11 @@ from torch.optim import Optimizer
 from ..bound import Bound
 from ..errors import MethodError
 from ..parts import Turn
+from ..tensors import HALF
 from .captured import Captured, Host
 from .obstacles import of_method, packable
 from .packing import Packing, packing_of, padding_token, real_tokens, tokens_to_compute, without_idle_mask
 from .update import CapturedUpdate
-
-HALF = (torch.float16, torch.bfloat16)
 
 
 class Attached(Host, Protocol):

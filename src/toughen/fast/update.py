@@ -118,10 +118,7 @@ class CapturedUpdate:
         key = self._places(self.weights, self._settings())
         if key is not None:
             self._fill()
-        return self._steps(key, self._act, self._reading_rates)
-
-    def _act(self) -> None:
-        self._step()
+        return self._steps(key, self._step, self._reading_rates)
 
     @property
     def weights(self) -> list[Tensor]:

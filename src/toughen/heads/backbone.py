@@ -6,6 +6,8 @@ from typing import Any, cast
 
 from torch import nn
 
+from ..outcome import reads_left_to_right
+
 # Leading tokens that are no patches, where the config does not say so itself.
 PREFIX_TOKENS = {"deit": 2}
 # What vision models call the parameter that is their class token.
@@ -26,21 +28,12 @@ def width_of(config: Any) -> int:
 def class_token_of(model: Any) -> str:
     """`last` for decoders (only the last token has seen all), `pooled` for vision models without a class token."""
     config = model.config
-    from transformers.models.auto.modeling_auto import (
-        MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
-        MODEL_FOR_MASKED_LM_MAPPING_NAMES,
-    )
-
     if is_vision(config):
         named = any(name.endswith(CLASS_TOKENS) for name, _ in model.named_parameters())
         return "first" if named else "pooled"
-    kind = config.model_type
-    if kind == "xlnet":
+    if config.model_type == "xlnet":
         return "last"  # the class token closes the sequence
-    if getattr(config, "is_decoder", False):
-        return "last"
-    causal = kind in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES and kind not in MODEL_FOR_MASKED_LM_MAPPING_NAMES
-    return "last" if causal and not config.is_encoder_decoder else "first"
+    return "last" if getattr(config, "is_decoder", False) or reads_left_to_right(config) else "first"
 
 
 def prefix_tokens_of(config: Any) -> int:

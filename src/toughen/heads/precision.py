@@ -7,12 +7,14 @@ from contextlib import AbstractContextManager, nullcontext
 import torch
 from torch import Tensor
 
+from ..tensors import HALF
+
 TINY = 1e-12  # where F.normalize stops dividing
 
 
 def at_least_float32(x: Tensor) -> Tensor:
     """float16 and bfloat16 as float32, all else untouched: a covariance of 8-bit mantissas is mostly rounding."""
-    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+    return x.float() if x.dtype in HALF else x
 
 
 def no_autocast(x: Tensor) -> AbstractContextManager[object]:

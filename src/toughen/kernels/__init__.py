@@ -11,9 +11,10 @@ from importlib.util import find_spec
 import torch
 from torch import Tensor
 
+from ..tensors import HALF
+
 ENABLED = True  # set to False, the torch code runs everywhere
 FOUND = find_spec("triton") is not None
-HALF = (torch.float16, torch.bfloat16)
 
 
 def at_hand(tensor: Tensor) -> bool:

@@ -47,15 +47,15 @@ class SharpnessAscent:
         return torch.zeros_like(view.value)
 
     def climb(self, deltas: Sequence[Tensor], grads: Sequence[Tensor], views: Sequence[View]) -> list[Tensor]:
-        sizes = magnitudes([view.value for view in views]) if self.adaptive else None
-        if sizes is None:
-            _scale(grads, length(grads), self.radius)
-            return list(grads)
-        for size in sizes:
-            size += self.eta
-        scale(grads, sizes)
-        total = length(grads)
-        scale(grads, sizes)
+        if self.adaptive:
+            sizes = magnitudes([view.value for view in views])
+            for size in sizes:
+                size += self.eta
+            scale(grads, sizes)
+            total = length(grads)
+            scale(grads, sizes)
+        else:
+            total = length(grads)
         _scale(grads, total, self.radius)
         return list(grads)
 

@@ -44,7 +44,7 @@ def perturbed(inject: Inject, value: Tensor, skip: Skip, order: Order) -> Tensor
 
 def delta_for(inject: Inject, value: Tensor, skip: Skip, order: Order) -> Tensor:
     """The perturbation of an activation, which is that of the first input in a pass over several."""
-    delta = inject(0, lambda: text_view(inject, value, skip, 0, order))
+    delta = inject(0, lambda: View(value.detach(), token_mask(inject, value, skip, order)))
     if delta.shape != value.shape and any(
         n not in (1, m) for n, m in zip(delta.shape[::-1], value.shape[::-1], strict=False)
     ):
@@ -53,11 +53,6 @@ def delta_for(inject: Inject, value: Tensor, skip: Skip, order: Order) -> Tensor
             "embeds them, and a perturbation fits one. Pad both to one length and run them as one batch."
         )
     return delta
-
-
-def text_view(inject: Inject, value: Tensor, skip: Skip, place: int, order: Order = AS_GIVEN) -> View:
-    """A view of (batch, length, width) activations whose skipped positions are masked."""
-    return View(value.detach(), token_mask(inject, value, skip, order), place)
 
 
 def pair_view(inject: Inject, hidden: Tensor, pairs: Tensor | None, place: int, compute: torch.dtype) -> PairView:
