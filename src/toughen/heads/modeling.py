@@ -104,6 +104,12 @@ class SecondOrderPreTrainedModel(PreTrainedModel):
         losses = [loss_of(labels, one, self.config) for one in cast("tuple[Tensor, ...]", each)]
         return losses[0] if len(losses) == 1 else torch.stack(losses).sum()
 
+    def _result(self, kind: Any, output: Any, loss: Tensor | None, logits: Tensor, return_dict: bool | None) -> Any:
+        """What a model returns: a record of this kind, or a tuple where that is asked for."""
+        seen = {name: output.get(name) for name in ("hidden_states", "attentions")}
+        result = kind(loss=loss, logits=logits, **seen)
+        return result.to_tuple() if words.wants_tuple(self.config, return_dict) else result
+
 
 def _single(logits: Any) -> Tensor:
     """One prediction of a head that trains two: their mean."""
@@ -127,14 +133,7 @@ class SecondOrderForSequenceClassification(SecondOrderPreTrainedModel):
     ) -> SequenceClassifierOutput | tuple[Any, ...]:
         inputs = {**kwargs, **words.text_inputs(input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds)}
         output, logits = self._logits(inputs, special_tokens_mask)
-        loss = self._loss(logits, labels)
-        result = SequenceClassifierOutput(
-            loss=cast(Any, loss),
-            logits=cast(Any, _single(logits)),
-            hidden_states=output.get("hidden_states"),
-            attentions=output.get("attentions"),
-        )
-        return result.to_tuple() if words.wants_tuple(self.config, return_dict) else result
+        return self._result(SequenceClassifierOutput, output, self._loss(logits, labels), _single(logits), return_dict)
 
 
 class SecondOrderForMultipleChoice(SecondOrderPreTrainedModel):
@@ -165,13 +164,8 @@ class SecondOrderForMultipleChoice(SecondOrderPreTrainedModel):
         pair = cast("tuple[Tensor, ...]", raw if isinstance(raw, tuple) else (raw,))
         scores = [one.view(shaped.shape[:2]) for one in pair]
         loss = None if labels is None else torch.stack([F.cross_entropy(one, labels) for one in scores]).sum()
-        result = MultipleChoiceModelOutput(
-            loss=cast(Any, loss),
-            logits=cast(Any, _single(tuple(scores)) if len(scores) == 2 else scores[0]),
-            hidden_states=output.get("hidden_states"),
-            attentions=output.get("attentions"),
-        )
-        return result.to_tuple() if words.wants_tuple(self.config, return_dict) else result
+        logits = _single(tuple(scores)) if len(scores) == 2 else scores[0]
+        return self._result(MultipleChoiceModelOutput, output, loss, logits, return_dict)
 
 
 class SecondOrderForImageClassification(SecondOrderPreTrainedModel):
@@ -187,10 +181,4 @@ class SecondOrderForImageClassification(SecondOrderPreTrainedModel):
         **kwargs: Any,
     ) -> ImageClassifierOutput | tuple[Any, ...]:
         output, logits = self._logits({**kwargs, "pixel_values": pixel_values})
-        result = ImageClassifierOutput(
-            loss=cast(Any, self._loss(logits, labels)),
-            logits=cast(Any, _single(logits)),
-            hidden_states=output.get("hidden_states"),
-            attentions=output.get("attentions"),
-        )
-        return result.to_tuple() if words.wants_tuple(self.config, return_dict) else result
+        return self._result(ImageClassifierOutput, output, self._loss(logits, labels), _single(logits), return_dict)

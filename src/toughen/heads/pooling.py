@@ -24,16 +24,7 @@ class MultiHeadPooling(nn.Module):
     def __init__(self, dim: int, settings: HeadSettings | None = None, **changes: Any) -> None:
         super().__init__()
         chosen = settings or head_settings(**changes)
-        self.covariance = CrossCovariance(
-            dim,
-            chosen.q,
-            chosen.k,
-            heads=chosen.heads,
-            norm=chosen.norm,
-            activation=chosen.activation,
-            bias=chosen.bias,
-            center=chosen.center,
-        )
+        self.covariance = _covariance(dim, chosen, chosen.k)
         self.normalize = _svpn(chosen, chosen.k)
         self.width = chosen.heads * chosen.q * chosen.k
         self.at_once = (chosen.q, chosen.activation == "relu", chosen.alpha, chosen.eps)
@@ -58,16 +49,7 @@ class CovariancePooling(nn.Module):
     def __init__(self, dim: int, settings: HeadSettings | None = None, **changes: Any) -> None:
         super().__init__()
         chosen = settings or head_settings("isqrt", **changes)
-        self.covariance = CrossCovariance(
-            dim,
-            chosen.q,
-            None,
-            heads=chosen.heads,
-            norm=chosen.norm,
-            activation=chosen.activation,
-            bias=chosen.bias,
-            center=chosen.center,
-        )
+        self.covariance = _covariance(dim, chosen, None)
         self.iterations = chosen.iterations
         self.isqrt = chosen.normalization == "isqrt"
         self.normalize = nn.Identity() if self.isqrt else _svpn(chosen, chosen.q)
@@ -93,6 +75,19 @@ class AveragePooling(nn.Module):
 
 
 POOLINGS = {"cross_covariance": MultiHeadPooling, "covariance": CovariancePooling, "average": AveragePooling}
+
+
+def _covariance(dim: int, chosen: HeadSettings, k: int | None) -> CrossCovariance:
+    return CrossCovariance(
+        dim,
+        chosen.q,
+        k,
+        heads=chosen.heads,
+        norm=chosen.norm,
+        activation=chosen.activation,
+        bias=chosen.bias,
+        center=chosen.center,
+    )
 
 
 def _svpn(chosen: HeadSettings, columns: int) -> nn.Module:
