@@ -12,6 +12,7 @@ from typing import Any, cast
 import numpy as np
 
 from ..tasks import Task, answers_of, auto_class, collator, longest_input
+from ..tasks.collate import rows_of
 from ..tasks.tokenising import tokeniser
 from .errors import RunError
 from .folder import read_config
@@ -105,14 +106,8 @@ class Predictor:
         """The model's raw output for tokenised rows, as a NumPy array."""
         import torch
 
-        kept = [name for name in ("input_ids", "token_type_ids") if name in encoded]
-        flat = [{name: encoded[name][i] for name in kept} for i in range(len(encoded["input_ids"]))]
-        flat = [{**row, "attention_mask": [1] * len(row["input_ids"])} for row in flat]
-        if self.task.head == "choices":
-            each = len(flat) // count
-            groups = [flat[start : start + each] for start in range(0, len(flat), each)]
-            flat = [{name: [row[name] for row in group] for name in group[0]} for group in groups]
-        batch = collator(self.task, self.tokenizer)(flat)
+        choices = [len(encoded["input_ids"]) // count] * count if self.task.head == "choices" else ()
+        batch = collator(self.task, self.tokenizer)(rows_of(encoded, choices))
         device = next(self.model.parameters()).device
         with torch.no_grad():
             output = self.model(**{name: value.to(device) for name, value in batch.items()})

@@ -41,10 +41,7 @@ def interval(
     seed: int = 0,
 ) -> Interval:
     """The percentile bootstrap interval of a metric (by default the one that selects), rows drawn by seed."""
-    name = metric or task.selects
-    values = _resampled(task, name, predictions, labels, samples, seed)
-    low, high = np.quantile(values[1:], [(1 - level) / 2, (1 + level) / 2])
-    return Interval(float(values[0]), float(low), float(high))
+    return _interval(_resampled(task, metric or task.selects, predictions, labels, samples, seed), level)
 
 
 def difference(
@@ -61,8 +58,13 @@ def difference(
     """The interval of score(first) - score(second) on the same resampled rows (paired bootstrap)."""
     name = metric or task.selects
     one, two = (_resampled(task, name, predictions, labels, samples, seed) for predictions in (first, second))
-    low, high = np.quantile((one - two)[1:], [(1 - level) / 2, (1 + level) / 2])
-    return Interval(float(one[0] - two[0]), float(low), float(high))
+    return _interval(one - two, level)
+
+
+def _interval(values: Any, level: float) -> Interval:
+    """Of a score and its resamples, as `_resampled` has them."""
+    low, high = np.quantile(values[1:], [(1 - level) / 2, (1 + level) / 2])
+    return Interval(float(values[0]), float(low), float(high))
 
 
 def _resampled(task: Task, name: str, predictions: Any, labels: Any, samples: int, seed: int) -> Any:

@@ -66,6 +66,20 @@ class Collate:
         return out
 
 
+def rows_of(encoded: Any, choices: Sequence[int] = ()) -> list[dict[str, Any]]:
+    """What a tokenizer gave of a batch, as rows for the collator; `choices` are how many each row has."""
+    names = [name for name in ("input_ids", "token_type_ids") if name in encoded]
+    flat = [
+        {"attention_mask": [1] * len(ids), **{name: encoded[name][place] for name in names}}
+        for place, ids in enumerate(encoded["input_ids"])
+    ]
+    if not choices:
+        return flat
+    source = iter(flat)
+    groups = [[next(source) for _ in range(count)] for count in choices]
+    return [{name: [one[name] for one in group] for name in group[0]} for group in groups]
+
+
 def collator(
     task: Task, tokenizer: Any, *, pad_to_multiple_of: int | None = None, edges: Sequence[int] = ()
 ) -> Collate:

@@ -65,6 +65,11 @@ class _Batches(Sampler[list[int]], ABC):
         rows = len(self.lengths)
         return rows // self.batch_size if self.drop_last else -(-rows // self.batch_size)
 
+    def _batches(self, rows: list[int]) -> list[list[int]]:
+        batches = _cut(rows, self.batch_size)
+        short = batches and len(batches[-1]) < self.batch_size
+        return batches[:-1] if short and self.drop_last else batches
+
     def _dice(self) -> np.random.Generator:
         return np.random.default_rng((self.seed, self.epoch))
 
@@ -91,18 +96,12 @@ class LengthGrouped(_Batches):
         """All batches of the epoch, for all processes together, in order."""
         dice = self._dice()
         order = dice.permutation(len(self.lengths))
-        size = self.batch_size * self.stretch
-        sorted_rows = [
-            part[np.argsort(-self.lengths[part], kind="stable")]
-            for part in (order[start : start + size] for start in range(0, len(order), size))
-        ]
-        rows = np.concatenate(sorted_rows) if sorted_rows else order
-        batches = [rows[start : start + self.batch_size].tolist() for start in range(0, len(rows), self.batch_size)]
-        if self.drop_last and batches and len(batches[-1]) < self.batch_size:
-            batches.pop()
+        stretches = _cut(order, self.batch_size * self.stretch)
+        rows = [row for part in stretches for row in part[np.argsort(-self.lengths[part], kind="stable")].tolist()]
+        batches = self._batches(rows)
         # Groups of `world` neighbours stay together, so that processes pad alike; the longest comes first,
         # so that memory runs out at once or not at all.
-        groups = [batches[start : start + self.world] for start in range(0, len(batches), self.world)]
+        groups = _cut(batches, self.world)
         ragged = groups.pop() if groups and len(groups[-1]) < self.world else []
         shuffled = [groups[place] for place in dice.permutation(len(groups))]
         if shuffled:
@@ -149,16 +148,13 @@ class LengthBucketed(_Batches):
             rows = [*carried, *order[bucket == number].tolist()]
             whole = len(rows) // size * size
             # Dealt out like cards, so that rows that moved up do not make a batch of their own.
-            for start in range(0, whole, size):
-                hand = rows[start : start + size]
-                groups.append([hand[process :: self.world] for process in range(self.world)])
+            hands = _cut(rows[:whole], size)
+            groups += [[hand[process :: self.world] for process in range(self.world)] for hand in hands]
             carried = rows[whole:]
-        rest = _cut(carried, self.batch_size)
-        if self.drop_last and rest and len(rest[-1]) < self.batch_size:
-            rest.pop()
+        rest = self._batches(carried)
         groups = [groups[place] for place in dice.permutation(len(groups))]
         return [batch for group in [*groups, rest] for batch in group]
 
 
-def _cut(rows: list[int], size: int) -> list[list[int]]:
-    return [rows[start : start + size] for start in range(0, len(rows), size)]
+def _cut(items: Any, size: int) -> list[Any]:
+    return [items[start : start + size] for start in range(0, len(items), size)]

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ...tasks import collator
+from ...tasks.collate import rows_of
 from ...tasks.spec import DataError, Task
 from ...tasks.tokenising import align, tokeniser
 from ..outputs import bounded, class_order, length_of
@@ -105,18 +106,10 @@ class Victim:
     def features(self, rows: Sequence[Row]) -> list[dict[str, Any]]:
         """Token ids of every row; with its tags, where each word has one."""
         encoded = self.work.encode({column: [row[column] for row in rows] for column in self.task.columns})
-        names = [name for name in ("input_ids", "token_type_ids") if name in encoded]
-        flat = [
-            {"attention_mask": [1] * len(ids), **{name: encoded[name][place] for name in names}}
-            for place, ids in enumerate(encoded["input_ids"])
-        ]
-        if self.task.head == "tokens":
-            return [{**row, "labels": align(encoded.word_ids(i), rows[i]["label"])} for i, row in enumerate(flat)]
-        if self.task.head != "choices":
-            return flat
-        ends = np.cumsum([0, *(len(row["choices"]) for row in rows)])
-        groups = [flat[ends[i] : ends[i + 1]] for i in range(len(rows))]
-        return [{name: [one[name] for one in group] for name in group[0]} for group in groups]
+        found = rows_of(encoded, [len(row["choices"]) for row in rows] if self.task.head == "choices" else ())
+        if self.task.head != "tokens":
+            return found
+        return [{**row, "labels": align(encoded.word_ids(i), rows[i]["label"])} for i, row in enumerate(found)]
 
 
 class Judge:
