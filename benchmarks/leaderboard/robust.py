@@ -62,7 +62,6 @@ def attacked(
 
     `directions` keeps the noise of this set's batches by their number: it is the same for all models.
     """
-    decides = tested.task.head in ("classes", "choices")
     labels = table.inputs["labels"]
     found: dict[str, list[Any]] = {"pgd": [[] for _ in radii], "noise": [[] for _ in radii]}
     order: list[Tensor] = []
@@ -70,7 +69,7 @@ def attacked(
         for number, (rows, batch) in enumerate(_batches(table, tested.budget // 8, labelled=True)):
             told = batch["labels"]
             climber = Climber(bending, Height(tested.task), batch, told)
-            if decides:
+            if tested.task.decides:
                 climber.begin(climber.worst)
             if number not in directions:
                 climber.aim([str(int(row)) for row in rows])

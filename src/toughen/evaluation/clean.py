@@ -14,7 +14,7 @@ from ..tasks import load, task as task_named  # isort: skip
 from ..tasks.read.folder import check_apart
 from ..tasks.spec import SPLITS, DataError, Head, Task
 from .measures import Evaluation, measure
-from .outputs import load_model, outputs_of, unnamed
+from .outputs import class_names, load_model, outputs_of, unnamed
 from .slices import text_slices
 from .subjects import Subject, subjects_of
 
@@ -22,23 +22,11 @@ if TYPE_CHECKING:
     from .attacks.settings import AttackSettings
 
 # The run's own settings that say how its files are read.
-_READING = (
-    *("dir", "train_file", "validation_file", "test_file", "text_column", "label_column", "labels", "head"),
-    *(
-        "delimiter",
-        "encoding",
-        "quoting",
-        "max_line",
-        "label_separator",
-        "on_bad",
-        "validation_share",
-        "limit",
-        "seed",
-        "cache_dir",
-    ),
-)
-
 _OWN_FILE = ("text_column", "label_column", "delimiter", "encoding", "quoting", "max_line", "label_separator")
+_READING = (
+    *("dir", "train_file", "validation_file", "test_file", *_OWN_FILE, "labels", "head"),
+    *("on_bad", "validation_share", "limit", "seed", "cache_dir"),
+)
 
 _HEADS: dict[str, Head] = {"regression": "regression", "multi_label_classification": "multilabel"}  # by `problem_type`
 
@@ -77,9 +65,9 @@ def evaluate(
     if samples < 1:
         raise DataError(f"samples={samples}: an interval needs at least 1, and 1000 for two digits.")
     suite = _suite(attack, settings, limit, progress) if attack else None
+    columns = {"text_column": text_column, "label_column": label_column}
     found: list[Evaluation] = []
     for subject in subjects_of(path, all_seeds=all_seeds, all_checkpoints=all_checkpoints):
-        columns = {"text_column": text_column, "label_column": label_column}
         data = _data(subject, task, split, file, dir, columns, limit)
         rows = getattr(data, split)
         model, tokenizer = load_model(subject.model, data.task)
@@ -102,18 +90,12 @@ def evaluate(
         if write:
             write_json(subject.home / "evaluations" / f"{name}.json", {"toughen": __version__, **evaluation.to_dict()})
         if suite is not None:
-            sets = dir or subject.data.get("dir")
-            about: dict[str, Any] = {"split": split, "samples": samples, "dir": Path(sets) if sets else None}
-            about |= {"max_length": length, "batch_size": batch_size}
-            # The form of the run's own files; a published set has a form of its own.
-            files = {} if task or subject.task else _given(subject.data, _OWN_FILE)
-            about["reading"] = {**files, **_given(columns)}
+            about: dict[str, Any] = {"split": split, "samples": samples, "max_length": length, "batch_size": batch_size}
+            about |= _sets(subject, task, dir, columns)
             target = suite.target(model, tokenizer, data.task, plain, outputs, **about)
             where = name.removesuffix(f"-{subject.label}") if subject.label else name
-            where = "" if where == "validation" else where
-            home = subject.home if write else None
-            attacks = suite.run(target, home=home, label=subject.label, model=subject.model, where=where)
-            evaluation = replace(evaluation, attacks=attacks)
+            run = {"label": subject.label, "model": subject.model, "where": "" if where == "validation" else where}
+            evaluation = replace(evaluation, attacks=suite.run(target, home=subject.home if write else None, **run))
         found.append(evaluation)
     return found
 
@@ -159,6 +141,14 @@ def _given(settings: Mapping[str, Any], keys: Sequence[str] = ("text_column", "l
     return found
 
 
+def _sets(subject: Subject, task: str | Task | None, dir: Any, columns: dict[str, Any]) -> dict[str, Any]:
+    """Where the attack `sets` finds other sets, and how it reads files of one's own."""
+    folder = dir or subject.data.get("dir")
+    # The form of the run's own files; a published set has a form of its own.
+    files = {} if task or subject.task else _given(subject.data, _OWN_FILE)
+    return {"dir": Path(folder) if folder else None, "reading": {**files, **_given(columns)}}
+
+
 def _same_rows(subject: Subject, split: str, rows: int) -> None:
     """Refuse a made development set of a file that has changed: rows the model was trained on may be in it now."""
     if split != "validation" or subject.data.get("validation_file"):
@@ -183,7 +173,7 @@ def _learnt(subject: Subject) -> dict[str, Any]:
     from transformers import AutoConfig
 
     config: Any = AutoConfig.from_pretrained(subject.model)
-    names = [str(config.id2label[number]) for number in range(config.num_labels)]
+    names = class_names(config)
     unnamed = all(name == f"LABEL_{number}" for number, name in enumerate(names))
     head = _began(subject).get("head") or _head(config)
     # Classes are found in the file: amounts or lists instead are told as what they are.

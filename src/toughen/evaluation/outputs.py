@@ -70,6 +70,11 @@ def outputs_of(
     return Outputs(np.stack(found), np.stack(labels), lengths)
 
 
+def class_names(config: Any) -> list[str]:
+    """What the model calls its classes, in the order of its output."""
+    return [str(config.id2label[number]) for number in range(config.num_labels)]
+
+
 def class_order(config: Any, task: Task) -> list[int] | None:
     """Where the task's classes stand in the model's output; None where they stand as they are."""
     wanted = model_task(task)
@@ -77,7 +82,7 @@ def class_order(config: Any, task: Task) -> list[int] | None:
         raise DataError(f"{task.name!r} has amounts for labels and the model {config.num_labels} classes.")
     if wanted.head in ("choices", "regression"):
         return None
-    names = [str(config.id2label[number]) for number in range(config.num_labels)]
+    names = class_names(config)
     if len(names) != len(wanted.labels):
         raise DataError(
             f"the model has {len(names)} classes ({_few(names)}) and {wanted.name!r} has {len(wanted.labels)} "
@@ -98,7 +103,7 @@ def class_order(config: Any, task: Task) -> list[int] | None:
 def unnamed(config: Any, task: Task) -> list[str]:
     """A note where words are scored against classes that nobody named: another order would be another score."""
     wanted = model_task(task)
-    names = [str(config.id2label[number]) for number in range(config.num_labels)]
+    names = class_names(config)
     words = [label for label in wanted.labels if not label.lstrip("-").isdigit()]
     if wanted.head not in ("classes", "multilabel", "tokens") or not words or not _unnamed(names):
         return []

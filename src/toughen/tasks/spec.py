@@ -85,6 +85,11 @@ class Task:
         return "" in self.words.values()
 
     @property
+    def decides(self) -> bool:
+        """Whether a row has one answer, right or wrong."""
+        return self.head in ("classes", "choices")
+
+    @property
     def selects(self) -> str:
         """The metric that selects the best epoch."""
         return self.metrics[0]

@@ -75,7 +75,7 @@ def hold_out(split: Any, task: Task, share: float, seed: int) -> tuple[Any, Any]
         raise DataError(
             f"{task.name!r} has {rows} training row; no development set can be made: give validation_file=."
         )
-    groups = class_numbers(split) if task.head in ("classes", "choices") else np.zeros(rows, dtype=np.int64)
+    groups = class_numbers(split) if task.decides else np.zeros(rows, dtype=np.int64)
     held = _proportional(groups, max(1, round(share * rows)), np.random.default_rng(seed))
     mask = np.zeros(rows, dtype=bool)
     mask[held] = True

@@ -9,14 +9,16 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ...checks import special_ids
-from ...parts import Search
+from ...parts import Search, View
 from ...perturbation import Injector, Perturbation
 from ...rng import Noise
-from ...search.ascent import nothing
+from ...search import Ascent, Zeros, nothing
 from ...sites import WordEmbedding
 from ...tasks.spec import Task
 from ...tasks.tokenising import IGNORED
 from .victim import Judge, Victim
+
+FROM_ZERO = Ascent(1.0, 1, Zeros())  # a perturbation begins at nothing, and its gradient is wanted
 
 
 class Bent:
@@ -35,6 +37,13 @@ class Bent:
             return self.victim.logits(inputs).float()
         finally:
             self.injector.current = None
+
+    def slope(self, batch: Mapping[str, Any], height: "Height", labels: Tensor) -> tuple[Tensor, Tensor, View]:
+        """Of the unchanged texts: logits, how the height moves with their embeddings, and those as a view."""
+        start = Perturbation()
+        logits = self.logits(batch, start, FROM_ZERO)
+        (slope,) = torch.autograd.grad(height.smooth(logits, labels).sum(), start.deltas)
+        return logits.detach(), slope, start.views[0]
 
 
 @contextmanager
@@ -74,7 +83,7 @@ class Height:
         return wrong - logits.masked_fill(~right, -torch.inf).amax(-1)
 
     def _right(self, logits: Tensor, labels: Tensor) -> Tensor | None:
-        if self.task.head not in ("classes", "choices"):
+        if not self.task.decides:
             return None
         classes = logits.shape[-1]
         if classes not in self._tables:

@@ -12,10 +12,9 @@ from torch import Tensor
 
 from ...parts import View
 from ...perturbation import Perturbation
-from ...search import Ascent, Ball, Given, Relative, Unit, Zeros
-from ...search.ascent import Noise
+from ...search import Ascent, Ball, Given, Noise, Relative, Unit, Zeros
 from ...search.norms import norm
-from .bent import Bent, Height
+from .bent import FROM_ZERO, Bent, Height
 
 
 class Climber:
@@ -23,11 +22,8 @@ class Climber:
 
     def __init__(self, model: Bent, height: Height, batch: dict[str, Any], labels: Tensor) -> None:
         self.model, self.height, self.batch, self.labels, self.decides = model, height, batch, labels, False
-        start = Perturbation()
-        logits = model.logits(batch, start, Ascent(1.0, 1, Zeros()))
-        (self.slope,) = torch.autograd.grad(height.smooth(logits, labels).sum(), start.deltas)
-        self.views = start.views
-        self._from(logits.detach())
+        logits, self.slope, self.view = model.slope(batch, height, labels)
+        self._from(logits)
         self.direction = torch.zeros_like(self.slope)
 
     def begin(self, clean: Tensor) -> None:
@@ -41,9 +37,8 @@ class Climber:
 
     def aim(self, seeds: Sequence[str]) -> None:
         """A random direction for every example, from its own seed: no matter which others share the batch."""
-        view = self.views[0]
         each = len(self.slope) // len(seeds)  # choices: several texts an example
-        free = view.masked(torch.ones_like(self.slope))[..., 0].bool().cpu()
+        free = self.view.masked(torch.ones_like(self.slope))[..., 0].bool().cpu()
         for row, seed in enumerate(seed for seed in seeds for _ in range(each)):
             words = np.frombuffer(sha256(f"{seed}/{row % each}".encode()).digest(), dtype=np.uint32)
             drawn = np.random.default_rng(words).standard_normal((int(free[row].sum()), self.slope.shape[-1]))
@@ -80,8 +75,7 @@ class Climber:
         some.batch = {name: value[rows] for name, value in self.batch.items()}
         some.labels, some.worst, some.top = self.labels[rows], self.worst[rows], self.top[rows]
         some.slope = self.slope[texts]
-        some.views = {place: View(v.value[texts], None if v.mask is None else v.mask[texts], place)
-                      for place, v in self.views.items()}  # fmt: skip
+        some.view = View(self.view.value[texts], None if self.view.mask is None else self.view.mask[texts])
         return some
 
     def noise(self, radius: float) -> Tensor:
@@ -95,12 +89,12 @@ class Climber:
     def _stepped(self, search: Ascent) -> Perturbation:
         """After the first step, whose gradient is the same for every radius."""
         zero = torch.zeros_like(self.slope)
-        here = Perturbation(at={0: zero}, views=dict(self.views))
+        here = Perturbation(at={0: zero}, views={0: self.view})
         here.climb(search, [self.slope])
         return here
 
     def _at(self, here: Perturbation) -> Tensor:
-        return self.model.logits(self.batch, here, Ascent(1.0, 1, Zeros()))
+        return self.model.logits(self.batch, here, FROM_ZERO)
 
     def _worse(self, logits: Tensor, kept: Tensor, top: Tensor) -> tuple[Tensor, Tensor]:
         hard = self.height.hard(logits, self.labels)

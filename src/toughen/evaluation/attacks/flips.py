@@ -1,15 +1,12 @@
 """Gradient-guided flips of whole words (HotFlip, Ebrahimi et al. 2018): one gradient ranks a whole vocabulary."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import torch
 
-from ...perturbation import Perturbation
-from ...search import Ascent, Zeros
 from ...tasks.spec import DataError
 from .attempt import Attempt, Search
-from .bent import Height, bent
+from .bent import Bent, Height, bent
 from .pool import Slopes
 from .target import Target
 from .victim import Victim
@@ -80,7 +77,7 @@ class _Slopes:
                 found += self._part(model, rows[part], labels[part])
         return found
 
-    def _part(self, model: Any, rows: Sequence[Row], labels: Sequence[int]) -> list[Gains]:
+    def _part(self, model: Bent, rows: Sequence[Row], labels: Sequence[int]) -> list[Gains]:
         victim = self.victim
         texts = [[row[column] for row in rows] for column in victim.task.columns]
         encoded = victim.tokenizer(
@@ -93,11 +90,7 @@ class _Slopes:
         )
         spans = encoded.pop("offset_mapping").tolist()
         batch = {name: value.to(victim.model.device) for name, value in encoded.items()}
-        start = Perturbation()
-        logits = model.logits(batch, start, Ascent(1.0, 1, Zeros()))
-        told = torch.tensor(labels, device=logits.device)
-        (slope,) = torch.autograd.grad(self.height.smooth(logits, told).sum(), start.deltas)
-        value = start.views[0].value
+        _, slope, view = model.slope(batch, self.height, torch.tensor(labels, device=victim.model.device))
         places = [
             _one_piece(row, victim.task.columns, spans[number], encoded.sequence_ids(number))
             for number, row in enumerate(rows)
@@ -105,8 +98,8 @@ class _Slopes:
         flat = [(number, token) for number, found in enumerate(places) for token in found.values()]
         if not flat:
             return [{} for _ in rows]
-        at = torch.tensor(flat, device=logits.device).T
-        gradient, old = slope[at[0], at[1]].float(), value[at[0], at[1]].float()
+        at = torch.tensor(flat, device=slope.device).T
+        gradient, old = slope[at[0], at[1]].float(), view.value[at[0], at[1]].float()
         gains = gradient @ self.vocabulary.matrix.T - (gradient * old).sum(-1, keepdim=True)
         best = gains.topk(min(self.count, gains.shape[1]))
         ranks = iter(zip(best.values.tolist(), best.indices.tolist(), strict=True))

@@ -38,7 +38,7 @@ class Target:
     @property
     def decides(self) -> bool:
         """Whether there is one answer a row, right or wrong."""
-        return self.task.head in ("classes", "choices")
+        return self.task.decides
 
     @property
     def metric(self) -> str:
@@ -77,7 +77,7 @@ class Outcome:
 
 
 def outcome(task: Task, answers: Any, labels: Any) -> Outcome:
-    if task.head not in ("classes", "choices"):
+    if not task.decides:
         return Outcome(answers, labels)
     return Outcome([bool(right) for right in np.asarray(answers_of(task, np.asarray(answers))) == np.asarray(labels)])
 

@@ -143,7 +143,7 @@ class Judge:
 
 def needs_classes(task: Task, attack: str) -> None:
     """Refuse tasks without one class a text, where there is no answer to turn over."""
-    if task.head not in ("classes", "choices"):
+    if not task.decides:
         kind = {"regression": "a regression", "multilabel": "several labels a text", "tokens": "a tag for every word"}
         raise DataError(
             f"attack {attack!r} looks for texts whose class changes; {task.name!r} is {kind[task.head]}. "
