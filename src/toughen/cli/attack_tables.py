@@ -6,7 +6,7 @@ from typing import Any
 
 from ..evaluation import differences, seed_scores
 from ..statistics import paired_t, summarise
-from .tables import console, table
+from .tables import console, span, table
 
 Found = Sequence[tuple[str, Any]]
 _SEED = re.compile(r"(.*?)-?(seed|baseline)-(\d+)$")
@@ -61,10 +61,6 @@ def _groups(name: str, told: dict[str, Any]) -> list[list[str]]:
         for point in group["points"]
         if point["x"] or len(group["points"]) == 1
     ]
-
-
-def span(point: dict[str, Any]) -> str:
-    return f"{point['value']:.4f} ({point['low']:.3f} to {point['high']:.3f})"
 
 
 def _show_pairs(out: Any, names: Sequence[str], found: Found) -> None:

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 from ..errors import require
@@ -12,6 +12,12 @@ def console() -> Any:
     """Where commands print. A file or pipe has no width: lines are whole there, unless COLUMNS says otherwise."""
     width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else 10_000
     return require("rich.console", "cli").Console(highlight=False, width=width)
+
+
+def span(score: Mapping[str, Any]) -> str:
+    """A score with its interval, where it has one."""
+    shown = f"{score['value']:.4f}"
+    return shown if score["low"] is None else f"{shown} ({score['low']:.3f} to {score['high']:.3f})"
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]], folds: Container[int] = (0,)) -> Any:

@@ -63,7 +63,7 @@ class Run:
     @cached_property
     def log(self) -> list[dict[str, Any]]:
         """The rows of metrics.jsonl; a last line cut off by a crash is left out."""
-        return _lines(self.path / "metrics.jsonl")
+        return read_lines(self.path / "metrics.jsonl")
 
     @cached_property
     def config(self) -> str:
@@ -90,7 +90,7 @@ class Run:
 
     def attacked_rows(self, name: str) -> list[dict[str, Any]]:
         """The examples of an attack, attacks/<name>.jsonl; empty where none were kept."""
-        return _lines(self.path / "attacks" / f"{name}.jsonl")
+        return read_lines(self.path / "attacks" / f"{name}.jsonl")
 
     def diagnostics(self, name: str, seed: int) -> dict[str, Any] | None:
         """What training saw at its end and the saved model does not show, such as an adversary's masks."""
@@ -187,7 +187,8 @@ def read_json(file: Path) -> dict[str, Any]:
     return cast("dict[str, Any]", value)
 
 
-def _lines(file: Path) -> list[dict[str, Any]]:
+def read_lines(file: Path) -> list[dict[str, Any]]:
+    """The objects in a file of JSON lines, none where there is no file; what a crash cut off is left out."""
     rows: list[dict[str, Any]] = []
     # Not splitlines: a text may hold a line separator of Unicode's, and JSON leaves it as it is.
     # A crash may cut a letter of several bytes.
@@ -196,7 +197,7 @@ def _lines(file: Path) -> list[dict[str, Any]]:
         try:
             row = json.loads(line)
         except json.JSONDecodeError:
-            continue  # cut off by a crash
+            continue
         if isinstance(row, dict):
             rows.append(cast("dict[str, Any]", row))
     return rows

@@ -144,10 +144,14 @@ def _cost_drawing(run: Run) -> list[Drawing]:
     return [figures.ratios("cost against plain fine-tuning", shown)] if shown else []
 
 
+def _diagnostics(run: Run, name: str) -> dict[str, Any] | None:
+    best = run.best()
+    return run.diagnostics(name, int(best["seed"])) if best else None
+
+
 def _attention(run: Run) -> list[Drawing]:
     """Of the best seed: a few texts as the model reads them, and with what its adversary hid."""
-    best = run.best()
-    told = run.diagnostics("attention", int(best["seed"])) if best else None
+    told = _diagnostics(run, "attention")
     if not told:
         return []
     drawn: list[Drawing] = []
@@ -163,8 +167,7 @@ def _attention(run: Run) -> list[Drawing]:
 
 
 def _spectrum(run: Run) -> list[Drawing]:
-    best = run.best()
-    told = run.diagnostics("spectrum", int(best["seed"])) if best else None
+    told = _diagnostics(run, "spectrum")
     if not told:
         return []
     ranks = [f"{told[part]['effective_rank']:.1f}" for part in ("before", "after")]

@@ -6,6 +6,7 @@ from typing import Any
 
 import yaml
 
+from ..heads.configuration import is_published
 from ..markdown import line
 from ..tasks import Data, Task
 from .config import Config
@@ -17,8 +18,7 @@ NAMES = {"tokens": "AutoModelForTokenClassification", "choices": "AutoModelForMu
 def model_card(results: Mapping[str, Any], data: Data, also: Mapping[str, Data], config: Config) -> str:
     """Front matter with a model-index, then what was done in words and numbers."""
     task, method = data.task, results["method"]
-    # A folder of somebody's machine is nobody's base model.
-    published = not Path(config.model).exists() and config.model.count("/") <= 1
+    published = is_published(config.model)
     name = f"{task.name}-{method['name']}"
     scores = results["seeds"][0]["metrics"] if len(results["seeds"]) == 1 else results["mean"]
     sets = {"": task, **{f"_{ending}": each.task for ending, each in also.items()}}

@@ -29,17 +29,8 @@ class Reporter:
 
     def line(self, text: str) -> None:
         """One line for the person and the log."""
-        if not self.speak:
-            return
-        if self.log is not None:
-            with self.log.open("a", encoding="utf-8") as file:
-                file.write(f"{datetime.now():%Y-%m-%d %H:%M:%S} {text}\n")
-        if self.bar is not None:
-            self.bar.console.print(text, highlight=False, markup=False, soft_wrap=True)
-        else:
-            with suppress(BrokenPipeError):  # who read us is gone (| head); the training is not
-                sys.stdout.write(text + "\n")
-                sys.stdout.flush()
+        if self.speak:
+            tell(text, self.log, self.bar)
 
     def begin(self, head: str, names: Sequence[str], selects: str, state: Any) -> None:
         """Training of a seed starts, or goes on; `names` are the methods', `selects` the metric, `state` Trainer's."""
@@ -106,6 +97,19 @@ class Reporter:
         if self.bar is not None:
             self.bar.stop()
             self.bar = None
+
+
+def tell(text: str, log: Path | None, live: Any) -> None:
+    """A line above what is `live` on the terminal, or alone; with the time in a log."""
+    if log is not None:
+        with log.open("a", encoding="utf-8") as file:
+            file.write(f"{datetime.now():%Y-%m-%d %H:%M:%S} {text}\n")
+    if live is not None:
+        live.console.print(text, highlight=False, markup=False, soft_wrap=True)
+    else:
+        with suppress(BrokenPipeError):  # who read us is gone (| head); our work is not
+            sys.stdout.write(text + "\n")
+            sys.stdout.flush()
 
 
 def facts_of(row: Mapping[str, Any], terms: Mapping[str, float], names: Sequence[str]) -> str:

@@ -5,10 +5,10 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from ..runs.progress import tell
 from .definition import rows_word
 from .leaderboard import Row
 from .trials import Outcome, Trial
@@ -70,14 +70,7 @@ class Board:
 
     def line(self, text: str) -> None:
         """One line for the person and the log."""
-        with self.log.open("a", encoding="utf-8") as file:
-            file.write(f"{datetime.now():%Y-%m-%d %H:%M:%S} {text}\n")
-        if self._live is not None:
-            self._live.console.print(text, highlight=False, markup=False, soft_wrap=True)
-        else:
-            with suppress(BrokenPipeError):  # who read us is gone (| head); the sweep is not
-                sys.stdout.write(text + "\n")
-                sys.stdout.flush()
+        tell(text, self.log, self._live)
 
     def started(self, trial: Trial, status: Status) -> None:
         """A trial begins; the live table shows it by itself."""

@@ -12,11 +12,12 @@ from typing import IO, Any
 
 import yaml
 
+from ..reports.folder import read_lines
 from ..runs.files import write_text
 from .definition import Definition, Settings, differences, parse
 from .errors import SweepError
 from .reading import read_sweep
-from .trials import append, lines
+from .trials import append
 
 DEFINITION, ROWS, LOCK = "sweep.yaml", "rows.jsonl", ".lock"
 
@@ -66,7 +67,7 @@ def open_folder(path: Path, definition: Definition, resume: bool) -> Folder:
         write_text(path / DEFINITION, f"# Go on with: toughen sweep {quote(str(path))} --resume\n{text}")
     except OSError as error:
         raise SweepError(f"{path} cannot be written: {error.strerror or error}.") from None
-    rows = {int(line["row"]): line["settings"] for line in lines(path / ROWS) if {"row", "settings"} <= set(line)}
+    rows = {int(line["row"]): line["settings"] for line in read_lines(path / ROWS) if {"row", "settings"} <= set(line)}
     if lost := set(range(1, len(rows) + 1)) - set(rows):
         lock.close()
         raise SweepError(f"{path / ROWS} has no row {min(lost)}; put it back, or choose another --output_dir.")

@@ -5,8 +5,9 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
+from ..reports.folder import read_lines
 from ..runs.configuring import to_yaml
 from ..runs.files import remove_folder, write_json, write_text
 from ..runs.folder import read_config
@@ -81,14 +82,13 @@ def outcome(folder: Path, metric: str) -> Outcome:
 
 def scores(folder: Path, metric: str) -> list[float]:
     """The metric after each evaluation so far."""
-    file = folder / "metrics.jsonl"
-    rows = lines(file)
+    rows = read_lines(folder / "metrics.jsonl")
     return [float(row[f"eval_{metric}"]) for row in rows if row.get("arm") == "method" and f"eval_{metric}" in row]
 
 
 def attempts(folder: Path) -> list[dict[str, Any]]:
     """The attempts at a trial that failed, with their errors."""
-    return lines(folder / ATTEMPTS)
+    return read_lines(folder / ATTEMPTS)
 
 
 def note_attempt(folder: Path, error: str, last: bool) -> None:
@@ -118,15 +118,3 @@ def append(file: Path, row: Mapping[str, Any]) -> None:
         out.write(json.dumps(row).encode() + b"\n")
         out.flush()
         os.fsync(out.fileno())
-
-
-def lines(file: Path) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
-    for line in file.read_text(encoding="utf-8").splitlines() if file.is_file() else ():
-        try:
-            row = json.loads(line)
-        except ValueError:
-            continue  # the process ended in the middle of a line
-        if isinstance(row, dict):
-            found.append(cast("dict[str, Any]", row))
-    return found

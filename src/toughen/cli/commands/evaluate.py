@@ -89,15 +89,16 @@ _ATTACK_FLAGS = (
 def run(arguments: Any) -> int:
     from ...evaluation import evaluate
     from ...runs.errors import RunError
+    from ...runs.quiet import quiet
     from ...tasks import DataError
 
-    _quiet()
     options = {key: value for key, value in vars(arguments).items() if key not in ("paths", "json")}
     given = {flag: options.pop(flag) for flag in _ATTACK_FLAGS}
     if options["attack"]:
         options |= {"settings": _settings(given), "progress": True}
     try:
-        found = [(path, each) for path in arguments.paths for each in evaluate(path, **options)]
+        with quiet():
+            found = [(path, each) for path in arguments.paths for each in evaluate(path, **options)]
     except DataError as error:
         told = re.sub(r"(?<!\w)(text_column|label_column)=", r"--\1", str(error))
         raise RunError(told.replace("--data.dir", "--dir")) from error
@@ -138,17 +139,8 @@ def _told(found: list[tuple[str, Any]]) -> list[dict[str, Any]]:
     return told
 
 
-def _quiet() -> None:
-    """No progress bars for what takes a moment."""
-    from datasets import disable_progress_bars
-    from transformers.utils import logging
-
-    disable_progress_bars()
-    logging.disable_progress_bar()
-
-
 def _print(found: list[tuple[str, Any]], many: bool) -> None:
-    from ..tables import console, table
+    from ..tables import console, span, table
 
     out = console()
     best = max(each.score for _, each in found)
@@ -159,7 +151,7 @@ def _print(found: list[tuple[str, Any]], many: bool) -> None:
         star = " *" if marked and each.score == best else ""
         ece = f"{each.calibration['ece']:.3f}" if each.calibration else "-"
         shown = each.metrics if len(found) == 1 else {each.metric: each.metrics[each.metric]}
-        scores = "\n".join(f"{metric} {_span(value)}" for metric, value in shown.items())
+        scores = "\n".join(f"{metric} {span(value)}" for metric, value in shown.items())
         rows.append([f"{name}{star}", str(each.rows), scores, ece])
     out.print(table(["evaluation", "rows", "score (95 % interval)", "ECE"], rows))
     if marked:
@@ -180,9 +172,3 @@ def _details(out: Any, each: Any) -> None:
     for kind, parts in each.slices.items():
         rows = [[part["name"], f"{part[each.metric]:.3f}", str(part["rows"])] for part in parts]
         out.print(table([kind, each.metric, "rows"], rows))
-
-
-def _span(value: Any) -> str:
-    if value["low"] is None:
-        return f"{value['value']:.4f}"
-    return f"{value['value']:.4f} ({value['low']:.3f} to {value['high']:.3f})"
