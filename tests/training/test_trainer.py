@@ -109,6 +109,40 @@ def test_a_loss_of_one_s_own_may_name_its_arguments_as_trainer_lets_it(name: str
     assert_equal(*found)
 
 
+class Divided(Trainer):
+    def compute_loss(
+        self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> Any:
+        labels = inputs.pop("labels")
+        outputs = model(**inputs)
+        loss = own_loss(outputs, labels, num_items_in_batch)
+        return (loss, outputs) if return_outputs else loss
+
+
+class DividedBelow(Divided):
+    def compute_loss(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        return super().compute_loss(model, dict(inputs), *args, **kwargs)
+
+
+class SaidToBeDivided(Trainer):
+    loss_is_scaled_for_ga = True
+
+    def compute_loss(self, *args: Any, **kwargs: Any) -> Any:
+        return Divided.compute_loss(self, *args, **kwargs)
+
+
+@pytest.mark.parametrize("kind", [Divided, DividedBelow, SaidToBeDivided])
+def test_a_loss_of_one_s_own_is_told_the_number_of_labels(kind: Any, tmp_path: Path) -> None:
+    kwargs = {"args": settings(tmp_path, gradient_accumulation_steps=2), "train_dataset": texts(32)}
+    stock = kind(bert(), **kwargs)
+    stock.train()
+    ours = toughen.robust(kind)(bert(), **kwargs, eval_dataset=texts(8), method=toughen.plain())
+    ours.train()
+    assert_equal(weights(ours.model), weights(stock.model))
+    assert ours.state.log_history[0]["loss"] == stock.state.log_history[0]["loss"]
+    assert math.isfinite(ours.evaluate()["eval_loss"])
+
+
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("name", ["smart", "freelb", "bregman"])
 def test_outputs_as_tuples_are_read_as_named_ones(name: str, smoothing: float, tmp_path: Path) -> None:

@@ -1,11 +1,13 @@
 """What a Trainer's own loss is: over what it is divided, and whether its outputs can be trained through."""
 
+import dis
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
+from transformers import Trainer
 
 from ..compare import TaskAwayFromFeatures, TaskLoss
 from ..method import Method, Sum
@@ -32,6 +34,22 @@ def divides_by_items(model: nn.Module, task: Task) -> bool:
     own = [vars(kind)["forward"] for kind in kinds if "forward" in vars(kind)]
     codes = [getattr(inspect.unwrap(function), "__code__", None) for function in own]
     return any("loss_function" in code.co_names for code in codes if code is not None)
+
+
+def divides_its_own_loss(trainer: Trainer, above: type[Trainer]) -> bool:
+    """Whether a `compute_loss` of the user's, under `above`, asks for the number of labels: its class says that the
+    loss is divided so, or it names `num_items_in_batch` and leaves the loss to no other.
+    """
+    if getattr(trainer, "loss_is_scaled_for_ga", None):
+        return True
+    kinds = type(trainer).__mro__
+    given = [vars(kind).get("compute_loss") for kind in kinds[kinds.index(above) + 1 : kinds.index(Trainer)]]
+    codes = [getattr(inspect.unwrap(function), "__code__", None) for function in given if function is not None]
+    own = next((code for code in codes if code is not None and "compute_loss" not in code.co_names), None)
+    if own is None:
+        return False
+    named = [step.argval if isinstance(step.argval, tuple) else (step.argval,) for step in dis.get_instructions(own)]
+    return any("num_items_in_batch" in names for names in named)
 
 
 def repeatable(model: nn.Module, inputs: Mapping[str, Any], device: torch.device) -> Callable[[], Any]:

@@ -17,7 +17,7 @@ from ..outcome import Outcome
 from . import state
 from .captured import CapturedTraining
 from .counting import Counted
-from .losses import compares_predictions, divides_by_items, logits_of, repeatable, with_loss
+from .losses import compares_predictions, divides_by_items, divides_its_own_loss, logits_of, repeatable, with_loss
 
 T = TypeVar("T", bound=Trainer)
 PROBE_EVERY = 50  # updates at least between two probes, which cost three forward passes
@@ -65,10 +65,10 @@ class _RobustTrainer(Trainer):
     def _attach(self, model: Any) -> None:
         own = cast(PreTrainedModel, self.accelerator.unwrap_model(model))
         self.attached: Attached = self._method.attach(own, self.processing_class, seed=self.args.seed)
-        # Some language models divide by the number of labels of the whole update; other heads only say they would,
-        # and Trainer believes them: their loss would be multiplied by accumulation steps and processes. A smoothed
-        # loss is Trainer's own, and divided so.
+        # Some language models divide by the number of labels of the whole update, and so does Trainer's smoothed loss;
+        # other heads only say they would, and Trainer would multiply their loss by accumulation steps and processes.
         divided = self.label_smoother is not None or divides_by_items(own, self.attached.task)
+        divided = divided or divides_its_own_loss(self, _RobustTrainer)
         self.model_accepts_loss_kwargs = self.model_accepts_loss_kwargs and divided
 
     def call_model_init(self, trial: Any = None) -> Any:
