@@ -98,7 +98,13 @@ class OtherOrder(Keywords):
         return super().compute_loss(model, inputs, return_outputs=return_outputs)
 
 
-@pytest.mark.parametrize("kind", [Keywords, OtherOrder])
+class Scores(Keywords):
+    def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, **_: Any) -> Any:
+        loss, outputs = super().compute_loss(model, inputs, return_outputs=True)
+        return (loss, outputs.logits) if return_outputs else loss
+
+
+@pytest.mark.parametrize("kind", [Keywords, OtherOrder, Scores])
 @pytest.mark.parametrize("name", ["plain", "smart", "freelb"])
 def test_a_loss_of_one_s_own_may_name_its_arguments_as_trainer_lets_it(name: str, kind: Any, tmp_path: Path) -> None:
     found = []
@@ -387,6 +393,39 @@ def test_a_loss_that_would_leave_the_method_out_is_refused(tmp_path: Path) -> No
 
     with pytest.raises(MethodError, match=r"Mine\.compute_loss takes the place"):
         Mine(bert(), settings(tmp_path), train_dataset=texts(), method=toughen.smart())
+
+
+def test_a_step_over_the_method_s_is_refused_unless_it_calls_that(tmp_path: Path) -> None:
+    class Mine(toughen.robust(Trainer)):
+        def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Any:
+            loss = model(**inputs).loss
+            self.accelerator.backward(loss)
+            return loss.detach()
+
+    class LooksOn(toughen.robust(Trainer)):
+        steps = 0
+
+        def training_step(self, *args: Any, **kwargs: Any) -> Any:
+            self.steps += 1
+            return super().training_step(*args, **kwargs)
+
+    with pytest.raises(MethodError, match=r"Mine\.training_step takes the place"):
+        Mine(bert(), settings(tmp_path), train_dataset=texts(), method=toughen.smart())
+    trainer = LooksOn(bert(), settings(tmp_path), train_dataset=texts(), method=toughen.freelb())
+    trainer.train()
+    assert trainer.steps == 3
+
+
+def test_a_step_that_asks_for_outputs_is_told_where_they_are(tmp_path: Path) -> None:
+    class Mine(Trainer):
+        def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Any:
+            loss, _outputs = self.compute_loss(model, inputs, return_outputs=True)
+            self.accelerator.backward(loss)
+            return loss.detach()
+
+    trainer = toughen.robust(Mine)(bert(), settings(tmp_path), train_dataset=texts(), method=toughen.freelb())
+    with pytest.raises(MethodError, match=r"a compute_loss of your own"):
+        trainer.train()
 
 
 def test_a_step_that_would_leave_the_method_out_is_refused(tmp_path: Path) -> None:

@@ -73,11 +73,13 @@ def logits_of(outputs: Any) -> Tensor:
     """Any of the outputs' scores: it is only asked for its graph."""
     if isinstance(outputs, Mapping):
         return field(cast("Mapping[str, Any]", outputs), "logits", "start_logits")
-    return _without_loss(outputs)[0]
+    return outputs if isinstance(outputs, Tensor) else _without_loss(outputs)[0]
 
 
 def with_loss(outputs: Any, loss: Tensor) -> Any:
-    """The model's output with the loss the Trainer made of it."""
+    """The model's output with the loss the Trainer made of it. A loss of the user's may give the scores alone."""
+    if isinstance(outputs, Tensor):
+        return loss, outputs
     if isinstance(outputs, dict):
         return {**cast("dict[str, Any]", outputs), "loss": loss}
     return loss, *_without_loss(outputs)

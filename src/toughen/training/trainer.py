@@ -18,6 +18,7 @@ from . import state
 from .captured import CapturedTraining
 from .counting import Counted
 from .losses import compares_predictions, divides_by_items, divides_its_own_loss, logits_of, repeatable, with_loss
+from .refusals import refuse_outputs, refuse_overrides
 
 T = TypeVar("T", bound=Trainer)
 PROBE_EVERY = 50  # updates at least between two probes, which cost three forward passes
@@ -44,11 +45,7 @@ class _RobustTrainer(Trainer):
     def __init__(self, *args: Any, method: Method | Sum, probe: bool = True, fast: bool = False, **kwargs: Any) -> None:
         if not isinstance(method, (Method, Sum)):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise MethodError(f"method={method!r} is not a method. Give e.g. method=toughen.smart().")
-        if type(self).compute_loss is not _RobustTrainer.compute_loss:
-            raise MethodError(
-                f"{type(self).__name__}.compute_loss takes the place of the one that runs the method. Write it into a "
-                "class of Trainer's own, and give that to robust: robust(MyTrainer)(..., method=...)."
-            )
+        refuse_overrides(type(self), _RobustTrainer)
         super().__init__(*args, **kwargs)
         if getattr(self.args, "n_gpu", 1) > 1:
             raise MethodError("DataParallel copies the model in every pass; start one process a GPU with torchrun.")
@@ -124,6 +121,8 @@ class _RobustTrainer(Trainer):
             # By name, as Trainer does: a loss of the user's may have them in another order, or as **kwargs.
             named = {"return_outputs": return_outputs, "num_items_in_batch": num_items_in_batch}
             return super().compute_loss(model, inputs, **named)
+        if return_outputs:
+            refuse_outputs(type(self))
         # A regulariser is a mean over its micro-batch and so must be divided whatever the model's loss is.
         return next(self._pending) / self._spread(num_items_in_batch)
 
