@@ -440,6 +440,15 @@ def test_a_step_that_would_leave_the_method_out_is_refused(tmp_path: Path) -> No
         trainer.train()
 
 
+def test_a_trainer_made_anew_is_told_how_the_first_lets_the_model_go(tmp_path: Path) -> None:
+    model, kwargs = bert(), {"args": settings(tmp_path), "train_dataset": texts(), "method": toughen.smart()}
+    trainer = toughen.robust(Trainer)(model, **kwargs)
+    with pytest.raises(MethodError, match=r"trainer\.attached\.detach\(\)"):
+        toughen.robust(Trainer)(model, **kwargs)
+    trainer.attached.detach()
+    toughen.robust(Trainer)(model, **kwargs).train()
+
+
 def test_what_is_not_a_method_is_refused(tmp_path: Path) -> None:
     with pytest.raises(MethodError, match="give the class of a Trainer"):
         toughen.robust("Trainer")  # pyright: ignore[reportArgumentType]
