@@ -70,8 +70,8 @@ class Attached:
             return
         if getattr(self.model, _MARK, False):
             raise MethodError(
-                f"{type(self.model).__name__} already has a method attached. Detach it first, or attach both at once "
-                "as a sum: (a + b).attach(model). If it is a copy of a model that had one, copy that after its detach."
+                f"{type(self.model).__name__} already has a method attached. Detach it first (that of a Trainer by "
+                "trainer.attached.detach()), or attach a sum: (a + b).attach(model). Copy a model after its detach."
             )
         try:
             self._watch, self._checkpoints = fit(self.model, self.bound, self._seed, self._undo)

@@ -98,7 +98,13 @@ class OtherOrder(Keywords):
         return super().compute_loss(model, inputs, return_outputs=return_outputs)
 
 
-@pytest.mark.parametrize("kind", [Keywords, OtherOrder])
+class Scores(Keywords):
+    def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, **_: Any) -> Any:
+        loss, outputs = super().compute_loss(model, inputs, return_outputs=True)
+        return (loss, outputs.logits) if return_outputs else loss
+
+
+@pytest.mark.parametrize("kind", [Keywords, OtherOrder, Scores])
 @pytest.mark.parametrize("name", ["plain", "smart", "freelb"])
 def test_a_loss_of_one_s_own_may_name_its_arguments_as_trainer_lets_it(name: str, kind: Any, tmp_path: Path) -> None:
     found = []
@@ -107,6 +113,40 @@ def test_a_loss_of_one_s_own_may_name_its_arguments_as_trainer_lets_it(name: str
         ours.train()
         found.append(weights(ours.model))
     assert_equal(*found)
+
+
+class Divided(Trainer):
+    def compute_loss(
+        self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> Any:
+        labels = inputs.pop("labels")
+        outputs = model(**inputs)
+        loss = own_loss(outputs, labels, num_items_in_batch)
+        return (loss, outputs) if return_outputs else loss
+
+
+class DividedBelow(Divided):
+    def compute_loss(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        return super().compute_loss(model, dict(inputs), *args, **kwargs)
+
+
+class SaidToBeDivided(Trainer):
+    loss_is_scaled_for_ga = True
+
+    def compute_loss(self, *args: Any, **kwargs: Any) -> Any:
+        return Divided.compute_loss(self, *args, **kwargs)
+
+
+@pytest.mark.parametrize("kind", [Divided, DividedBelow, SaidToBeDivided])
+def test_a_loss_of_one_s_own_is_told_the_number_of_labels(kind: Any, tmp_path: Path) -> None:
+    kwargs = {"args": settings(tmp_path, gradient_accumulation_steps=2), "train_dataset": texts(32)}
+    stock = kind(bert(), **kwargs)
+    stock.train()
+    ours = toughen.robust(kind)(bert(), **kwargs, eval_dataset=texts(8), method=toughen.plain())
+    ours.train()
+    assert_equal(weights(ours.model), weights(stock.model))
+    assert ours.state.log_history[0]["loss"] == stock.state.log_history[0]["loss"]
+    assert math.isfinite(ours.evaluate()["eval_loss"])
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
@@ -355,6 +395,39 @@ def test_a_loss_that_would_leave_the_method_out_is_refused(tmp_path: Path) -> No
         Mine(bert(), settings(tmp_path), train_dataset=texts(), method=toughen.smart())
 
 
+def test_a_step_over_the_method_s_is_refused_unless_it_calls_that(tmp_path: Path) -> None:
+    class Mine(toughen.robust(Trainer)):
+        def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Any:
+            loss = model(**inputs).loss
+            self.accelerator.backward(loss)
+            return loss.detach()
+
+    class LooksOn(toughen.robust(Trainer)):
+        steps = 0
+
+        def training_step(self, *args: Any, **kwargs: Any) -> Any:
+            self.steps += 1
+            return super().training_step(*args, **kwargs)
+
+    with pytest.raises(MethodError, match=r"Mine\.training_step takes the place"):
+        Mine(bert(), settings(tmp_path), train_dataset=texts(), method=toughen.smart())
+    trainer = LooksOn(bert(), settings(tmp_path), train_dataset=texts(), method=toughen.freelb())
+    trainer.train()
+    assert trainer.steps == 3
+
+
+def test_a_step_that_asks_for_outputs_is_told_where_they_are(tmp_path: Path) -> None:
+    class Mine(Trainer):
+        def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Any:
+            loss, _outputs = self.compute_loss(model, inputs, return_outputs=True)
+            self.accelerator.backward(loss)
+            return loss.detach()
+
+    trainer = toughen.robust(Mine)(bert(), settings(tmp_path), train_dataset=texts(), method=toughen.freelb())
+    with pytest.raises(MethodError, match=r"a compute_loss of your own"):
+        trainer.train()
+
+
 def test_a_step_that_would_leave_the_method_out_is_refused(tmp_path: Path) -> None:
     class Mine(Trainer):
         def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Any:
@@ -365,6 +438,15 @@ def test_a_step_that_would_leave_the_method_out_is_refused(tmp_path: Path) -> No
     trainer = toughen.robust(Mine)(bert(), settings(tmp_path), train_dataset=texts(), method=toughen.freelb())
     with pytest.raises(MethodError, match=r"does not ask self\.compute_loss"):
         trainer.train()
+
+
+def test_a_trainer_made_anew_is_told_how_the_first_lets_the_model_go(tmp_path: Path) -> None:
+    model, kwargs = bert(), {"args": settings(tmp_path), "train_dataset": texts(), "method": toughen.smart()}
+    trainer = toughen.robust(Trainer)(model, **kwargs)
+    with pytest.raises(MethodError, match=r"trainer\.attached\.detach\(\)"):
+        toughen.robust(Trainer)(model, **kwargs)
+    trainer.attached.detach()
+    toughen.robust(Trainer)(model, **kwargs).train()
 
 
 def test_what_is_not_a_method_is_refused(tmp_path: Path) -> None:

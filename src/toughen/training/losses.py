@@ -1,11 +1,13 @@
 """What a Trainer's own loss is: over what it is divided, and whether its outputs can be trained through."""
 
+import dis
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
+from transformers import Trainer
 
 from ..compare import TaskAwayFromFeatures, TaskLoss
 from ..method import Method, Sum
@@ -34,6 +36,22 @@ def divides_by_items(model: nn.Module, task: Task) -> bool:
     return any("loss_function" in code.co_names for code in codes if code is not None)
 
 
+def divides_its_own_loss(trainer: Trainer, above: type[Trainer]) -> bool:
+    """Whether a `compute_loss` of the user's, under `above`, asks for the number of labels: its class says that the
+    loss is divided so, or it names `num_items_in_batch` and leaves the loss to no other.
+    """
+    if getattr(trainer, "loss_is_scaled_for_ga", None):
+        return True
+    kinds = type(trainer).__mro__
+    given = [vars(kind).get("compute_loss") for kind in kinds[kinds.index(above) + 1 : kinds.index(Trainer)]]
+    codes = [getattr(inspect.unwrap(function), "__code__", None) for function in given if function is not None]
+    own = next((code for code in codes if code is not None and "compute_loss" not in code.co_names), None)
+    if own is None:
+        return False
+    named = [step.argval if isinstance(step.argval, tuple) else (step.argval,) for step in dis.get_instructions(own)]
+    return any("num_items_in_batch" in names for names in named)
+
+
 def repeatable(model: nn.Module, inputs: Mapping[str, Any], device: torch.device) -> Callable[[], Any]:
     """The pass that comes next, once more: under the same dropout mask, and to be trained through.
 
@@ -55,11 +73,13 @@ def logits_of(outputs: Any) -> Tensor:
     """Any of the outputs' scores: it is only asked for its graph."""
     if isinstance(outputs, Mapping):
         return field(cast("Mapping[str, Any]", outputs), "logits", "start_logits")
-    return _without_loss(outputs)[0]
+    return outputs if isinstance(outputs, Tensor) else _without_loss(outputs)[0]
 
 
 def with_loss(outputs: Any, loss: Tensor) -> Any:
-    """The model's output with the loss the Trainer made of it."""
+    """The model's output with the loss the Trainer made of it. A loss of the user's may give the scores alone."""
+    if isinstance(outputs, Tensor):
+        return loss, outputs
     if isinstance(outputs, dict):
         return {**cast("dict[str, Any]", outputs), "loss": loss}
     return loss, *_without_loss(outputs)

@@ -19,7 +19,8 @@ from ..parts import Turn
 from . import state
 from .captured import CapturedTraining
 from .counting import Counted
-from .losses import compares_predictions, divides_by_items, logits_of, repeatable, with_loss
+from .losses import compares_predictions, divides_by_items, divides_its_own_loss, logits_of, repeatable, with_loss
+from .refusals import refuse_outputs, refuse_overrides
 
 T = TypeVar("T", bound=Trainer)
 PROBE_EVERY = 50  # updates at least between two probes, which cost three forward passes
@@ -46,11 +47,7 @@ class _RobustTrainer(Trainer):
     def __init__(self, *args: Any, method: Method | Sum, probe: bool = True, fast: bool = False, **kwargs: Any) -> None:
         if not isinstance(method, (Method, Sum)):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise MethodError(f"method={method!r} is not a method. Give e.g. method=toughen.smart().")
-        if type(self).compute_loss is not _RobustTrainer.compute_loss:
-            raise MethodError(
-                f"{type(self).__name__}.compute_loss takes the place of the one that runs the method. Write it into a "
-                "class of Trainer's own, and give that to robust: robust(MyTrainer)(..., method=...)."
-            )
+        refuse_overrides(type(self), _RobustTrainer)
         super().__init__(*args, **kwargs)
         if getattr(self.args, "n_gpu", 1) > 1:
             raise MethodError("DataParallel copies the model in every pass; start one process a GPU with torchrun.")
@@ -67,10 +64,10 @@ class _RobustTrainer(Trainer):
     def _attach(self, model: Any) -> None:
         own = cast(PreTrainedModel, self.accelerator.unwrap_model(model))
         self.attached: Attached = self._method.attach(own, self.processing_class, seed=self.args.seed)
-        # Some language models divide by the number of labels of the whole update; other heads only say they would,
-        # and Trainer believes them: their loss would be multiplied by accumulation steps and processes. A smoothed
-        # loss is Trainer's own, and divided so.
+        # Some language models divide by the number of labels of the whole update, and so does Trainer's smoothed loss;
+        # other heads only say they would, and Trainer would multiply their loss by accumulation steps and processes.
         divided = self.label_smoother is not None or divides_by_items(own, self.attached.task)
+        divided = divided or divides_its_own_loss(self, _RobustTrainer)
         self.model_accepts_loss_kwargs = self.model_accepts_loss_kwargs and divided
 
     def call_model_init(self, trial: Any = None) -> Any:
@@ -126,6 +123,8 @@ class _RobustTrainer(Trainer):
             # By name, as Trainer does: a loss of the user's may have them in another order, or as **kwargs.
             named = {"return_outputs": return_outputs, "num_items_in_batch": num_items_in_batch}
             return super().compute_loss(model, inputs, **named)
+        if return_outputs:
+            refuse_outputs(type(self))
         # A regulariser is a mean over its micro-batch and so must be divided whatever the model's loss is.
         return next(self._pending) / self._spread(num_items_in_batch)
 
