@@ -8,13 +8,20 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from transformers import BertConfig, BertForSequenceClassification, BertModel, PreTrainedTokenizerFast
+from transformers import (
+    BertConfig,
+    BertForSequenceClassification,
+    BertForTokenClassification,
+    BertModel,
+    PreTrainedTokenizerFast,
+)
 
 from toughen import tasks
 from toughen.atomic import write_json
 from toughen.cli.commands import evaluate as command
 from toughen.evaluation import Outputs, evaluate, measure, outputs_of
 from toughen.evaluation.outputs import class_order
+from toughen.runs import load
 from toughen.tasks.spec import DataError, Task
 
 from ..reports.samples import make_run
@@ -261,6 +268,58 @@ def test_regression_and_tokens():
     )
     found = measure(tasks.task("conll2003"), words, name="x", samples=20)
     assert found.metrics["entity_f1"]["value"] == 1.0
+
+
+@pytest.fixture
+def tagger(tmp_path):
+    """A model of tags, and a file of four words a row."""
+    torch.manual_seed(0)
+    names = {0: "O", 1: "B-X", 2: "I-X"}
+    size = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 64}
+    model = BertForTokenClassification(BertConfig(**size, vocab_size=100, id2label=names, initializer_range=0.5))
+    model.save_pretrained(tmp_path / "tagger")
+    TOKENIZER.save_pretrained(tmp_path / "tagger")
+    rows = [{"tokens": [f"w{5 + i + j}" for j in range(4)], "tags": ["O", "B-X", "I-X", "O"]} for i in range(6)]
+    path = tmp_path / "tags.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return model, tmp_path / "tagger", path
+
+
+def test_a_tagger_whose_logits_are_no_numbers_is_refused(tagger):
+    model, folder, path = tagger
+    with torch.no_grad():
+        model.classifier.weight[1] = math.nan
+    model.save_pretrained(folder)
+    with pytest.raises(ValueError, match="6 of 6 predictions are NaN"):
+        evaluate(folder, file=path, write=False)
+    with pytest.raises(ValueError, match="1 of 1 predictions are NaN"):
+        load(folder)("w5 w6")
+
+
+def test_tagged_words_that_the_model_never_sees_are_told(tagger):
+    _, folder, path = tagger
+    (found,) = evaluate(folder, file=path, write=False, max_length=5)  # three words and two special tokens
+    assert any(note.startswith("6 of 24 tagged words are not scored") for note in found.notes)
+    assert not evaluate(folder, file=path, write=False)[0].notes
+
+
+def test_a_tagger_that_pads_at_the_left_says_the_same_of_a_text_beside_a_longer_one(tagger):
+    _, folder, _ = tagger
+    settings = folder / "tokenizer_config.json"
+    settings.write_text(json.dumps({**json.loads(settings.read_text()), "padding_side": "left"}))
+    predict = load(folder)
+    texts = [" ".join(f"w{number}" for number in range(start, start + 3 + start % 7)) for start in range(5, 60, 5)]
+    assert [said.label for said in predict(texts)] == [predict(text).label for text in texts]
+    assert len({tag for said in predict(texts) for tag in said.label}) > 1
+
+
+@pytest.mark.parametrize("size", [1, 7])
+def test_a_score_does_not_hang_on_the_texts_of_a_batch_where_padding_is_at_the_left(tmp_path, file, size):
+    save_model(tmp_path / "model")
+    settings = tmp_path / "model" / "tokenizer_config.json"
+    settings.write_text(json.dumps({**json.loads(settings.read_text()), "padding_side": "left"}))
+    (found,) = evaluate(tmp_path / "model", file=file, max_length=16, batch_size=size, write=False)
+    assert found.score == by_hand(tmp_path / "model")
 
 
 def test_files_hold_no_nan(tmp_path):

@@ -141,6 +141,32 @@ def test_a_limited_look_does_not_stand_for_all_rows(folder):
     assert under_attack(table)["character changes"]["smart"].count == 100
 
 
+def test_models_attacked_under_other_budgets_are_not_held_against_each_other(folder, tmp_path):
+    other = make_run(tmp_path / "rte-vat", method="vat")
+    add_characters(folder, 100, 0.0)
+    add_characters(folder, 100, 1.0, "baseline-1")
+    add_characters(other, 100, 0.0)
+    few = other / "attacks" / "characters.json"
+    told = json.loads(few.read_text())
+    few.write_text(json.dumps({**told, "settings": {**told["settings"], "queries": 5, "seed": 1}}))
+    (table,) = compare_runs(find_runs([folder, other]))
+    assert list(under_attack(table)["character changes"]) == ["smart"]
+    cells = {row["name"]: row["attacks"][0]["text"] for row in comparison_section(table, "run")["rows"]}
+    assert cells == {"plain": "0.0000", "smart": "0.9000", "vat": "-"}
+    notes = Page(find_runs([folder, other])).robustness["notes"]
+    assert any("not every model was attacked with these settings" in note for note in notes)
+    few.write_text(json.dumps({**told, "settings": {**told["settings"], "seed": 1}}))
+    assert not Page(find_runs([folder, other])).robustness["notes"]
+
+
+def test_a_mean_over_seeds_of_different_budgets_is_told(folder):
+    for label, queries in (("seed-1", 5), ("seed-2", 200)):
+        content = summary("characters", "characters", "typos", label, attacked={"accuracy": interval(0.5)})
+        write(folder, f"characters-{label}", {**content, "settings": {"queries": queries}})
+    (attack,) = attacks_of(read_run(folder))
+    assert attack.notes == ("characters: a mean over seeds under different settings",)
+
+
 def test_other_texts_are_not_paired(folder):
     add_characters(folder, 100, 0.0)
     add_characters(folder, 100, 1.0, "baseline-1", texts=["quite other words"])

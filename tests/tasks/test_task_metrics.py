@@ -103,6 +103,18 @@ def test_strict_entities_must_begin_with_b():
     assert tasks.metrics(ENTITIES, strict=True)(answers, labels)["entity_f1"] == 0
 
 
+@pytest.mark.parametrize(("last", "single"), [("E", "S"), ("L", "U")])
+def test_neighbouring_entities_where_tags_say_where_they_end(last, single):
+    one = task("tokens", *ENTITY_METRICS, labels=("O", "B-X", "I-X", f"{last}-X", f"{single}-X"))
+    labels = [[1, 3, 1, 3, 0, 4, 4], [4, 4, 0, 0, 0, 0, 0]]  # two of two words, and four single ones
+    answers = [[1, 3, 1, 3, 0, 1, 3], [1, 3, 0, 0, 0, 0, 0]]  # the single ones as two of two
+    scores = tasks.metrics(one)(answers, labels)
+    assert scores["entity_recall"] == pytest.approx(2 / 6)
+    assert scores["entity_precision"] == pytest.approx(2 / 4)
+    for name in ENTITY_METRICS:
+        assert tasks.interval(one, answers, labels, name, samples=5).value == pytest.approx(scores[name])
+
+
 def test_no_entity_at_all_is_noted():
     scores = tasks.metrics(ENTITIES)([[0, 0]], [[0, 0]])
     assert scores["entity_f1"] == 0

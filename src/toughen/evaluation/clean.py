@@ -14,7 +14,7 @@ from ..tasks import load, task as task_named  # isort: skip
 from ..tasks.read.folder import check_apart
 from ..tasks.spec import SPLITS, DataError, Head, Task
 from .measures import Evaluation, measure
-from .outputs import class_names, load_model, outputs_of, unnamed
+from .outputs import class_names, cut_words, load_model, outputs_of, unnamed
 from .slices import text_slices
 from .subjects import Subject, subjects_of
 
@@ -85,7 +85,7 @@ def evaluate(
             samples=samples,
             model=os.fspath(subject.model),
             source=os.fspath(file) if file else None,
-            notes=[*data.doubts, *unnamed(model.config, data.task)],
+            notes=[*data.doubts, *unnamed(model.config, data.task), *cut_words(data.task, plain, outputs)],
         )
         if write:
             write_json(subject.home / "evaluations" / f"{name}.json", {"toughen": __version__, **evaluation.to_dict()})

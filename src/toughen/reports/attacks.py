@@ -1,5 +1,6 @@
 """attacks/*.json as the reports show them: one line an attack and an arm, the mean over the seeds attacked."""
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -41,6 +42,11 @@ class Attack:
     notes: tuple[str, ...] = ()
 
     @property
+    def terms(self) -> str:
+        """Budgets and what else it ran under: models attacked under others are not to be held against each other."""
+        return _terms(self.settings)
+
+    @property
     def end(self) -> tuple[Interval, str] | None:
         """The score at the full budget, and what that is."""
         if self.attacked and self.attacked.get("accuracy"):
@@ -65,6 +71,12 @@ def attacks_of(run: Run) -> list[Attack]:
     return [_merged(key, arm, _seeds(models), run) for (key, arm), models in ordered]
 
 
+def _terms(settings: Mapping[str, Any]) -> str:
+    """The seed of its dice is none of them."""
+    told = {name: value for name, value in settings.items() if name != "seed"}
+    return json.dumps(told, sort_keys=True, default=str)
+
+
 def _key(told: Mapping[str, Any], name: str) -> str:
     """The file's name without what tells the models apart."""
     label = str(told.get("label") or "")
@@ -80,6 +92,7 @@ def _seeds(models: list[tuple[str, Mapping[str, Any]]]) -> list[tuple[str, Mappi
 def _merged(key: str, arm: str, models: Sequence[tuple[str, Mapping[str, Any]]], run: Run) -> Attack:
     names, tellings = [name for name, _ in models], [told for _, told in models]
     first = tellings[0]
+    mixed = len({_terms(told.get("settings") or {}) for told in tellings}) > 1
     try:
         curves = [told["curve"]["points"] for told in tellings if told.get("curve")]
         groups: dict[str, list[list[Mapping[str, Any]]]] = {}
@@ -101,7 +114,7 @@ def _merged(key: str, arm: str, models: Sequence[tuple[str, Mapping[str, Any]]],
             groups={name: points for name, each in groups.items() if (points := _points(each))},
             attacked=_attacked(attacked) if attacked else None,
             settings=first.get("settings") or {},
-            notes=tuple(first.get("notes") or ()),
+            notes=(*(first.get("notes") or ()), *([f"{key}: a mean over seeds under different settings"] * mixed)),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise ReportError(f"{run.path / 'attacks' / names[0]}.json is no attack's summary: {error!r}.") from None

@@ -163,27 +163,32 @@ def cost_beside_plain(run: Run) -> tuple[dict[str, float], dict[str, float], dic
 
 
 def under_attack(table: Comparison) -> dict[str, dict[str, Paired]]:
-    """Attack -> row -> difference from the reference in after-attack accuracy, on the examples that both kept."""
+    """Attack -> row -> difference from the reference in after-attack accuracy, on the examples that both kept.
+
+    Of one budget: under another, more examples stay right whatever the model.
+    """
     found: dict[str, dict[str, Paired]] = {}
     base = _survivals(table.rows[0])
     for row in table.rows[1:] if base else ():
-        for title, held in _survivals(row).items():
-            shared = sorted(held.keys() & base.get(title, {}).keys())
+        for (title, terms), held in _survivals(row).items():
+            other = base.get((title, terms), {})
+            shared = sorted(held.keys() & other.keys())
             if len(shared) >= FEW:
-                ours, theirs = ([each[key] for key in shared] for each in (held, base[title]))
+                ours, theirs = ([each[key] for key in shared] for each in (held, other))
                 found.setdefault(title, {})[row.name] = paired_bootstrap(ours, theirs, [True] * len(shared))
     return found
 
 
-def _survivals(row: Row) -> dict[str, dict[tuple[int, str], bool]]:
-    """Attack -> (number and text of an example) -> whether its answer was right and stayed so."""
-    found: dict[str, dict[tuple[int, str], bool]] = {}
+def _survivals(row: Row) -> dict[tuple[str, str], dict[tuple[int, str], bool]]:
+    """Attack and its terms -> (number and text of an example) -> whether its answer was right and stayed so."""
+    found: dict[tuple[str, str], dict[tuple[int, str], bool]] = {}
     for member in row.members:
         for attack in attacks_of(member.run):
-            if attack.arm == member.arm and attack.title not in found:
+            kind = attack.title, attack.terms
+            if attack.arm == member.arm and kind not in found:
                 rows = member.run.attacked_rows(attack.sources[0])
                 held = {(int(r["index"]), str(r.get("original"))): r.get("status") == "failed" for r in rows}
-                found |= {attack.title: held} if held else {}
+                found |= {kind: held} if held else {}
     return found
 
 

@@ -21,12 +21,14 @@ def robustness(found: Named) -> dict[str, Any] | None:
     several = len(set(titles.values())) < len(titles)  # the same attack on several splits
     shown = {key: f"{title} ({key})" if several else title for key, title in titles.items()}
     by_key = {key: [(name, attack) for name, attack in found if attack.key == key] for key in titles}
+    unlike = [key for key, each in by_key.items() if len({attack.terms for _, attack in each}) > 1]
+    notes = [f"{shown[key]}: not every model was attacked with these settings; run it again for all." for key in unlike]
     return {
         "rows": [_cells(name, attack, shown[key]) for key, each in by_key.items() for name, attack in each],
         "drawings": [drawn for key, each in by_key.items() for drawn in _drawings(shown[key], each)],
         "groups": [_group_table(shown[key], each) for key, each in by_key.items() if any(a.groups for _, a in each)],
         "settings": [(shown[key], _settings(each[0][1])) for key, each in by_key.items()],
-        "notes": list(dict.fromkeys(note for _, attack in found for note in attack.notes)),
+        "notes": [*notes, *dict.fromkeys(note for _, attack in found for note in attack.notes)],
         "averaged": max(len(attack.sources) for _, attack in found),
     }
 

@@ -1,5 +1,6 @@
 """One comparison as a section of a page: a table to sort and filter, differences with intervals, cost against gain."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -53,17 +54,19 @@ def _kept(table: Comparison) -> list[Row]:
 
 
 def _attacks(rows: Sequence[Row]) -> list[dict[str, float]]:
-    """Attack -> the score at its full budget, for every row."""
-    found: list[dict[str, float]] = []
+    """Attack -> the score at its full budget, for every row that was attacked as most were: on those rows, so hard."""
+    found: list[dict[tuple[str, str, str], float]] = []
     for row in rows:
         ends = {
-            attack.title: attack.end[0][0]
+            (attack.title, attack.key, attack.terms): attack.end[0][0]
             for member in reversed(row.members)
-            for attack in reversed(attacks_of(member.run))  # the first stays: the run's own rows
+            for attack in attacks_of(member.run)
             if attack.arm == member.arm and attack.end
         }
         found.append(ends)
-    return found
+    often = Counter(kind for ends in found for kind in ends)  # of as many, the first: the run's own rows
+    chosen = {title: (title, key, terms) for (title, key, terms), _ in reversed(often.most_common())}
+    return [{title: ends[kind] for title, kind in chosen.items() if kind in ends} for ends in found]
 
 
 def _cells(row: Row, best: bool, sign: int, attacks: Sequence[float | None]) -> dict[str, Any]:

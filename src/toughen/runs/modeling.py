@@ -3,6 +3,7 @@
 import re
 from collections.abc import Collection, Mapping
 from functools import partial
+from inspect import signature
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -62,6 +63,7 @@ def load_model(config: Config, task: Task, tokenizer: Any) -> Any:
         model, report = loaded(partial(kind.from_pretrained, config.model, **settings), config.model)
         _check_weights(config.model, model, report)
     _check_words(config.model, model, tokenizer)
+    _pad_behind(model, tokenizer)
     if getattr(model.config, "pad_token_id", None) is None:
         model.config.pad_token_id = tokenizer.pad_token_id
     return with_adapters(model, config.peft, task, report["missing_keys"]) if config.peft.name else model
@@ -95,7 +97,14 @@ def load_trained(kind: Any, place: Path, tokenizer: Any) -> Any:
             f"fine-tune it first: toughen train --model {quote(name)}"
         )
     _check_words(name, model, tokenizer)
+    _pad_behind(model, tokenizer)
     return model
+
+
+def _pad_behind(model: Any, tokenizer: Any) -> None:
+    """Padded at the left, a text of BERT's or GPT-2's has other positions beside a longer one, and is another text."""
+    if "position_ids" in signature(model.forward).parameters:  # XLNet has none, and reads its class at the right end
+        tokenizer.padding_side = "right"
 
 
 def _check_words(name: str, model: Any, tokenizer: Any) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 
 from ..tasks import Task, answers_of, auto_class, collator, longest_input
 from ..tasks.collate import rows_of
+from ..tasks.scoring import check_numbers
 from ..tasks.tokenising import tokeniser
 from .errors import RunError
 from .folder import read_config
@@ -95,10 +96,12 @@ class Predictor:
         encoded = work.encode({name: [row[name] for row in rows] for name in self.task.columns})
         logits = self.logits(encoded, len(rows))
         if self.task.head == "tokens":
-            return [
-                Prediction(_tags(self.task, encoded.word_ids(i), logits[i].argmax(-1), rows[i]["tokens"]))
-                for i in range(len(rows))
-            ]
+            words = [encoded.word_ids(i) for i in range(len(rows))]
+            left = self.tokenizer.padding_side == "left"
+            own = [one[-len(w) :] if left else one[: len(w)] for one, w in zip(logits, words, strict=True)]
+            check_numbers(own)
+            each = zip(words, own, rows, strict=True)
+            return [Prediction(_tags(self.task, ids, one.argmax(-1), row["tokens"])) for ids, one, row in each]
         chances, answers = probabilities(self.task, logits), answers_of(self.task, logits)
         return [self._said(answers[i], None if chances is None else chances[i]) for i in range(len(rows))]
 

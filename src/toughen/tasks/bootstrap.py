@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ._extra import extra
+from .scores import entity_tag
 from .scoring import answers_of, kept_tokens
 from .spec import Task
 
@@ -132,9 +133,10 @@ def _token_sums(task: Task, name: str, answers: Any, labels: Any) -> _Sums:
         counts = [[float((f == t).sum()), float(len(t))] for f, t in zip(found, told, strict=True)]
         return _Sums(np.array(counts), lambda s: _ratio(s[:, 0], s[:, 1]))
     spans = extra("seqeval.metrics.sequence_labeling").get_entities
+    names = [entity_tag(name) for name in task.labels]
     counts = []
     for f, t in zip(found, told, strict=True):
-        a, b = (set(spans([task.labels[number] for number in row])) for row in (f, t))
+        a, b = (set(spans([names[number] for number in row])) for row in (f, t))
         counts.append([float(len(a & b)), float(len(a)), float(len(b))])
     score: dict[str, Callable[[Any], Any]] = {
         "entity_f1": lambda s: _ratio(2 * s[:, 0], s[:, 1] + s[:, 2]),

@@ -73,6 +73,12 @@ def _correlation(name: str, function: Any, answers: Any, labels: Any, notes: Not
 
 
 Tags = Sequence[Sequence[str]]
+_CLOSING = {"L-": "E-", "U-": "S-"}
+
+
+def entity_tag(name: str) -> str:
+    """A tag as seqeval knows it: of BILOU's L- and U-, for last and single words, it loses or merges neighbours."""
+    return _CLOSING.get(name[:2], name[:2]) + name[2:]
 
 
 def entity_scores(answers: Tags, labels: Tags, strict: bool, notes: Notes) -> dict[str, float]:

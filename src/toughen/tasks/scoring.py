@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from .scores import SCORES, entity_scores
+from .scores import SCORES, entity_scores, entity_tag
 from .spec import Task
 from .tokenising import IGNORED
 
@@ -48,7 +48,7 @@ class Metrics:
         found, told = kept_tokens(answers, labels)
         values: dict[str, float] = {}
         if set(self.task.metrics) & set(_ENTITY):
-            names = self.task.labels
+            names = [entity_tag(name) for name in self.task.labels]
             written = [[[names[number] for number in row] for row in rows] for rows in (found, told)]
             values = entity_scores(written[0], written[1], self.strict, notes)
         flat_found, flat_told = np.concatenate(found), np.concatenate(told)
@@ -82,8 +82,7 @@ def answers_of(task: Task, predictions: Any) -> Any:
         return predictions
     values = np.asarray(predictions)
     if np.issubdtype(values.dtype, np.floating) and np.isnan(values).any():
-        rows = int(np.isnan(values.reshape(len(values), -1)).any(axis=1).sum())
-        raise ValueError(f"{rows} of {len(values)} predictions are NaN: training diverged; lower the learning rate.")
+        check_numbers(values)
     if task.head == "regression":
         return values.reshape(len(values)).astype(np.float64)
     if task.head == "multilabel":
@@ -93,6 +92,13 @@ def answers_of(task: Task, predictions: Any) -> Any:
     if task.fold and (values.ndim < deep or values.shape[-1] == len(task.fold)):
         numbers = np.asarray(task.fold)[numbers]
     return numbers
+
+
+def check_numbers(rows: Any) -> None:
+    """Refuse logits that are NaN: the largest of them would be the first class, an answer like any other."""
+    broken = sum(bool(np.isnan(row).any()) for row in rows)
+    if broken:
+        raise ValueError(f"{broken} of {len(rows)} predictions are NaN: training diverged; lower the learning rate.")
 
 
 def kept_tokens(answers: Any, labels: Any) -> tuple[list[Any], list[Any]]:

@@ -1,5 +1,6 @@
 """The embedding attack against a plain loop with inputs_embeds, and its laws, on every head."""
 
+import math
 from itertools import pairwise
 
 import numpy as np
@@ -192,6 +193,8 @@ def test_bad_settings():
         EmbeddingAttack(steps=0)
     with pytest.raises(DataError, match="numbers of 0 or more"):
         EmbeddingAttack((-0.1,))
+    with pytest.raises(DataError, match="numbers of 0 or more"):
+        EmbeddingAttack((0.1, math.inf))  # no answer would be a number, and none would count as broken
 
 
 def test_folded_classes_count_as_one():

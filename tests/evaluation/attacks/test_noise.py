@@ -8,7 +8,7 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import AutoConfig, AutoModelForTokenClassification, PreTrainedTokenizerFast
 
-from toughen.evaluation import Target, Victim, run_attack
+from toughen.evaluation import Target, Victim, differences, run_attack, seed_scores
 from toughen.evaluation.attacks.disturbances import KINDS, contractions, whitespace
 from toughen.evaluation.attacks.noise import NoiseAttack, noisy
 from toughen.tasks.spec import DataError, Task
@@ -135,3 +135,15 @@ def test_a_regression_is_scored_by_its_own_metric():
     assert found.summary["metric"] == "pearson"
     assert found.summary["clean"]["value"] == pytest.approx(1.0)
     assert found.summary["groups"][0]["points"][1]["value"] < 0.9
+
+
+def test_differences_and_means_over_seeds_are_of_the_metric_that_noise_is_scored_by():
+    """CoLA's correlation; right or wrong would make accuracies of it, far above the scores in the table."""
+    task = Task("own", "own", "sentence", "classes", ("text",), TASK.labels, ("matthews", "accuracy"))
+    attack = NoiseAttack((0.5,), ("typos",))
+    net = bert(torch.float32, initializer_range=0.5).eval()
+    found = [run_attack(attack, target(24, task=task, **given)) for given in ({}, {"net": net})]
+    scores = [each.summary["groups"][0]["points"][1]["value"] for each in found]
+    (one,) = differences(found[:1], found[1:])
+    assert (one.first, one.second) == pytest.approx(tuple(scores))
+    assert seed_scores({1: found[:1]})["noise", "typos 0.5"] == {1: pytest.approx(scores[0])}

@@ -1,5 +1,6 @@
 """Accuracy against radius: FGSM and PGD on the word embeddings, and random noise of the same length beside them."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -40,7 +41,7 @@ class EmbeddingAttack:
     def __post_init__(self) -> None:
         if self.steps < 1:
             raise DataError(f"steps={self.steps}: PGD needs at least one step.")
-        if not self.radii or any(not radius >= 0 for radius in self.radii):
+        if not self.radii or any(not 0 <= radius < math.inf for radius in self.radii):
             raise DataError(f"radii={list(self.radii)}: give numbers of 0 or more, e.g. 0.01,0.05.")
 
     @property

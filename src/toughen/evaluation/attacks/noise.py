@@ -105,7 +105,7 @@ class NoiseAttack:
                 if row["noise"] == kind:
                     score = target.score(row["answers"], target.task.selects)
                     points.append({"x": row["strength"], **score, "changed": row["changed"] / len(target.rows)})
-                    outcomes[f"{kind} {row['strength']:g}"] = target.outcome(row["answers"])
+                    outcomes[f"{kind} {row['strength']:g}"] = target.outcome(row["answers"], target.task.selects)
             groups.append({"name": kind, "points": points})
         left = [kind for kind in self.kinds if kind not in self._kinds(target.task)]
         notes = [f"left out, because words would lose their tags: {', '.join(left)}"] if left else []

@@ -63,7 +63,10 @@ class Target:
         """A metric of answers with its bootstrap interval."""
         return scored(self.task, answers, self.labels, metric or self.metric, self.samples)
 
-    def outcome(self, answers: Any) -> "Outcome":
+    def outcome(self, answers: Any, metric: str = "accuracy") -> "Outcome":
+        """Answers with their labels where the score is another than accuracy: right or wrong does not make it."""
+        if self.decides and metric != "accuracy":
+            return Outcome(answers, self.labels)
         return outcome(self.task, answers, self.labels)
 
 
