@@ -94,6 +94,8 @@ def read(output: Any, batch: Mapping[str, Any], task: Task = "auto", config: Any
         return Outcome(loss, (Prediction(scores.movedim(1, -1), "classes"),))
     if task in ("tokens", "masked_lm", "seq2seq_lm", "causal_lm") or (task == "auto" and scores.dim() == 3):
         return Outcome(loss, (Prediction(scores, "classes", _labelled(scores, labels, batch, task)),))
+    if scores.dim() == 1:  # with labels DeBERTa's regression gives its one column as (B,), not (B, 1)
+        scores = scores.unsqueeze(-1)
     kind: Kind = "classes" if task == "choices" else _sentence_kind(scores, labels, config)
     return Outcome(loss, (Prediction(scores, kind),))
 

@@ -81,6 +81,7 @@ HEADS = {
     ),
     "multi-label-llama": Head("llama", _SENTENCE, lambda: text() | _FLOATS, "labels", settings={"num_labels": 3}),
     "regression": Head("bert", _SENTENCE, lambda: text() | _VALUES, "values", settings={"num_labels": 1}),
+    "regression-deberta": Head("deberta-v2", _SENTENCE, lambda: text() | _VALUES, "values", settings={"num_labels": 1}),
     "regression-llama": Head("llama", _SENTENCE, lambda: text() | _VALUES, "values", settings={"num_labels": 1}),
 }
 
