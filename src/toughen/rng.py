@@ -1,10 +1,12 @@
 """Randomness has owners: the perturbation's noise draws from its own generators, dropout can be replayed or off."""
 
+import random
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import nn
 from torch.nn.modules.batchnorm import (
@@ -23,6 +25,7 @@ RATES = (
     "dropout_prob",
     "hidden_dropout",
     "attn_pdrop",
+    "layerdrop",
 )
 
 
@@ -62,7 +65,10 @@ def own_seed(seed: int | None) -> int:
 
 
 class Replay:
-    """The random state of the default generators at one moment, to be put back as often as needed."""
+    """The random state of the default generators at one moment, to be put back as often as needed.
+
+    Models of speech draw the frames they hide and the layers they skip from numpy's, a few others from Python's.
+    """
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
@@ -72,6 +78,7 @@ class Replay:
             return
         self.cpu = torch.get_rng_state()
         self.cuda = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
+        self.numpy, self.python = np.random.get_state(), random.getstate()
 
     def restore(self) -> None:
         if self.tape is not None:
@@ -80,6 +87,8 @@ class Replay:
         torch.set_rng_state(self.cpu)
         if self.cuda is not None:
             torch.cuda.set_rng_state(self.cuda, self.device)
+        np.random.set_state(self.numpy)
+        random.setstate(self.python)
 
 
 class Tape:
@@ -176,7 +185,7 @@ class DropoutSwitch:
     def __init__(self, model: nn.Module) -> None:
         self.model = model
         self.flags: list[tuple[nn.Module, bool]] = []
-        self.rates: list[tuple[nn.Module, str, float]] = []
+        self.rates: list[tuple[object, str, float]] = []
 
     def off(self) -> None:
         if not self.flags:
@@ -190,11 +199,12 @@ class DropoutSwitch:
                 module.training = False
 
     def _zero_rates(self, module: nn.Module) -> None:
-        for name in RATES:
-            rate = getattr(module, name, None)
+        places = [*((module, name) for name in RATES), (getattr(module, "config", None), "layerdrop")]
+        for owner, name in places:  # encoders of speech skip layers at the rate that their config has
+            rate = getattr(owner, name, None)
             if isinstance(rate, float) and rate > 0:
-                self.rates.append((module, name, rate))
-                setattr(module, name, 0.0)
+                self.rates.append((owner, name, rate))
+                setattr(owner, name, 0.0)
 
     def restore(self) -> None:
         for module, flag in self.flags:
