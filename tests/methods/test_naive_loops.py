@@ -219,3 +219,15 @@ def test_vat_learns_from_a_batch_without_labels():
         loss = attached.backward(model, unlabelled)
     assert loss > 0
     assert model.get_input_embeddings().weight.grad.abs().sum() > 0
+
+
+def test_in_a_sum_vat_learns_from_a_batch_without_labels_wherever_it_stands():
+    unlabelled = {k: v for k, v in BATCH.items() if k != "labels"}
+    smart, vat = toughen.smart(**given(0.001)), toughen.vat(init=lambda view: NOISE)
+    found = []
+    for method in (vat + smart, smart + vat):
+        model = bert()
+        with method.attach(model, TOKENIZER) as attached:
+            attached.backward(model, unlabelled)
+        found.append(gradients(model))
+    assert_same_gradients(*found)
