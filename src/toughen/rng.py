@@ -4,6 +4,7 @@ import random
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any, ClassVar
 
 import numpy as np
@@ -25,6 +26,7 @@ RATES = (
     "dropout_prob",
     "hidden_dropout",
     "attn_pdrop",
+    "embedding_dropout",
     "layerdrop",
 )
 
@@ -199,8 +201,8 @@ class DropoutSwitch:
                 module.training = False
 
     def _zero_rates(self, module: nn.Module) -> None:
-        places = [*((module, name) for name in RATES), (getattr(module, "config", None), "layerdrop")]
-        for owner, name in places:  # encoders of speech skip layers at the rate that their config has
+        # Falcon's layers and encoders of speech read rates from their config.
+        for owner, name in product((module, getattr(module, "config", None)), RATES):
             rate = getattr(owner, name, None)
             if isinstance(rate, float) and rate > 0:
                 self.rates.append((owner, name, rate))

@@ -7,8 +7,11 @@ import numpy as np
 import pytest
 import torch
 from transformers import (
+    AutoModelForSequenceClassification,
     BartConfig,
     BartForSequenceClassification,
+    FalconConfig,
+    Starcoder2Config,
     Wav2Vec2Config,
     Wav2Vec2ForSequenceClassification,
 )
@@ -179,6 +182,23 @@ def test_frames_and_layers_left_out_are_part_of_the_mask(rates: Any, dropout: An
         if dropout == "off":
             torch.testing.assert_close(clean.predictions[0].scores, still)
     assert model.config.layerdrop == rates["layerdrop"]
+
+
+@pytest.mark.parametrize("kind", [FalconConfig, Starcoder2Config])
+def test_rates_of_checkpointed_layers_are_off_wherever_they_stand(kind: Any) -> None:
+    """Falcon's layers read theirs from the config, Starcoder 2 drops what it embeds."""
+    rates = dict.fromkeys(("hidden_dropout", "attention_dropout", "embedding_dropout", "residual_dropout"), 0.3)
+    sizes = {"vocab_size": 48, "hidden_size": 32, "intermediate_size": 37, "num_hidden_layers": 2, "pad_token_id": 0}
+    torch.manual_seed(0)
+    config = kind(**sizes, **rates, num_attention_heads=4, num_labels=3)
+    model: Any = AutoModelForSequenceClassification.from_config(config)
+    with torch.no_grad():
+        still = model.eval()(**rows()).logits
+    before = config.to_dict()
+    bent, clean = logits(model, "off", checkpointing=True)
+    torch.testing.assert_close(bent, still)
+    torch.testing.assert_close(clean, still)
+    assert config.to_dict() == before
 
 
 def test_a_layer_that_is_skipped_is_told_of() -> None:
