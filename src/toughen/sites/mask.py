@@ -1,6 +1,6 @@
 """Which positions of an input may be perturbed."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, cast
 
@@ -44,9 +44,9 @@ def perturbed(inject: Inject, value: Tensor, skip: Skip, order: Order) -> Tensor
 
 def perturbed_output(inject: Inject, output: Any, skip: Skip, order: Order) -> Any:
     """What a module gives, perturbed; of several things the first (Swin's patch embedding tells its size as well)."""
-    if not isinstance(output, tuple):
+    if not isinstance(output, (tuple, list)):
         return perturbed(inject, output, skip, order)
-    value, *rest = cast("tuple[Any, ...]", output)
+    value, *rest = cast("Sequence[Any]", output)
     return (perturbed(inject, value, skip, order), *rest)
 
 
