@@ -222,7 +222,7 @@ class Attached:
         if not self._open:
             settle(self.model)  # an evaluation may have come before
             warn_at_start(self.model, [bound.method for bound in self.bound], self.updates)
-            for bound in self.bound:
+            for bound in sorted(self.bound, key=lambda one: one.method.constraint is None):  # then teachers
                 bound.open_window(self.model, self._clock)
             self._clock.turn_dials()
             self._open = True  # only now: what was refused above is refused again by the next step

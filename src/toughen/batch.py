@@ -162,7 +162,8 @@ class Batch:
             raise SiteError(
                 f"{site!r} is attached, but the forward pass never came by it. Did you pass inputs_embeds, or run "
                 "another model than the one the method is attached to? A model compiled before this method was "
-                "attached runs without it: call torch._dynamo.reset()."
+                "attached runs without it: call torch._dynamo.reset(). Layers that a model skips at random are not "
+                "reached either: set layerdrop=0 in its config."
             )
         return outcome
 

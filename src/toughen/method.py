@@ -99,9 +99,12 @@ class Sum:
 
 def _beside(methods: Sequence[Method]) -> list[Method]:
     """The methods of a sum, as they add to the loss of the first: where it is not the clean one, R-Drop cannot put the
-    mean of its two passes in that one's place, and would take half a clean loss away that nobody has added.
+    mean of its two passes in that one's place, and would take half a clean loss away that nobody has added. Where one
+    of them learns from batches without labels (VAT), the first makes do without its clean loss, too.
     """
-    first = methods[0]
+    first, *others = methods
+    if isinstance(first.combine, Add) and any(getattr(m.combine, "optional_labels", False) for m in others):
+        methods = [replace(first, combine=replace(first.combine, optional_labels=True)), *others]
     clean = isinstance(first.combine, (Add, Average)) or isinstance(first.site, Nowhere)
     return [
         m

@@ -10,7 +10,9 @@ from torch import Tensor, nn
 from .errors import StepError
 
 Kind: TypeAlias = Literal["classes", "labels", "values"]
-Task: TypeAlias = Literal["auto", "tokens", "choices", "span", "pixels", "causal_lm", "masked_lm", "seq2seq_lm"]
+Task: TypeAlias = Literal[
+    "auto", "tokens", "choices", "span", "pixels", "frames", "causal_lm", "masked_lm", "seq2seq_lm"
+]
 
 IGNORED = -100  # the label of a position that has none, everywhere in transformers
 
@@ -53,6 +55,7 @@ _BY_CLASS_NAME: tuple[tuple[str, Task], ...] = (
     ("ForTokenClassification", "tokens"),
     ("ForMultipleChoice", "choices"),
     ("ForSemanticSegmentation", "pixels"),
+    ("ForCTC", "frames"),
     ("ForMaskedLM", "masked_lm"),
     ("ForConditionalGeneration", "seq2seq_lm"),
     *((f"{family}ForCausalLM", cast(Task, "masked_lm")) for family in _HALVES),
@@ -101,8 +104,12 @@ def read(output: Any, batch: Mapping[str, Any], task: Task = "auto", config: Any
     scores = get("logits")
     if task == "pixels":  # (B, classes, height, width), coarser than the labels: all of them count
         return Outcome(loss, (Prediction(scores.movedim(1, -1), "classes"),))
+    if task == "frames":  # of speech: its letters are labels of no frame in particular
+        return Outcome(loss, (Prediction(scores, "classes"),))
     if task in ("tokens", "masked_lm", "seq2seq_lm", "causal_lm") or (task == "auto" and scores.dim() == 3):
         return Outcome(loss, (Prediction(scores, "classes", _labelled(scores, labels, batch, task)),))
+    if scores.dim() == 1:  # with labels DeBERTa's regression gives its one column as (B,), not (B, 1)
+        scores = scores.unsqueeze(-1)
     kind: Kind = "classes" if task == "choices" else _sentence_kind(scores, labels, config)
     return Outcome(loss, (Prediction(scores, kind),))
 

@@ -1,10 +1,13 @@
 """Randomness has owners: the perturbation's noise draws from its own generators, dropout can be replayed or off."""
 
+import random
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import nn
 from torch.nn.modules.batchnorm import (
@@ -25,6 +28,8 @@ RATES = (
     "dropout_prob",
     "hidden_dropout",
     "attn_pdrop",
+    "embedding_dropout",
+    "layerdrop",
 )
 
 
@@ -63,7 +68,10 @@ def own_seed(seed: int | None) -> int:
 
 
 class Replay:
-    """The random state of the default generators at one moment, to be put back as often as needed."""
+    """The random state of the default generators at one moment, to be put back as often as needed.
+
+    Models of speech draw the frames they hide and the layers they skip from numpy's, a few others from Python's.
+    """
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
@@ -73,6 +81,7 @@ class Replay:
             return
         self.cpu = torch.get_rng_state()
         self.cuda = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
+        self.numpy, self.python = np.random.get_state(), random.getstate()
 
     def restore(self) -> None:
         if self.tape is not None:
@@ -81,6 +90,8 @@ class Replay:
         torch.set_rng_state(self.cpu)
         if self.cuda is not None:
             torch.cuda.set_rng_state(self.cuda, self.device)
+        np.random.set_state(self.numpy)
+        random.setstate(self.python)
 
 
 class Tape:
@@ -177,7 +188,7 @@ class DropoutSwitch:
     def __init__(self, model: nn.Module) -> None:
         self.model = model
         self.flags: list[tuple[nn.Module, bool]] = []
-        self.rates: list[tuple[nn.Module, str, float]] = []
+        self.rates: list[tuple[object, str, float]] = []
 
     def off(self) -> None:
         if not self.flags:
@@ -191,11 +202,12 @@ class DropoutSwitch:
                 module.training = False
 
     def _zero_rates(self, module: nn.Module) -> None:
-        for name in RATES:
-            rate = getattr(module, name, None)
+        # Falcon's layers and encoders of speech read rates from their config.
+        for owner, name in product((module, getattr(module, "config", None)), RATES):
+            rate = getattr(owner, name, None)
             if isinstance(rate, float) and rate > 0:
-                self.rates.append((module, name, rate))
-                setattr(module, name, 0.0)
+                self.rates.append((owner, name, rate))
+                setattr(owner, name, 0.0)
 
     def restore(self) -> None:
         for module, flag in self.flags:

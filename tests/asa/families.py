@@ -35,6 +35,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "llama": GLU,
     "qwen3": GLU,
     "vit": {"image_size": 8, "patch_size": 4},
+    "mobilebert": {"intra_bottleneck_size": 16, "embedding_size": 16},
     "deberta": RELATIVE | {"max_relative_positions": 16},
     "deberta-v2": RELATIVE | {"position_buckets": 8, "max_relative_positions": 16},
     "deberta-v3": RELATIVE | {"position_buckets": 8, "share_att_key": True, "norm_rel_ebd": "layer_norm"},

@@ -258,3 +258,26 @@ def test_gradient_checkpointing_functions_are_given_back() -> None:
         step(attached, model, batch_for(FAMILIES["bert"]))
         assert traces(model) != found
     assert traces(model) == found
+
+
+@pytest.mark.parametrize("method", ["smart", "freelb", "neftune"])
+def test_an_embedding_that_gives_its_size_as_well(method: str) -> None:
+    """Swin's patches come with the height and width of their grid."""
+    sizes = {"image_size": 16, "embed_dim": 16, "depths": [1, 1], "num_heads": [2, 2], "window_size": 2}
+    torch.manual_seed(0)
+    model = hf.SwinForImageClassification(hf.SwinConfig(num_labels=3, **sizes)).train()
+    batch = {"pixel_values": torch.randn(2, 3, 16, 16), "labels": torch.tensor([0, 2])}
+    with attached_to(model, toughen.make(method)) as attached:
+        assert torch.isfinite(step(attached, model, batch))
+        assert attached.passed[0].perturbation.deltas[0].shape == (2, 16, 16)
+
+
+def test_a_layer_that_gives_a_list() -> None:
+    """As the blocks of the first GPT do."""
+    torch.manual_seed(0)
+    sizes = {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64, "vocab_size": 64, "pad_token_id": 0}
+    model = hf.OpenAIGPTForSequenceClassification(hf.OpenAIGPTConfig(num_labels=3, **sizes)).train()
+    batch = text() | {"labels": torch.tensor([0, 2, 1])}
+    with attached_to(model, toughen.alum(0)) as attached:
+        assert torch.isfinite(step(attached, model, batch))
+        assert attached.passed[0].perturbation.deltas[0].shape == (3, 7, 32)

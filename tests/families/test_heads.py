@@ -81,6 +81,7 @@ HEADS = {
     ),
     "multi-label-llama": Head("llama", _SENTENCE, lambda: text() | _FLOATS, "labels", settings={"num_labels": 3}),
     "regression": Head("bert", _SENTENCE, lambda: text() | _VALUES, "values", settings={"num_labels": 1}),
+    "regression-deberta": Head("deberta-v2", _SENTENCE, lambda: text() | _VALUES, "values", settings={"num_labels": 1}),
     "regression-llama": Head("llama", _SENTENCE, lambda: text() | _VALUES, "values", settings={"num_labels": 1}),
 }
 
@@ -311,3 +312,11 @@ def test_a_segmentation_is_a_distribution_over_classes_for_each_pixel() -> None:
     logs = [x.log_softmax(1) for x in (bent, clean)]
     expected = (logs[1].exp() * (logs[1] - logs[0])).sum(1).mean()
     torch.testing.assert_close(Divergence("kl")(*both, []), expected)
+
+
+def test_every_frame_of_speech_counts() -> None:
+    """Its letters are fewer than its frames, and are labels of none in particular."""
+    model = type("TinyForCTC", (nn.Module,), {})()
+    batch = {"labels": torch.tensor([[5, 6, 7], [8, IGNORED, IGNORED]])}
+    (prediction,) = read({"loss": None, "logits": torch.randn(2, 9, 12)}, batch, task_of(model)).predictions
+    assert (prediction.kind, prediction.counts) == ("classes", None)

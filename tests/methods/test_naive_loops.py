@@ -156,6 +156,23 @@ def test_the_teacher_keeps_to_its_weights_when_others_are_trained():
             torch.testing.assert_close(weight.detach(), start + 1.0)
 
 
+@pytest.mark.filterwarnings("ignore::toughen.errors.RobustnessWarning")
+def test_a_teacher_follows_the_scaled_head_whatever_stands_first():
+    """The passes are made with a head of spectral norm 1, so its means are of such heads, too."""
+    one, other = toughen.bregman(switch=100), toughen.r4f(**given(0.3))
+    found = []
+    for method in (one + other, other + one):
+        model = bert()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        with method.attach(model, TOKENIZER) as attached:
+            for _ in range(2):
+                optimizer.step()
+                optimizer.zero_grad()
+                attached.backward(model, BATCH)
+        found.append(gradients(model))
+    assert_same_gradients(*found)
+
+
 def test_a_sum_with_freelb_adds_to_its_last_pass():
     net, model = naive_bert(), bert()
     naive.freelb(net)
@@ -202,3 +219,15 @@ def test_vat_learns_from_a_batch_without_labels():
         loss = attached.backward(model, unlabelled)
     assert loss > 0
     assert model.get_input_embeddings().weight.grad.abs().sum() > 0
+
+
+def test_in_a_sum_vat_learns_from_a_batch_without_labels_wherever_it_stands():
+    unlabelled = {k: v for k, v in BATCH.items() if k != "labels"}
+    smart, vat = toughen.smart(**given(0.001)), toughen.vat(init=lambda view: NOISE)
+    found = []
+    for method in (vat + smart, smart + vat):
+        model = bert()
+        with method.attach(model, TOKENIZER) as attached:
+            attached.backward(model, unlabelled)
+        found.append(gradients(model))
+    assert_same_gradients(*found)

@@ -3,11 +3,21 @@
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
-from transformers import BartConfig, BartForSequenceClassification
+from transformers import (
+    AutoModelForSequenceClassification,
+    BartConfig,
+    BartForSequenceClassification,
+    FalconConfig,
+    Starcoder2Config,
+    Wav2Vec2Config,
+    Wav2Vec2ForSequenceClassification,
+)
 
 import toughen
+from toughen.errors import SiteError
 from toughen.outcome import Outcome
 
 from .tiny import bert, collated, texts
@@ -136,6 +146,66 @@ def test_no_dropout_is_the_gradient_of_a_model_without(checkpointing: bool) -> N
         found.append([p.grad for p in model.parameters()])
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(one, other)
+
+
+def speech(**rates: float) -> Wav2Vec2ForSequenceClassification:
+    """It hides frames by numpy's random numbers, and skips layers at its config's rate."""
+    torch.manual_seed(0)
+    small = {"hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 37}
+    ears = {"conv_dim": (16,), "conv_stride": (20,), "conv_kernel": (25,), "num_feat_extract_layers": 1}
+    still = dict.fromkeys(("hidden_dropout", "attention_dropout", "activation_dropout", "feat_proj_dropout"), 0.0)
+    rest = {"num_conv_pos_embeddings": 8, "num_conv_pos_embedding_groups": 2, "mask_time_length": 4, "num_labels": 3}
+    return Wav2Vec2ForSequenceClassification(Wav2Vec2Config(**small, **ears, **still, **rest, **rates)).train()
+
+
+@pytest.mark.parametrize(
+    "rates", [{"mask_time_prob": 0.4, "layerdrop": 0.0}, {"mask_time_prob": 0.0, "layerdrop": 0.5}], ids=str
+)
+@pytest.mark.parametrize("dropout", ["shared", "off"])
+@pytest.mark.parametrize("checkpointing", [False, True])
+def test_frames_and_layers_left_out_are_part_of_the_mask(rates: Any, dropout: Any, checkpointing: bool) -> None:
+    model, compare = speech(**rates), Recording()
+    if checkpointing:
+        model.gradient_checkpointing_enable({"use_reentrant": False})
+    sound = torch.randn(3, 1600, generator=torch.Generator().manual_seed(1))
+    batch = {"input_values": sound, "labels": torch.tensor([0, 1, 2])}
+    with torch.no_grad():
+        still = speech(**rates).eval()(**batch).logits
+    small = {"init_scale": 1e-9, "step_size": 1e-9, "max_norm": 1e-9}
+    method = replace(toughen.alum("feature_projection", dropout=dropout, **small), compare=compare)
+    np.random.seed(0)
+    with method.attach(model) as attached:
+        for _ in range(4):  # of a few layers none may be skipped at first
+            attached.backward(model, batch)
+    for bent, clean in compare.pairs:
+        torch.testing.assert_close(bent.predictions[0].scores, clean.predictions[0].scores)
+        if dropout == "off":
+            torch.testing.assert_close(clean.predictions[0].scores, still)
+    assert model.config.layerdrop == rates["layerdrop"]
+
+
+@pytest.mark.parametrize("kind", [FalconConfig, Starcoder2Config])
+def test_rates_of_checkpointed_layers_are_off_wherever_they_stand(kind: Any) -> None:
+    """Falcon's layers read theirs from the config, Starcoder 2 drops what it embeds."""
+    rates = dict.fromkeys(("hidden_dropout", "attention_dropout", "embedding_dropout", "residual_dropout"), 0.3)
+    sizes = {"vocab_size": 48, "hidden_size": 32, "intermediate_size": 37, "num_hidden_layers": 2, "pad_token_id": 0}
+    torch.manual_seed(0)
+    config = kind(**sizes, **rates, num_attention_heads=4, num_labels=3)
+    model: Any = AutoModelForSequenceClassification.from_config(config)
+    with torch.no_grad():
+        still = model.eval()(**rows()).logits
+    before = config.to_dict()
+    bent, clean = logits(model, "off", checkpointing=True)
+    torch.testing.assert_close(bent, still)
+    torch.testing.assert_close(clean, still)
+    assert config.to_dict() == before
+
+
+def test_a_layer_that_is_skipped_is_told_of() -> None:
+    model = speech(layerdrop=1.0)
+    batch = {"input_values": torch.randn(2, 1600), "labels": torch.tensor([0, 1])}
+    with toughen.alum(0).attach(model) as attached, pytest.raises(SiteError, match="layerdrop=0"):
+        attached.backward(model, batch)
 
 
 class Functional(torch.nn.Module):

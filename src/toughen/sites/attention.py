@@ -58,7 +58,8 @@ class AttentionLogits:
         if not numbers:
             raise SiteError("layers=() leaves no layer to perturb. Name one, or leave it out for all of them.")
         config = base.config
-        return [Place(n, int(config.hidden_size), int(config.num_attention_heads)) for n in numbers]
+        width = getattr(config, "true_hidden_size", config.hidden_size)  # MobileBERT's layers are narrower inside
+        return [Place(n, int(width), int(config.num_attention_heads)) for n in numbers]
 
 
 def _base(model: nn.Module) -> Any:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from ..parts import Detach, Inject
 from .locate import by_path, embedding_norm, input_embedding, order_of, watch_reader
-from .mask import Skip, check_skip, delta_for, perturbed
+from .mask import Skip, check_skip, delta_for, perturbed_output
 
 RECOMMENDED_SKIP: Skip = ("padding", "special")
 
@@ -27,10 +27,10 @@ class WordEmbedding:
         order = order_of(model, module)
         reading, stop_watching = watch_reader(model, module)
 
-        def hook(called: nn.Module, _args: Any, value: Tensor) -> Tensor | None:
+        def hook(called: nn.Module, _args: Any, output: Any) -> Any:
             if not inject.active or called is not module or not reading():  # a copy of the model has its hooks, too
                 return None
-            return perturbed(inject, value, self.skip, order)
+            return perturbed_output(inject, output, self.skip, order)
 
         handle = module.register_forward_hook(hook)
 

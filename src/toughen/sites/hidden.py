@@ -8,7 +8,7 @@ from torch import nn
 from ..parts import Detach, Inject
 from .embedding import RECOMMENDED_SKIP
 from .locate import by_path, layer_path, order_of
-from .mask import Skip, check_skip, perturbed
+from .mask import Skip, check_skip, perturbed_output
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,6 @@ class Hidden:
         def hook(called: nn.Module, _args: Any, output: Any) -> Any:
             if not inject.active or called is not module:  # a copy of the model has its hooks, too
                 return None
-            value, *rest = output if isinstance(output, tuple) else (output,)
-            bent = perturbed(inject, value, self.skip, order)
-            return (bent, *rest) if isinstance(output, tuple) else bent
+            return perturbed_output(inject, output, self.skip, order)
 
         return module.register_forward_hook(hook).remove

@@ -1,8 +1,8 @@
 """Which positions of an input may be perturbed."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
 import torch
 import torch.nn.functional as F
@@ -40,6 +40,14 @@ def perturbed(inject: Inject, value: Tensor, skip: Skip, order: Order) -> Tensor
     own = value.transpose(0, 1) if order.turned else value
     delta = delta_for(inject, own, skip, order).to(value.dtype)
     return value + (delta.transpose(0, 1) if order.turned else delta)
+
+
+def perturbed_output(inject: Inject, output: Any, skip: Skip, order: Order) -> Any:
+    """What a module gives, perturbed; of several things the first (Swin's patch embedding tells its size as well)."""
+    if not isinstance(output, (tuple, list)):
+        return perturbed(inject, output, skip, order)
+    value, *rest = cast("Sequence[Any]", output)
+    return (perturbed(inject, value, skip, order), *rest)
 
 
 def delta_for(inject: Inject, value: Tensor, skip: Skip, order: Order) -> Tensor:
