@@ -99,8 +99,9 @@ def evaluate(
             source=os.fspath(file) if file else None,
             notes=[*data.doubts, *unnamed(model.config, data.task)],
         )
-        if write:
-            write_json(subject.home / "evaluations" / f"{name}.json", {"toughen": __version__, **evaluation.to_dict()})
+        home = subject.home if write else None
+        if home is not None and (problem := _not_kept(home, evaluation)):
+            evaluation, home = replace(evaluation, notes=[*evaluation.notes, problem]), None
         if suite is not None:
             sets = dir or subject.data.get("dir")
             about: dict[str, Any] = {"split": split, "samples": samples, "dir": Path(sets) if sets else None}
@@ -111,11 +112,20 @@ def evaluate(
             target = suite.target(model, tokenizer, data.task, plain, outputs, **about)
             where = name.removesuffix(f"-{subject.label}") if subject.label else name
             where = "" if where == "validation" else where
-            home = subject.home if write else None
             attacks = suite.run(target, home=home, label=subject.label, model=subject.model, where=where)
             evaluation = replace(evaluation, attacks=attacks)
         found.append(evaluation)
     return found
+
+
+def _not_kept(home: Path, evaluation: Evaluation) -> str:
+    """Write it down, or say why not: of a model that is not one's own the scores are still wanted."""
+    try:
+        told = {"toughen": __version__, **evaluation.to_dict()}
+        write_json(home / "evaluations" / f"{evaluation.name}.json", told)
+    except OSError as error:
+        return f"not kept, as {home / 'evaluations'} cannot be written to: {error.strerror}"
+    return ""
 
 
 def _data(
