@@ -199,6 +199,63 @@ def test_predict_gives_pairs_to_a_plain_model(little, tmp_path, capsys):
     assert out(capsys, "predict", little.model, "--text", "the film", *file) == alone + both
 
 
+def test_what_is_said_at_the_end_of_a_run(finished, little, tmp_path, capsys):
+    from toughen.cli.commands.train import _say
+
+    _say(finished.path)
+    lines = capsys.readouterr().out.splitlines()
+    mean, sd, plain = finished.results.mean, finished.results.sd, finished.results.baseline["mean"]
+    change = mean["test_accuracy"] - plain["test_accuracy"]
+    assert lines[2] == (
+        f"test_accuracy: {mean['test_accuracy']:.4f} ± {sd['test_accuracy']:.4f} "
+        f"(plain {plain['test_accuracy']:.4f}, smart {change:+.4f})"
+    )
+    assert lines[-1].startswith(f"next: toughen predict {finished.path} --text ... · toughen evaluate ")
+    for columns, head, flags in (
+        (["premise", "hypothesis"], "classes", "--text ... --text_pair ..."),
+        (["context", "question", "choices"], "choices", "--file ..."),
+    ):
+        run = tmp_path / head
+        run.mkdir()
+        (run / "results.json").write_text((finished.path / "results.json").read_text())
+        began = json.loads((finished.path / "began.json").read_text())
+        (run / "began.json").write_text(json.dumps({**began, "columns": columns, "head": head}))
+        _say(run)
+        assert f"next: toughen predict {run} {flags} · " in capsys.readouterr().out
+
+
+def test_predict_says_what_is_wrong_with_a_folder(finished, tmp_path, capsys):
+    for place, words in (
+        ("seeds/9", "does not exist; check the path"),
+        ("config.yaml", "holds no trained model; give a run or a model folder"),
+        ("plots", "holds no trained model; give a run or a model folder"),
+    ):
+        assert main(["predict", str(finished.path / place), "--text", "a film"]) == 2
+        assert capsys.readouterr().err == f"toughen: {finished.path / place} {words}.\n"
+    (tmp_path / "seeds" / "1").mkdir(parents=True)
+    (tmp_path / "began.json").write_text("{}")
+    for place in (tmp_path, tmp_path / "seeds" / "1"):
+        assert main(["predict", str(place), "--text", "a film"]) == 2
+        assert (
+            f"{place} holds no trained model; go on with: toughen train --resume {tmp_path}." in capsys.readouterr().err
+        )
+
+
+def test_the_configuration_of_several_recipes_is_refused(capsys):
+    assert main(["recipes", "sift", "--yaml"]) == 2
+    assert "--yaml writes one recipe; give its whole name" in capsys.readouterr().err
+
+
+def test_a_package_that_the_trainer_needs(little, tmp_path, capsys, monkeypatch):
+    """`report_to` names trackers that are not installed with toughen."""
+    monkeypatch.setattr("transformers.integrations.integration_utils.is_wandb_available", lambda: False)
+    words = [word for key, value in little.data.items() for word in (f"--data.{key}", value)]
+    words += ["--model", little.model, "--max_steps", "1", "--trainer.report_to", "wandb"]
+    assert main(["train", *map(str, words), "--output_dir", str(tmp_path / "run")]) == 2
+    assert "toughen: WandbCallback requires wandb to be installed" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
 def test_methods_and_show(capsys):
     assert "smart      2.7  Smoothness-inducing" in out(capsys, "methods")
     assert "freelb" in out(capsys, "methods", "--names").split()

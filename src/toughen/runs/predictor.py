@@ -162,7 +162,12 @@ def load(run: "str | os.PathLike[str]", *, device: str | None = None, batch_size
     root = next((each for each in (folder, *above) if (each / "began.json").is_file()), None)
     place = folder / "model" if (folder / "model" / "config.json").is_file() else folder
     if not (place / "config.json").is_file():
-        state = f"go on with: toughen train --resume {quote(str(folder))}" if root else "give a run or a model folder"
+        if root and not folder.exists():
+            raise RunError(f"{folder} does not exist; check the path.")
+        unfinished = root and not (root / "model" / "config.json").is_file()
+        state = (
+            f"go on with: toughen train --resume {quote(str(root))}" if unfinished else "give a run or a model folder"
+        )
         raise RunError(f"{folder} holds no trained model; {state}.")
     tokenizer = load_tokenizer(str(place))
     task = _task_of_run(root) if root else _task_of_model(place)
