@@ -637,3 +637,22 @@ def test_a_model_in_eval_mode_is_told_of_once(training: bool, rate: float, dropo
             attached.backward(model, BATCH)
     said = [str(each.message) for each in told]
     assert ["eval mode, so its dropout is off: call model.train() first" in each for each in said] == [True] * told_of
+
+
+def test_special_tokens_of_a_processor_are_its_tokenizers() -> None:
+    from types import SimpleNamespace
+
+    from toughen.checks import special_ids
+
+    from .tiny import TOKENIZER
+
+    told = special_ids(bert(), SimpleNamespace(tokenizer=TOKENIZER))
+    assert told is not None
+    assert told.tolist() == sorted(set(TOKENIZER.all_special_ids))
+
+
+def test_what_is_no_tokenizer_does_not_say_which_tokens_are_special() -> None:
+    model = bert()
+    model.config.bos_token_id = model.config.eos_token_id = None  # as BERT's own config has it
+    with pytest.warns(RobustnessWarning, match="nobody says which they are"):
+        toughen.smart().attach(model, "bert-base-uncased").detach()

@@ -114,13 +114,18 @@ def _warn(message: str) -> None:
 
 def special_ids(model: nn.Module, tokenizer: Any) -> Tensor | None:
     """Ids of the tokens that carry no text: the tokenizer's, else those the model's config knows."""
-    ids = list(getattr(tokenizer, "all_special_ids", ()) or ())
+    ids = list(getattr(_tokenizer(tokenizer), "all_special_ids", ()) or ())
     if not ids:
         config = getattr(model, "config", None)
         names = ("pad_token_id", "bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id")
         known = [getattr(config, name, None) for name in names]
         ids = [one for value in known for one in (value if isinstance(value, list) else [value]) if one is not None]
     return torch.tensor(sorted(set(ids))) if ids else None
+
+
+def _tokenizer(given: Any) -> Any:
+    """The tokenizer itself, also of a processor that has one beside other parts."""
+    return getattr(given, "tokenizer", given)
 
 
 def warn_if_special_unknown(model: nn.Module, method: Recipe, tokenizer: Any) -> None:
@@ -130,7 +135,8 @@ def warn_if_special_unknown(model: nn.Module, method: Recipe, tokenizer: Any) ->
     config = getattr(model, "config", None)
     text = getattr(model, "main_input_name", "input_ids") == "input_ids"
     known = any(getattr(config, name, None) is not None for name in ("bos_token_id", "eos_token_id", "cls_token_id"))
-    if masked and text and tokenizer is None and not known and config is not None:
+    told = hasattr(_tokenizer(tokenizer), "all_special_ids")
+    if masked and text and not told and not known and config is not None:
         _warn(
             "Special tokens are to be left alone, and nobody says which they are, so they are perturbed like words. "
             "Give the tokenizer: method.attach(model, tokenizer), or a 'special_tokens_mask' in the batch."

@@ -146,6 +146,116 @@ def test_predict_in_all_forms(finished, little, capsys, tmp_path, monkeypatch):
     assert "stdin, line 2: it is empty" in capsys.readouterr().err
 
 
+def test_predict_reads_files_as_the_training_did(little, tmp_path, capsys):
+    """Choices in columns of their own, words by another name, and a file that is not UTF-8."""
+    from transformers import BertForMultipleChoice, BertForTokenClassification
+
+    for kind in (BertForMultipleChoice, BertForTokenClassification):
+        kind.from_pretrained(little.model, ignore_mismatched_sizes=True).save_pretrained(tmp_path / kind.__name__)
+        for part in ("tokenizer.json", "tokenizer_config.json"):
+            (tmp_path / kind.__name__ / part).write_text((Path(little.model) / part).read_text())
+    (tmp_path / "list.jsonl").write_text('{"context": "the film", "question": "is", "choices": ["good", "bad", "a"]}\n')
+    (tmp_path / "table.csv").write_text("sent1,sent2,ending0,ending1,ending2\nthe film,is,good,bad,a\n")
+    (tmp_path / "other.csv").write_text("start,choice0,choice1,choice2\nthe film,good,bad,a\n")
+
+    def said(model, *words):
+        text = out(capsys, "predict", tmp_path / model, "--format", "jsonl", *words)
+        return [json.loads(line) for line in text.splitlines()]
+
+    (row,) = said("BertForMultipleChoice", "--file", tmp_path / "list.jsonl")
+    assert said("BertForMultipleChoice", "--file", tmp_path / "table.csv") == [row]
+    (row,) = said("BertForMultipleChoice", "--file", tmp_path / "other.csv", "--text_column", "start")
+    assert (row["context"], row["choices"]) == ("the film", ["good", "bad", "a"])
+    assert main(["predict", str(tmp_path / "BertForMultipleChoice"), "--file", str(tmp_path / "other.csv")]) == 2
+    assert "row 1: it is not clear which column is the context" in capsys.readouterr().err
+    (tmp_path / "none.csv").write_text("context,question\nthe film,is\n")
+    assert main(["predict", str(tmp_path / "BertForMultipleChoice"), "--file", str(tmp_path / "none.csv")]) == 2
+    assert "row 1: there are no choices; write a list 'choices' or columns choice0" in capsys.readouterr().err
+
+    (tmp_path / "words.jsonl").write_text('{"words": ["the", "film"]}\n')
+    assert len(said("BertForTokenClassification", "--file", tmp_path / "words.jsonl")[0]["prediction"]) == 2
+
+    (tmp_path / "latin.csv").write_bytes("text;n\nun très good film;1\n".encode("cp1252"))
+    words = ["predict", little.model, "--file", str(tmp_path / "latin.csv"), "--format", "jsonl"]
+    assert main(words) == 2
+    assert "save the file as UTF-8 or give --encoding cp1252" in capsys.readouterr().err
+    assert json.loads(out(capsys, *words, "--encoding", "cp1252"))["text"] == "un très good film"
+    (tmp_path / "odd.csv").write_text("text#n,a\ngood, film#1,2\n")
+    words = ["predict", little.model, "--file", tmp_path / "odd.csv", "--format", "jsonl", "--delimiter", "#"]
+    assert json.loads(out(capsys, *words))["text"] == "good, film"
+
+
+def test_predict_gives_pairs_to_a_plain_model(little, tmp_path, capsys):
+    """It does not say whether it reads one text or two."""
+    words = ("--text", "the film", "--text_pair", "is good")
+    alone = out(capsys, "predict", little.model, "--text", "the film")
+    both = out(capsys, "predict", little.model, *words)
+    assert both != alone
+    (tmp_path / "pairs.csv").write_text("a,b\nthe film,is good\n")
+    file = ("--file", tmp_path / "pairs.csv", "--text_column", "a,b")
+    assert out(capsys, "predict", little.model, *file) == both
+    table = out(capsys, "predict", little.model, *words, "--format", "csv")
+    assert table.startswith("text,text_pair,prediction,score\nthe film,is good,LABEL_")
+    assert out(capsys, "predict", little.model, "--text", "the film", *file) == alone + both
+
+
+def test_what_is_said_at_the_end_of_a_run(finished, little, tmp_path, capsys):
+    from toughen.cli.commands.train import _say
+
+    _say(finished.path)
+    lines = capsys.readouterr().out.splitlines()
+    mean, sd, plain = finished.results.mean, finished.results.sd, finished.results.baseline["mean"]
+    change = mean["test_accuracy"] - plain["test_accuracy"]
+    assert lines[2] == (
+        f"test_accuracy: {mean['test_accuracy']:.4f} ± {sd['test_accuracy']:.4f} "
+        f"(plain {plain['test_accuracy']:.4f}, smart {change:+.4f})"
+    )
+    assert lines[-1].startswith(f"next: toughen predict {finished.path} --text ... · toughen evaluate ")
+    for columns, head, flags in (
+        (["premise", "hypothesis"], "classes", "--text ... --text_pair ..."),
+        (["context", "question", "choices"], "choices", "--file ..."),
+    ):
+        run = tmp_path / head
+        run.mkdir()
+        (run / "results.json").write_text((finished.path / "results.json").read_text())
+        began = json.loads((finished.path / "began.json").read_text())
+        (run / "began.json").write_text(json.dumps({**began, "columns": columns, "head": head}))
+        _say(run)
+        assert f"next: toughen predict {run} {flags} · " in capsys.readouterr().out
+
+
+def test_predict_says_what_is_wrong_with_a_folder(finished, tmp_path, capsys):
+    for place, words in (
+        ("seeds/9", "does not exist; check the path"),
+        ("config.yaml", "holds no trained model; give a run or a model folder"),
+        ("plots", "holds no trained model; give a run or a model folder"),
+    ):
+        assert main(["predict", str(finished.path / place), "--text", "a film"]) == 2
+        assert capsys.readouterr().err == f"toughen: {finished.path / place} {words}.\n"
+    (tmp_path / "seeds" / "1").mkdir(parents=True)
+    (tmp_path / "began.json").write_text("{}")
+    for place in (tmp_path, tmp_path / "seeds" / "1"):
+        assert main(["predict", str(place), "--text", "a film"]) == 2
+        assert (
+            f"{place} holds no trained model; go on with: toughen train --resume {tmp_path}." in capsys.readouterr().err
+        )
+
+
+def test_the_configuration_of_several_recipes_is_refused(capsys):
+    assert main(["recipes", "sift", "--yaml"]) == 2
+    assert "--yaml writes one recipe; give its whole name" in capsys.readouterr().err
+
+
+def test_a_package_that_the_trainer_needs(little, tmp_path, capsys, monkeypatch):
+    """`report_to` names trackers that are not installed with toughen."""
+    monkeypatch.setattr("transformers.integrations.integration_utils.is_wandb_available", lambda: False)
+    words = [word for key, value in little.data.items() for word in (f"--data.{key}", value)]
+    words += ["--model", little.model, "--max_steps", "1", "--trainer.report_to", "wandb"]
+    assert main(["train", *map(str, words), "--output_dir", str(tmp_path / "run")]) == 2
+    assert "toughen: WandbCallback requires wandb to be installed" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
 def test_methods_and_show(capsys):
     assert "smart      2.7  Smoothness-inducing" in out(capsys, "methods")
     assert "freelb" in out(capsys, "methods", "--names").split()

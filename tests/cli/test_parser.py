@@ -310,3 +310,11 @@ def test_every_old_flag_becomes_an_option_that_is_there():
         for flag in a.option_strings
     }
     assert {flag for flag in NEW.values() if not flag.startswith("--model_config.")} <= flags
+
+
+@pytest.mark.parametrize("words", [["--eval_on", "dev"], ["--eval_on=dev"]])
+def test_the_development_set_of_older_scripts(words):
+    """ASA's scripts call it dev, which is their default."""
+    told, notices = translate(["--model", "x", "--task", "dream", *words, "--learning_rate", "1e-5"])
+    assert parse_train(told)[0]["data"]["eval_split"] == "validation"
+    assert "--eval_on is now --data.eval_split (dev is validation)" in notices

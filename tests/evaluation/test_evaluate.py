@@ -19,7 +19,8 @@ from transformers import (
 from toughen import tasks
 from toughen.atomic import write_json
 from toughen.cli.commands import evaluate as command
-from toughen.evaluation import Outputs, evaluate, measure, outputs_of
+from toughen.cli.main import main
+from toughen.evaluation import AttackSettings, Outputs, evaluate, measure, outputs_of
 from toughen.evaluation.outputs import class_order
 from toughen.runs import load
 from toughen.tasks.spec import DataError, Task
@@ -333,6 +334,25 @@ def test_a_failed_write_leaves_the_old_file(tmp_path):
     with pytest.raises(TypeError):
         write_json(tmp_path / "x.json", {1: {2}})
     assert (tmp_path / "x.json").read_text() == "[\n 1\n]\n"
+
+
+def test_a_folder_that_cannot_be_written_costs_no_scores(tmp_path, file):
+    """Such as a model of somebody else's; the scores and the attack are had all the same."""
+    model = save_model(tmp_path / "model")
+    (model / "evaluations").write_text("in the way")
+    settings = AttackSettings(radii=(0.1,), steps=1)
+    (found,) = evaluate(model, file=file, attack="embedding", settings=settings, samples=20)
+    assert found.metrics["accuracy"]["value"] == by_hand(model)
+    assert found.attacks[0].summary["curve"]
+    (note,) = [note for note in found.notes if note.startswith("not kept")]
+    assert note == f"not kept, as {model / 'evaluations'} cannot be written to: File exists"
+    assert not (model / "attacks").exists()
+
+
+def test_settings_of_attacks_without_an_attack(run, capsys):
+    for words in (["--radii", "0.1"], ["--steps", "10"], ["--keep", "none"]):
+        assert main(["evaluate", str(run), *words]) == 2
+        assert f"{words[0]} is for attacks: name some with --attack as well" in capsys.readouterr().err
 
 
 def test_the_command(run, file, capsys, monkeypatch):

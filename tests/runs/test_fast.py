@@ -19,3 +19,21 @@ def test_a_fast_run_on_a_cpu(start, capsys):
     # Padded to 32 here and to the longest row there: the same numbers, as padding changes nothing.
     assert ours["mean"]["accuracy"] == theirs["mean"]["accuracy"]
     assert ours["mean"]["loss"] == pytest.approx(theirs["mean"]["loss"], abs=1e-5)
+
+
+def test_a_fast_run_begins_in_training_mode(start, capsys):
+    """An epoch ends with an evaluation; a graph is known by the mode, and would be made twice."""
+    from toughen.fast.captured import Captured
+
+    modes, own = [], Captured.__call__
+
+    def seen(self, *args, **kwargs):
+        modes.append(self.model.training)
+        return own(self, *args, **kwargs)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Captured, "__call__", seen)
+        start("smart", fast=True)
+    said = capsys.readouterr()
+    assert "eval mode" not in said.out + said.err
+    assert modes == [True] * 12

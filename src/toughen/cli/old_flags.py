@@ -115,6 +115,10 @@ def translate(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
             if not equals and left and not left[0].startswith("-"):
                 left.pop(0)
             notices.append(f"{flag} is not needed: the model says it")
+        elif key == "eval_on" and (value if equals else left[0] if left else "") == "dev":
+            left = left[not equals :]
+            out += [NEW[key], "validation"]
+            notices.append(f"{flag} is now {NEW[key]} (dev is validation)")
         elif key in NEW:
             out.append(NEW[key] + equals + value)
             note = " (of the whole update, over all processes)" if NEW[key] == "--train.batch_size" else ""

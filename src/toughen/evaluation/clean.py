@@ -87,17 +87,29 @@ def evaluate(
             source=os.fspath(file) if file else None,
             notes=[*data.doubts, *unnamed(model.config, data.task), *cut_words(data.task, plain, outputs)],
         )
-        if write:
-            write_json(subject.home / "evaluations" / f"{name}.json", {"toughen": __version__, **evaluation.to_dict()})
+        home = subject.home if write else None
+        if home is not None and (problem := _not_kept(home, evaluation)):
+            evaluation, home = replace(evaluation, notes=[*evaluation.notes, problem]), None
         if suite is not None:
             about: dict[str, Any] = {"split": split, "samples": samples, "max_length": length, "batch_size": batch_size}
             about |= _sets(subject, task, dir, columns)
             target = suite.target(model, tokenizer, data.task, plain, outputs, **about)
             where = name.removesuffix(f"-{subject.label}") if subject.label else name
-            run = {"label": subject.label, "model": subject.model, "where": "" if where == "validation" else where}
-            evaluation = replace(evaluation, attacks=suite.run(target, home=subject.home if write else None, **run))
+            where = "" if where == "validation" else where
+            attacks = suite.run(target, home=home, label=subject.label, model=subject.model, where=where)
+            evaluation = replace(evaluation, attacks=attacks)
         found.append(evaluation)
     return found
+
+
+def _not_kept(home: Path, evaluation: Evaluation) -> str:
+    """Write it down, or say why not: of a model that is not one's own the scores are still wanted."""
+    try:
+        told = {"toughen": __version__, **evaluation.to_dict()}
+        write_json(home / "evaluations" / f"{evaluation.name}.json", told)
+    except OSError as error:
+        return f"not kept, as {home / 'evaluations'} cannot be written to: {error.strerror}"
+    return ""
 
 
 def _data(

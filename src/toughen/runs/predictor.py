@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 from shlex import quote
@@ -20,6 +20,7 @@ from .folder import read_config
 from .predictions import probabilities
 from .quiet import quiet
 
+PAIR = ("text", "text_pair")
 Input = str | Sequence[str] | Mapping[str, Any]
 
 
@@ -49,6 +50,8 @@ class Predictor:
     task: Task
     max_length: int
     batch_size: int = 32
+    plain: bool = False
+    """A model without its run, which does not say whether it reads a text or a pair: it gets what is given."""
 
     def __call__(self, inputs: Input | Sequence[Input]) -> Any:
         """One prediction for one input, a list for a list."""
@@ -65,10 +68,16 @@ class Predictor:
         rows = [self._row(each, number) for number, each in enumerate(inputs)]
         # A batch of multiple choice is one table: rows with more choices than others need one of their own.
         many = self.task.head == "choices"
-        for _, alike in groupby(rows, key=lambda row: len(row["choices"]) if many else 1):
-            part = list(alike)
+        for number, alike in groupby(rows, key=lambda row: len(row["choices"] if many else self._texts(row))):
+            part, reads = list(alike), self
+            if number == 2 and self.plain and not many:
+                reads = replace(self, task=replace(self.task, columns=PAIR))
             for start in range(0, len(part), self.batch_size):
-                yield self._predict(part[start : start + self.batch_size])
+                yield reads._predict(part[start : start + self.batch_size])
+
+    def _texts(self, row: Mapping[str, Any]) -> Sequence[str]:
+        """The columns of a row that are read."""
+        return PAIR if self.plain and PAIR[1] in row else self.task.columns
 
     def _row(self, given: Input, number: int) -> dict[str, Any]:
         """An input by the names of the task's columns."""
@@ -86,10 +95,11 @@ class Predictor:
         texts: list[Any] = [given] if isinstance(given, str) or not hasattr(given, "__len__") else list(given)
         if odd := next((repr(text) for text in texts if not isinstance(text, str)), None):
             raise RunError(f"input {number + 1}: {odd} is no text.")
-        if len(texts) != len(self.task.columns):
-            wanted = "a pair of texts" if len(self.task.columns) == 2 else "one text"
+        names = PAIR[: len(texts)] if self.plain else self.task.columns
+        if len(texts) != len(names) or not texts:
+            wanted = "a text or a pair" if self.plain else "a pair of texts" if len(names) == 2 else "one text"
             raise RunError(f"input {number + 1} has {len(texts)} texts; this model reads {wanted}.")
-        return dict(zip(self.task.columns, texts, strict=True))
+        return dict(zip(names, texts, strict=True))
 
     def _predict(self, rows: list[dict[str, Any]]) -> list[Prediction]:
         work = tokeniser(self.task, self.tokenizer, self.max_length)  # as in training
@@ -150,7 +160,12 @@ def load(run: "str | os.PathLike[str]", *, device: str | None = None, batch_size
     root = next((each for each in (folder, *above) if (each / "began.json").is_file()), None)
     place = folder / "model" if (folder / "model" / "config.json").is_file() else folder
     if not (place / "config.json").is_file():
-        state = f"go on with: toughen train --resume {quote(str(folder))}" if root else "give a run or a model folder"
+        if root and not folder.exists():
+            raise RunError(f"{folder} does not exist; check the path.")
+        unfinished = root and not (root / "model" / "config.json").is_file()
+        state = (
+            f"go on with: toughen train --resume {quote(str(root))}" if unfinished else "give a run or a model folder"
+        )
         raise RunError(f"{folder} holds no trained model; {state}.")
     tokenizer = load_tokenizer(str(place))
     task = _task_of_run(root) if root else _task_of_model(place)
@@ -165,7 +180,7 @@ def load(run: "str | os.PathLike[str]", *, device: str | None = None, batch_size
         if isinstance(error, torch.OutOfMemoryError):
             raise
         raise RunError(f"device {where!r} is not to be had here: {str(error).partition(chr(10))[0]}") from error
-    return Predictor(model.eval(), tokenizer, task, length, batch_size)
+    return Predictor(model.eval(), tokenizer, task, length, batch_size, plain=root is None)
 
 
 def _task_of_run(root: Path) -> Task:
@@ -175,7 +190,7 @@ def _task_of_run(root: Path) -> Task:
 
 
 def _task_of_model(folder: Path) -> Task:
-    """A task with the labels and the head of a plain checkpoint; it reads one text."""
+    """A task with the labels and the head of a plain checkpoint; of a text, where no pair is given."""
     config: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     kind = str((config.get("architectures") or ["?"])[0])
     named: dict[str, str] = config.get("id2label") or {}

@@ -24,7 +24,12 @@ class RunTrainer(_Robust):
     """Adds what a run reports: passes of a micro-batch, and since when a part of the loss is broken."""
 
     def __init__(self, *args: Any, method: Any, health: Health, **kwargs: Any) -> None:
-        super().__init__(*args, method=method, **kwargs)
+        try:
+            super().__init__(*args, method=method, **kwargs)
+        except RuntimeError as error:
+            if "to be installed" in str(error):  # a tracker that trainer.report_to names
+                raise RunError(str(error)) from error
+            raise
         self.health, self.cost, self.searched = health, cost_of(method), search_gradients(method)
         self.forwards = self.backwards = self.micro_batches = 0
         self._sums: dict[str, Tensor] = {}

@@ -2,11 +2,12 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .config import Config
+from ..errors import MethodError
+from .config import Config, DataConfig, TrainConfig
 from .configuring import build, merge, normalised
 from .errors import RunError
 from .folder import Results, create, read, read_config
@@ -97,9 +98,24 @@ def train(
         "nproc": nproc,
     }
     above = {key: value for key, value in given.items() if value is not None}
-    folder = create(build(merge(below, normalised(above))))
+    try:
+        built = build(merge(below, normalised(above)))
+    except MethodError as error:
+        raise MethodError(_with_its_home(str(error), settings)) from None
+    folder = create(built)
     run_new(folder, method=made)
     return Run(folder)
+
+
+def _with_its_home(message: str, settings: Mapping[str, Any]) -> str:
+    """Where an option belongs that was given beside the method's own: epochs are the training's."""
+    key = next((key for key in settings if f"has no option {key!r}. " in message), None)
+    homes = {"train": ("training", TrainConfig), "data": ("data", DataConfig)}
+    found = [(group, name) for group, (name, kind) in homes.items() if key in {each.name for each in fields(kind)}]
+    told = message.partition(". ")[0]
+    if key == "seed":
+        return f"{told}; give seeds=1, or several: seeds=[1, 2, 3]."
+    return f"{told}; the {found[0][1]} has: {found[0][0]}={{{key!r}: ...}}." if found else message
 
 
 def resume(run: "str | os.PathLike[str]", method: "Method | Sum | None" = None) -> Run:

@@ -23,6 +23,7 @@ _PAIRS = (
     ("text1", "text2"),
 )
 _SINGLE = ("text", "sentence", "review", "content", "tweet", "comment")
+WORDS = ("tokens", "words")
 _CHOICES = ("choices", "choice", "endings", "options")
 _CONTEXTS = ("context", "ctx", "sent1", "dialogue", "article", "passage", "startphrase", "text")
 _MOST_LABELS = 1000
@@ -66,13 +67,13 @@ def infer_task(
     source = read_rows(path, form)
     first = next(source)
     label = _label_column(path, first.fields, label_column)
-    tokens = next((key for key in ("tokens", "words") if isinstance(first.fields.get(key), list)), None)
-    listed = next((key for key in _CHOICES if isinstance(first.fields.get(key), list)), None)
+    tokens = next((key for key in WORDS if isinstance(first.fields.get(key), list)), None)
+    listed = _listed(first.fields)
     if head == "tokens" or (head is None and tokens):
         kind, columns = "tokens", (text_column[0] if text_column else tokens or "tokens",)
         head = "tokens"
     elif head == "choices" or (head is None and (listed or len(numbered_columns(first.fields)) > 1)):
-        return _choice_task(path, first.fields, text_column, label, listed)
+        return _choice_task(path, first.fields, text_column, label)
     else:
         if label in text_column:
             raise DataError(
@@ -199,16 +200,24 @@ def _metrics(head: Head, labels: Sequence[str]) -> tuple[str, ...]:
     return ("accuracy", "f1") if len(labels) == 2 else ("accuracy", "f1_macro")
 
 
-def _choice_task(
-    path: Path, fields: Mapping[str, Any], text_column: Sequence[str], label: str, listed: str | None
-) -> tuple[Task, dict[str, str]]:
-    context = text_column[0] if text_column else next((key for key in _CONTEXTS if key in fields), None)
+def choice_columns(path: Path, row: int, fields: Mapping[str, Any], asked: Sequence[str]) -> tuple[str, str, str]:
+    """The file's names for context, question and the list of choices ("": no question; a column for each choice)."""
+    context = asked[0] if asked else next((key for key in _CONTEXTS if key in fields), None)
     if context is None:
-        raise DataError(f"{path}, row 1: it is not clear which column is the context; name it with text_column=.")
+        raise DataError(f"{path}, row {row}: it is not clear which column is the context; name it with text_column=.")
+    found = next((key for key in ("question", "sent2") if key in fields), "")
+    return context, asked[1] if len(asked) > 1 else found, _listed(fields)
+
+
+def _listed(fields: Mapping[str, Any]) -> str:
+    return next((key for key in _CHOICES if isinstance(fields.get(key), list)), "")
+
+
+def _choice_task(
+    path: Path, fields: Mapping[str, Any], text_column: Sequence[str], label: str
+) -> tuple[Task, dict[str, str]]:
+    context, question, listed = choice_columns(path, 1, fields, text_column)
     count = len(fields[listed]) if listed else len(numbered_columns(fields))
-    question = (
-        text_column[1] if len(text_column) > 1 else next((key for key in ("question", "sent2") if key in fields), "")
-    )
     task = Task(
         name=path.name.partition(".")[0],
         title=path.name,

@@ -201,6 +201,22 @@ def test_all_leaves_out_what_does_not_fit(run, capsys, monkeypatch):
     assert "left out: no set is known" in told
 
 
+def test_all_fits_multiple_choice(tmp_path, capsys):
+    config = AutoConfig.for_model("bert", **{**SMALL, "num_labels": 1})
+    auto_class(task("dream")).from_config(config).save_pretrained(tmp_path / "model")
+    TOKENIZER.save_pretrained(tmp_path / "model")
+    rows = [{"context": a, "choices": [b, c], "label": 0} for a, b, c in zip(*[iter(sentences(12))] * 3, strict=True)]
+    file = write_rows(tmp_path / "which.jsonl", rows)
+    few = replace(FEW, budget=Budget(5, 0.5))
+    (found,) = evaluate(tmp_path / "model", file=file, attack="all", settings=few, samples=20, progress=True)
+    assert "flips" not in [each.summary["attack"] for each in found.attacks]
+    assert "characters" in [each.summary["attack"] for each in found.attacks]
+    assert "left out: attack 'flips' reads one text or a pair" in capsys.readouterr().err
+    with pytest.raises(DataError, match="attack 'flips' reads one text or a pair"):
+        evaluate(tmp_path / "model", file=file, attack="flips", settings=few, samples=20)
+    assert not (tmp_path / "model" / "attacks" / "flips-which.jsonl.part").exists()
+
+
 def test_an_interrupt_is_told(run, capsys, monkeypatch):
     import toughen.evaluation
 

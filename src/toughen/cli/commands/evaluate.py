@@ -35,38 +35,34 @@ def add(parser: Any) -> None:
 
 def _add_attacks(group: Any) -> None:
     group.add_argument("--attack", type=_names, default=(), metavar="NAMES", help=ATTACKS)
-    group.add_argument("--queries", type=int, default=200, help="texts an attack may try on an example (default: 200)")
-    group.add_argument("--words", type=float, default=0.3, help="share of words it may change (default: 0.3)")
+    group.add_argument("--queries", type=int, help="texts an attack may try on an example (default: 200)")
+    group.add_argument("--words", type=float, help="share of words it may change (default: 0.3)")
     group.add_argument(
         "--keep",
         type=_names,
-        default=("labels", "stopwords", "numbers"),
         help="words that stay: labels,stopwords,numbers, or none (default: all three)",
     )
-    group.add_argument("--attack_columns", type=_names, default=(), help="text columns to change (default: all)")
+    group.add_argument("--attack_columns", type=_names, help="text columns to change (default: all)")
     group.add_argument(
         "--edits", type=_names, help="of characters: swap,delete,insert,keyboard,homoglyph (default: all)"
     )
-    group.add_argument("--candidates", type=int, default=10, help="words tried at a place (default: 10)")
+    group.add_argument("--candidates", type=int, help="words tried at a place (default: 10)")
     group.add_argument("--synonyms", help="JSON file {word: [words]}, or folder of WordNet; else an installed package")
     group.add_argument(
         "--radii", type=_numbers, help="of embedding: shares of its norm (default: 0.005,0.01,0.02,0.05,0.1)"
     )
-    group.add_argument("--steps", type=int, default=10, help="of PGD (default: 10)")
+    group.add_argument("--steps", type=int, help="of PGD (default: 10)")
     group.add_argument("--strengths", type=_numbers, help="of noise: shares of places (default: 0.1,0.3,0.5,1)")
     group.add_argument(
         "--noise",
         type=_names,
         help="kinds of noise: typos,casing,punctuation,whitespace,contractions,distractors (default: all)",
     )
-    group.add_argument(
-        "--sets", type=_names, default=(), help="sets or files for sets (default: all in --dir that fit)"
-    )
-    group.add_argument("--seed", type=int, default=0, help="of noise, typos and random directions (default: 0)")
+    group.add_argument("--sets", type=_names, help="sets or files for sets (default: all in --dir that fit)")
+    group.add_argument("--seed", type=int, help="of noise, typos and random directions (default: 0)")
     group.add_argument(
         "--precision",
         choices=("auto", "fp32", "bf16"),
-        default="auto",
         help="of searches over texts: auto is bf16 on a GPU; results are always judged in fp32 (default: auto)",
     )
 
@@ -96,6 +92,8 @@ def run(arguments: Any) -> int:
     given = {flag: options.pop(flag) for flag in _ATTACK_FLAGS}
     if options["attack"]:
         options |= {"settings": _settings(given), "progress": True}
+    elif idle := [flag for flag, value in given.items() if value is not None]:
+        raise RunError(f"--{idle[0]} is for attacks: name some with --attack as well.")
     try:
         with quiet():
             found = [(path, each) for path in arguments.paths for each in evaluate(path, **options)]
@@ -119,9 +117,9 @@ def run(arguments: Any) -> int:
 def _settings(given: dict[str, Any]) -> Any:
     from ...evaluation import AttackSettings, Budget
 
-    budget = Budget(given.pop("queries"), given.pop("words"))
-    named = {"columns": given.pop("attack_columns"), **given}
-    return AttackSettings(budget=budget, **{key: value for key, value in named.items() if value is not None})
+    named = {"columns" if key == "attack_columns" else key: value for key, value in given.items() if value is not None}
+    budget = {key: named.pop(key) for key in ("queries", "words") if key in named}
+    return AttackSettings(budget=Budget(**budget), **named)
 
 
 def _told(found: list[tuple[str, Any]]) -> list[dict[str, Any]]:

@@ -18,6 +18,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--text_pair", "--text-pair", action="append", default=[], help="Its second text.")
     parser.add_argument("--file", help="CSV, TSV, JSON, JSONL or Parquet with the texts; - is stdin, one a line.")
     parser.add_argument("--text_column", help="Column of the text, or two with a comma between them.")
+    parser.add_argument("--delimiter", help="Of a table, when it is not found out rightly.")
+    parser.add_argument("--encoding", help="Of a file that is not UTF-8, such as cp1252.")
     parser.add_argument("--out", help="Where to write: .csv or .jsonl; must be new. Without it stdout.")
     parser.add_argument("--format", choices=("plain", "csv", "jsonl"), help="By default that of --out, else plain.")
     parser.add_argument("--batch_size", type=int, default=32)
@@ -50,6 +52,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _inputs(arguments: argparse.Namespace, task: Any) -> Iterator[Any]:
     from ...runs.errors import RunError
+    from ...tasks.read.lines import Format
+    from ...tasks.spec import DataError
 
     texts, seconds = arguments.text, arguments.text_pair
     if seconds and len(texts) != len(seconds):
@@ -62,7 +66,12 @@ def _inputs(arguments: argparse.Namespace, task: Any) -> Iterator[Any]:
                 raise RunError(f"stdin, line {number}: it is empty; fill it in or leave the line out.")
             yield _line(line, task)
     elif arguments.file:
-        yield from _rows(Path(arguments.file), arguments.text_column, task)
+        form = Format(arguments.delimiter, arguments.encoding)
+        try:
+            yield from _rows(Path(arguments.file), arguments.text_column, task, form)
+        except DataError as error:
+            told = str(error).replace('encoding="cp1252"', "--encoding cp1252").replace("text_column=", "--text_column")
+            raise RunError(told) from error
 
 
 def _line(line: str, task: Any) -> Any:
@@ -75,41 +84,65 @@ def _line(line: str, task: Any) -> Any:
     return tuple(line.split("\t")) if len(task.columns) == 2 else line
 
 
-def _rows(path: Path, asked: str | None, task: Any) -> Iterator[Any]:
+def _rows(path: Path, asked: str | None, task: Any, form: Any) -> Iterator[Any]:
     from ...runs.errors import RunError
+    from ...tasks.infer import WORDS
     from ...tasks.read.labels import Bad
-    from ...tasks.read.lines import Format, check_file, place
+    from ...tasks.read.lines import check_file, place
     from ...tasks.read.rows import text_of
     from ...tasks.read.tables import read_rows
 
     check_file(path)
-    names = [part.strip() for part in asked.split(",")] if asked else list(task.columns)
-    for raw in read_rows(path, Format()):
+    given = [part.strip() for part in asked.split(",")] if asked else []
+    for raw in read_rows(path, form):
         if raw.problem:
             raise RunError(f"{place(path, raw)}: {raw.problem.partition(', or give')[0]}.")
-        missing = [name for name in names if name not in raw.fields and name != "question"]
+        names, choices = given or list(task.columns), []
+        if task.head == "choices":
+            names, choices = _choices(path, raw, given)
+        elif task.head == "tokens" and not given:
+            names = [next((name for name in WORDS if name in raw.fields), names[0])]
+        missing = [name for name in names if name and name not in raw.fields]
         if missing:
             raise RunError(
                 f"{path}, row {raw.row}: there is no column {missing[0]!r}; it has "
                 f"{', '.join(map(repr, raw.fields))}; name the right one with --text_column."
             )
-        if task.head == "choices":
-            yield {name: raw.fields.get(name, "") for name in names}
-        elif task.head == "tokens":
+        if task.head == "tokens":
             yield raw.fields[names[0]]
+            continue
+        try:
+            texts = [text_of(raw.fields[name], name) if name else "" for name in names]
+        except Bad as bad:
+            raise RunError(f"{place(path, raw)}: {bad.kind}; fill it in or leave the row out.") from None
+        if task.head == "choices":
+            yield {"context": texts[0], "question": texts[1], "choices": choices}
         else:
-            try:
-                texts = [text_of(raw.fields[name], name) for name in names]
-            except Bad as bad:
-                raise RunError(f"{place(path, raw)}: {bad.kind}; fill it in or leave the row out.") from None
             yield tuple(texts) if len(texts) > 1 else texts[0]
+
+
+def _choices(path: Path, raw: Any, asked: list[str]) -> tuple[list[str], list[Any]]:
+    """The columns of context and question (or ""), and the choices, from a list or from columns of their own."""
+    from ...runs.errors import RunError
+    from ...tasks.infer import choice_columns
+    from ...tasks.read.rows import numbered_columns
+
+    context, question, listed = choice_columns(path, raw.row, raw.fields, asked)
+    found = raw.fields[listed] if listed else [raw.fields[name] for name in numbered_columns(raw.fields)]
+    if not found:
+        raise RunError(
+            f"{path}, row {raw.row}: there are no choices; write a list 'choices' or columns choice0, choice1, ...; "
+            f"it has {', '.join(map(repr, raw.fields))}."
+        )
+    return [context, question], [str(choice) for choice in found]
 
 
 def _fields(given: Any, task: Any) -> dict[str, Any]:
     if isinstance(given, dict):
         return given
     values = given if isinstance(given, tuple) else (given,)
-    return dict(zip(task.columns, values, strict=False))
+    names = task.columns if len(values) <= len(task.columns) else ("text", "text_pair")  # of a plain model
+    return dict(zip(names, values, strict=False))
 
 
 def _plain(inputs: list[Any], predictions: list[Any], task: Any) -> str:
@@ -128,7 +161,7 @@ def _jsonl(inputs: list[Any], predictions: list[Any], task: Any) -> str:
 def _csv(inputs: list[Any], predictions: list[Any], task: Any) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    columns = list(_fields(inputs[0], task)) if inputs else list(task.columns)
+    columns = max((list(_fields(given, task)) for given in inputs), key=len, default=list(task.columns))
     writer.writerow([*columns, "prediction", "score"])
     for given, said in zip(inputs, predictions, strict=True):
         fields = [value if isinstance(value, str) else json.dumps(value) for value in _fields(given, task).values()]

@@ -19,6 +19,8 @@ def run(arguments: Any) -> int:
     out, name = console(), arguments.name
     known = recipes.available()
     chosen = [] if name in known else [each for each in known if each.startswith(name or "")]
+    if chosen and arguments.yaml:
+        raise ValueError(f"--yaml writes one recipe; give its whole name, such as {chosen[0]}.")
     if chosen:
         rows = [
             [each, recipes.config(each)["task"], recipes.config(each)["model"], recipes.published(each)]

@@ -1,5 +1,6 @@
 """`toughen train`."""
 
+import json
 import re
 import sys
 from collections.abc import Sequence
@@ -119,7 +120,26 @@ def _say(folder: Path) -> None:
         spread = f" ± {plain['sd'][name]:.4f}" if len(plain["seeds"]) > 1 else ""
         change = results.mean[name] - plain["mean"][name]
         lines.append(f"plain: {plain['mean'][name]:.4f}{spread} · {results.method['name']} {change:+.4f}")
+    lines += [_also(results, name) for name in (f"test_{results.metric}",) if name in results.mean]
     page = " (report.html)" if (folder / "report.html").is_file() else ""
     run = quote(str(folder))
-    lines += [f"saved {folder}/{page}", f"next: toughen predict {run} --text ... · toughen evaluate {run}"]
+    lines += [f"saved {folder}/{page}", f"next: toughen predict {run} {_to_give(folder)} · toughen evaluate {run}"]
     sys.stdout.write("\n".join(lines) + "\n")
+
+
+def _also(results: Any, name: str) -> str:
+    """A further score, over all seeds, beside the plain twin's."""
+    spread = f" ± {results.sd[name]:.4f}" if len(results.seeds) > 1 else ""
+    plain = (results.baseline or {"mean": {}})["mean"].get(name)
+    change = (
+        "" if plain is None else f" (plain {plain:.4f}, {results.method['name']} {results.mean[name] - plain:+.4f})"
+    )
+    return f"{name}: {results.mean[name]:.4f}{spread}{change}"
+
+
+def _to_give(folder: Path) -> str:
+    """What `toughen predict` needs to be given for this run."""
+    began = json.loads((folder / "began.json").read_text(encoding="utf-8"))
+    if began["head"] == "choices":
+        return "--file ..."
+    return "--text ... --text_pair ..." if len(began["columns"]) == 2 else "--text ..."

@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
-from ...tasks.spec import DataError
 from .attempt import Attempt, Search
 from .bent import Bent, Height, bent
 from .pool import Slopes
@@ -21,8 +20,6 @@ def flips(candidates: int) -> Callable[[Target], tuple[Callable[[Attempt], Searc
     """The attack made ready for a model: it asks for a gradient after every word it has changed."""
 
     def prepare(target: Target) -> tuple[Callable[[Attempt], Search], Slopes]:
-        if target.task.head == "choices":
-            raise DataError("attack 'flips' reads one text or a pair; for multiple choice use characters or synonyms.")
         slopes = _Slopes(target.victim, Vocabulary(target.victim), candidates)
 
         def begin(attempt: Attempt) -> Search:

@@ -79,7 +79,7 @@ def _make(name: str, told: AttackSettings, limit: int | None) -> Attack:
         return SetsAttack(tuple(told.sets), limit)
     title, prepare, own = _TEXTS[name](told)
     keep, columns = checked(told.keep, KEEPS, "keep"), tuple(told.columns)
-    return TextAttack(name, title, told.budget, keep, prepare, own, columns)
+    return TextAttack(name, title, told.budget, keep, prepare, own, columns, of_choices=name != "flips")
 
 
 def _characters(told: AttackSettings) -> Text:

@@ -30,6 +30,8 @@ class TextAttack:
     columns: Sequence[str] = ()
     at_once: int = AT_ONCE
     examples: bool = True
+    of_choices: bool = True
+    """Whether it can be made on multiple choice."""
 
     @property
     def kind(self) -> str:
@@ -42,6 +44,10 @@ class TextAttack:
 
     def check(self, task: Task) -> None:
         needs_classes(task, self.name)
+        if task.head == "choices" and not self.of_choices:
+            raise DataError(
+                f"attack {self.name!r} reads one text or a pair; for multiple choice use characters or synonyms."
+            )
         for column in self.columns:
             if column not in task.columns:
                 raise DataError(f"{task.name!r} has no text column {column!r}; it has {', '.join(task.columns)}.")
