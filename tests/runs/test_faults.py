@@ -9,6 +9,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import BertConfig, BertForSequenceClassification, GPT2Config, GPT2LMHeadModel
 
+from toughen import tasks
 from toughen.runs import Diverged, RunError, single
 from toughen.runs.health import Health
 from toughen.runs.trainer import RunTrainer
@@ -165,6 +166,16 @@ def test_a_run_that_could_not_begin_leaves_nothing(start, little, tmp_path, monk
         assert not (tmp_path / "run").exists()
     monkeypatch.undo()
     start("plain", data={**little.data, "limit": 8})  # so the same name can be used
+
+
+def test_a_metric_of_which_less_is_better_selects_no_epoch(start, little, tmp_path, monkeypatch):
+    file = tmp_path / "rates.csv"
+    file.write_text("text,label\n" + "".join(f"good film,{number / 4}\n" for number in range(24)))
+    own = tasks.Task("rates", "Rates", "sentence", "regression", ("text",), metrics=("mse", "pearson"))
+    monkeypatch.setattr(tasks.loader, "task_named", lambda _: own)
+    data = {"train_file": str(file), "cache_dir": little.data["cache_dir"]}
+    with pytest.raises(RunError, match="mse is better when lower; put another first, such as pearson"):
+        start("plain", task="rates", data=data)
 
 
 def test_no_rows_can_be_held_out(start, tmp_path):
