@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 from transformers import BertConfig, BertForSequenceClassification, GPT2Config, GPT2LMHeadModel
 
 from toughen import tasks
-from toughen.runs import Diverged, RunError, single
+from toughen.runs import Diverged, RunError, resume, single
 from toughen.runs.health import Health
 from toughen.runs.trainer import RunTrainer
 
@@ -166,6 +166,19 @@ def test_a_run_that_could_not_begin_leaves_nothing(start, little, tmp_path, monk
         assert not (tmp_path / "run").exists()
     monkeypatch.undo()
     start("plain", data={**little.data, "limit": 8})  # so the same name can be used
+
+
+@pytest.mark.parametrize("room", [60_000, 100_000])  # too little for the weights, and for the optimizer's moments
+def test_a_full_disk_is_told_in_one_line_and_the_run_goes_on_later(start, tmp_path, room):
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
+    try:
+        with pytest.raises(RunError, match=r"run: no room on the disk .* go on with: toughen train --resume .*run$"):
+            start("plain")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert len(resume(tmp_path / "run").results.seeds) == 1
 
 
 def test_a_metric_of_which_less_is_better_selects_no_epoch(start, little, tmp_path, monkeypatch):
