@@ -39,6 +39,22 @@ def test_health_finds_the_first_step_of_the_first_part():
     Health({}, 1.0, "fp32").check(seed=1)
 
 
+@pytest.mark.parametrize(
+    ("method", "said"),
+    {
+        "smart": "method.step_size or ",
+        "rdrop": "method.weight or ",
+        "rdrop+smart": "method.smart.step_size or ",
+        "sam": "",
+    }.items(),
+)
+def test_health_names_an_option_that_the_method_has(method, said):
+    health = Health({"name": method}, 1e-3, "fp32")
+    health.see(1, {"0/term": torch.tensor(float("nan"))})
+    with pytest.raises(Diverged, match=rf"any more\. Lower {said}train.learning_rate=0.001"):
+        health.check(seed=1)
+
+
 def test_out_of_memory_takes_smaller_micro_batches_and_the_same_update(start, little, monkeypatch):
     step = RunTrainer.training_step
 
@@ -174,7 +190,7 @@ def test_a_full_disk_is_told_in_one_line_and_the_run_goes_on_later(start, tmp_pa
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
     try:
-        with pytest.raises(RunError, match=r"run: no room on the disk .* go on with: toughen train --resume .*run$"):
+        with pytest.raises(RunError, match=r"run: no room on the disk .* then: toughen train --resume .*run$"):
             start("plain")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)

@@ -27,7 +27,7 @@ BAD = {
     r"method.noise='loud': expected normal, uniform or null": {"method.noise": {"values": ["loud"]}},
     r"train=1: name one of its options with a dot, train.NAME": {"train": {"values": [1]}},
     r"TrainingArguments has no 'adam_beta3'": {"trainer.adam_beta3": {"values": [0.9]}},
-    r"train.max_steps=5, train.epochs=1 is the very same run": {"train.max_steps": 5, "train.epochs": {"values": [1, 2]}},
+    r"train.max_steps=5, train.epochs=1 is the very same run": {"train.max_steps": 5, "train.epochs": [1, 2]},
     r"method=fgm, method.name=r3f is the very same run": {"method": ["fgm", "rdrop"], "method.name": "r3f"},
     r"There is no method 'smrt'|no method 'smrt'": {"method.name": {"values": ["smrt"]}},
 }

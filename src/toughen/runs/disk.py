@@ -21,7 +21,7 @@ def room_for(run: Path) -> Generator[None]:
             raise
         first = str(error).strip().partition("\n")[0]
         raise RunError(
-            f"{run}: no room on the disk ({first}); make some, then go on with: toughen train --resume {quote(str(run))}"
+            f"{run}: no room on the disk ({first}); make some, then: toughen train --resume {quote(str(run))}"
         ) from error
 
 
