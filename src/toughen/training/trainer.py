@@ -155,7 +155,6 @@ class _RobustTrainer(Trainer):
         sync = self.accelerator.sync_gradients
         self.attached.total_steps = self.state.max_steps
         if self._fast:
-            model.train()  # Trainer does so in each pass: too late for what a graph is known by, and a replay has none
             if self._graphs is None:
                 half, scaled = self.args.bf16 or self.args.fp16, self.accelerator.scaler is not None
                 optimizer = None if scaled else getattr(self.optimizer, "optimizer", None)
