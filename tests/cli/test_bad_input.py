@@ -53,6 +53,8 @@ TRAIN = [
     (["--config", "{folder}/list.yaml"], "method=['fgm', 'rdrop']: give a name"),
     (["--config", "{folder}/words.yaml"], "toughen: train.batch_size=eight: expected a whole number."),
     (["--config", "{folder}/labels.yaml"], "toughen: data.labels=[False, True]: expected a list of text"),
+    (["--config", "{folder}/itself.yaml"], "found unconstructable recursive node"),
+    (["--config", "{folder}/endless.yaml"], "toughen: train.warmup=nan: give a finite number."),
     (["--config", "{folder}/resume.yaml"], "give --resume RUN on the command line"),
 ]
 FILES = {
@@ -63,6 +65,8 @@ FILES = {
     "list.yaml": "method: [fgm, rdrop]\n",
     "words.yaml": "train: {batch_size: eight}\n",
     "labels.yaml": "data: {labels: [no, yes]}\n",
+    "itself.yaml": "train: &train {epochs: *train}\n",
+    "endless.yaml": "train: {warmup: .nan}\n",
     "resume.yaml": "resume: runs/x\n",
 }
 

@@ -9,7 +9,8 @@ import torch
 from safetensors.torch import load_file
 from transformers import BertConfig, BertForSequenceClassification, GPT2Config, GPT2LMHeadModel
 
-from toughen.runs import Diverged, RunError, single
+from toughen import tasks
+from toughen.runs import Diverged, RunError, resume, single
 from toughen.runs.health import Health
 from toughen.runs.trainer import RunTrainer
 
@@ -36,6 +37,22 @@ def test_health_finds_the_first_step_of_the_first_part():
     with pytest.raises(Diverged, match=r"step 3: the perturbed term .*0\.1.*precision=fp32 \(it is bf16\)"):
         health.check(seed=1)
     Health({}, 1.0, "fp32").check(seed=1)
+
+
+@pytest.mark.parametrize(
+    ("method", "said"),
+    {
+        "smart": "method.step_size or ",
+        "rdrop": "method.weight or ",
+        "rdrop+smart": "method.smart.step_size or ",
+        "sam": "",
+    }.items(),
+)
+def test_health_names_an_option_that_the_method_has(method, said):
+    health = Health({"name": method}, 1e-3, "fp32")
+    health.see(1, {"0/term": torch.tensor(float("nan"))})
+    with pytest.raises(Diverged, match=rf"any more\. Lower {said}train.learning_rate=0.001"):
+        health.check(seed=1)
 
 
 def test_out_of_memory_takes_smaller_micro_batches_and_the_same_update(start, little, monkeypatch):
@@ -168,6 +185,29 @@ def test_a_run_that_could_not_begin_leaves_nothing(start, little, tmp_path, monk
         assert not (tmp_path / "run").exists()
     monkeypatch.undo()
     start("plain", data={**little.data, "limit": 8})  # so the same name can be used
+
+
+@pytest.mark.parametrize("room", [60_000, 100_000])  # too little for the weights, and for the optimizer's moments
+def test_a_full_disk_is_told_in_one_line_and_the_run_goes_on_later(start, tmp_path, room):
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
+    try:
+        with pytest.raises(RunError, match=r"run: no room on the disk .* then: toughen train --resume .*run$"):
+            start("plain")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert len(resume(tmp_path / "run").results.seeds) == 1
+
+
+def test_a_metric_of_which_less_is_better_selects_no_epoch(start, little, tmp_path, monkeypatch):
+    file = tmp_path / "rates.csv"
+    file.write_text("text,label\n" + "".join(f"good film,{number / 4}\n" for number in range(24)))
+    own = tasks.Task("rates", "Rates", "sentence", "regression", ("text",), metrics=("mse", "pearson"))
+    monkeypatch.setattr(tasks.loader, "task_named", lambda _: own)
+    data = {"train_file": str(file), "cache_dir": little.data["cache_dir"]}
+    with pytest.raises(RunError, match="mse is better when lower; put another first, such as pearson"):
+        start("plain", task="rates", data=data)
 
 
 def test_no_rows_can_be_held_out(start, tmp_path):

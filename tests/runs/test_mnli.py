@@ -8,6 +8,8 @@ import yaml
 
 from toughen.cli.main import main
 from toughen.runs import train
+from toughen.runs.folder import read_config
+from toughen.sweeps.sharing import shared_scores
 from toughen.tasks.glue import NLI_LABELS
 
 from ..little import BAD, GOOD, OTHER, write_jsonl
@@ -47,6 +49,8 @@ def test_both_halves_are_scored_and_predicted(little, sets, tmp_path, capsys):
     results = json.loads((found.path / "results.json").read_text())
     assert results["metric"] == "accuracy"
     assert {"accuracy", "accuracy_mm", "loss_mm"} <= results["mean"].keys()
+    # A sweep may rank by all that a run ends with, and by nothing else.
+    assert shared_scores([[read_config(found.path)]])[0].keys() == results["mean"].keys()
     named = {"train": 24, "validation": 12, "test": 5, "validation_mm": 22, "test_mm": 10}
     assert results["data"] == named
     tables = found.path / "seeds" / "1" / "predictions"

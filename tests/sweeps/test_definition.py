@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from toughen import recipes
+from toughen.runs.strict_yaml import load_yaml
 from toughen.sweeps.checking import grid
 from toughen.sweeps.configs import trial_config
 from toughen.sweeps.definition import parse
@@ -156,6 +157,11 @@ def test_json_may_be_indented_by_tabs(tmp_path):
     assert len(grid(read_definition(file, "freelb/rte-roberta-base")[0])) == 8
 
 
+def test_a_key_over_a_merged_one_is_there_once():
+    text = "outer: {inner: {one: &one {<<: &two {a: 1}, a: 2}}}\nlast: {<<: *one}\n"
+    assert load_yaml(text) == {"outer": {"inner": {"one": {"a": 2}}}, "last": {"a": 2}}
+
+
 def test_words_of_wandb():
     made = parsed(search=None, method="bayes", run_cap=7, parameters={"train.epochs": {"value": 3}, **STEPS})
     assert (made.search, made.trials) == ("tpe", 7)
@@ -168,6 +174,7 @@ def test_words_of_wandb():
     )
     assert parsed(metric={"name": "eval_loss"}).goal == "minimize"
     assert [parsed(metric=name).goal for name in ("mse", "test_mse", "pearson")] == ["minimize", "minimize", "maximize"]
+    assert parsed(metric="loss_mm").goal == "minimize"
 
 
 BAD = {

@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import time
 
 import psutil
 import pytest
@@ -12,7 +13,7 @@ from toughen.cli.main import main
 from toughen.reports import find_runs
 from toughen.runs.configuring import build
 from toughen.sweeps import running
-from toughen.sweeps.worker import Limits, Worker
+from toughen.sweeps.worker import GRACE, Limits, Worker
 
 BROKEN = '''
 import os
@@ -171,3 +172,14 @@ def test_a_nursery_that_is_gone_leaves_no_pipe_and_no_zombie(tmp_path, monkeypat
         assert process.stdin.closed
         assert process.stdout.closed
     assert worker.process is not first
+
+
+def test_a_nursery_that_still_imports_is_not_waited_for(tmp_path, monkeypatch):
+    nursery = tmp_path / "python"
+    nursery.write_text("#!/bin/sh\nexec sleep 60\n")
+    nursery.chmod(0o755)
+    monkeypatch.setattr("toughen.sweeps.worker.sys.executable", str(nursery))
+    worker = Worker(Limits("accuracy"), tmp_path / "workers.log")
+    began = time.monotonic()
+    worker.close()
+    assert time.monotonic() - began < GRACE / 2

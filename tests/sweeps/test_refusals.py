@@ -16,6 +16,8 @@ from toughen.sweeps.options import Resources
 from toughen.sweeps.reading import read_definition
 from toughen.sweeps.trials import outcome
 
+from ..little import rows, write_csv
+
 BAD = {
     r"there is no option train.learning_rat. Did you mean 'learning_rate'": {"train.learning_rat": {"values": [1]}},
     r"method r3f has no option 'wight'. Did you mean 'weight'": {"method.wight": {"values": [1]}},
@@ -25,6 +27,8 @@ BAD = {
     r"method.noise='loud': expected normal, uniform or null": {"method.noise": {"values": ["loud"]}},
     r"train=1: name one of its options with a dot, train.NAME": {"train": {"values": [1]}},
     r"TrainingArguments has no 'adam_beta3'": {"trainer.adam_beta3": {"values": [0.9]}},
+    r"train.max_steps=5, train.epochs=1 is the very same run": {"train.max_steps": 5, "train.epochs": [1, 2]},
+    r"method=fgm, method.name=r3f is the very same run": {"method": ["fgm", "rdrop"], "method.name": "r3f"},
     r"There is no method 'smrt'|no method 'smrt'": {"method.name": {"values": ["smrt"]}},
 }
 
@@ -85,6 +89,13 @@ def test_a_metric_that_no_run_logs(values, tmp_path, no_trial):
         with pytest.raises(SweepError, match=rf"metric.name: .*{said}"):
             toughen.sweep({**values, "metric": name}, output_dir=tmp_path / "sweep")
     assert not (tmp_path / "sweep").exists()
+
+
+def test_a_metric_of_a_test_set_without_labels(values, little, tmp_path, no_trial):
+    file = write_csv(tmp_path / "test.csv", [{**row, "label": ""} for row in rows(4)])
+    base = {**values["base"], "data": {**little.data, "test_file": str(file)}}
+    with pytest.raises(SweepError, match=r"metric.name: no run logs 'test_accuracy'"):
+        toughen.sweep({**values, "base": base, "metric": "test_accuracy"}, output_dir=tmp_path / "sweep")
 
 
 def test_a_metric_of_the_end_alone_cannot_stop_early(values, little, tmp_path, no_trial):

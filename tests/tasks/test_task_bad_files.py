@@ -1,5 +1,7 @@
 """Bad files: one line that names the file, the row and the remedy, and nothing half-written."""
 
+import gzip
+
 import pytest
 
 from toughen import tasks
@@ -16,6 +18,9 @@ CASES = {
     "missing text": ("x.jsonl", b'{"text": "a", "label": 1}\n{"text": null, "label": 0}\n', {}, ["row 2", "'text'"]),
     "not a number": ("x.csv", b"text,label\na,0.5\nb,high\n", {"head": "regression"}, ["row 2", "'high'"]),
     "not utf-8": ("x.csv", GOOD + b"caf\xe9 noir,pos\n", {}, ["line 4", "0xe9", "position 4", "encoding="]),
+    "blank lines": ("x.csv", b"\n\n", {}, ["has no names of columns", "at least one row"]),
+    "a mark alone": ("x.csv", b"\xef\xbb\xbf", {}, ["has no names of columns"]),
+    "nothing, zipped": ("x.tsv.gz", gzip.compress(b""), {}, ["has no names of columns"]),
     "empty": ("x.csv", b"", {}, ["is empty", "at least one row"]),
     "header only": ("x.csv", b"text,label\n", {}, ["no rows"]),
     "blank json lines": ("x.jsonl", b"\n\n", {}, ["no rows"]),

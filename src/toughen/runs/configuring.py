@@ -1,5 +1,6 @@
 """Nested plain values to a `Config` and back; what is wrong is told before anything runs."""
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields, is_dataclass
@@ -132,6 +133,8 @@ def _typed(prefix: str, given: Mapping[str, Any], group: type) -> None:
     for key, value in given.items():
         if not fits(value, kinds[key]):
             raise RunError(f"{prefix}{key}={value}: expected {worded(kinds[key])}.")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise RunError(f"{prefix}{key}={value}: give a finite number.")
 
 
 def _check(config: Config) -> None:

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from .errors import Diverged
+from .method_config import options_of
 
 NEVER = 2**31 - 1
 PARTS = {"loss_clean": "the clean loss", "term": "the perturbed term", "loss_perturbed": "the perturbed loss"}
@@ -40,7 +41,15 @@ class Health:
         tries: list[str] = []
         if not clean:
             tries += [f"method.{key}={self.method[key]}" for key in ("step_size", "max_norm") if self.method.get(key)]
-            tries += ["method.step_size"] if not tries else []
+            tries += self._own() if not tries else []
         tries.append(f"train.learning_rate={self.learning_rate:g}")
         half = f", or train.precision=fp32 (it is {self.precision})" if self.precision != "fp32" else ""
         return f"Lower {' or '.join(tries)}{half}."
+
+    def _own(self) -> list[str]:
+        """The option of the method that its term hangs on most, of those it has."""
+        if "name" not in self.method or "repr" in self.method:
+            return []
+        known = list(options_of(self.method["name"]))
+        found = [key for name in ("step_size", "weight") for key in known if key.rpartition(".")[2] == name]
+        return [f"method.{key}" for key in found[:1]]

@@ -8,6 +8,7 @@ from typing import Any
 
 from ..tasks import Data, prepare
 from .config import Config
+from .disk import room_for
 from .errors import Interrupted, RunError
 from .files import write_json
 from .folder import read_config, seed_folder
@@ -48,11 +49,12 @@ def execute(folder: Path, method: Any = None) -> None:
                 if stop.wanted(0):
                     raise Interrupted(place, 0, stop.signal)
                 job = Job(config, folder, place, arm, seed, world, material)
-                result = train_seed(job, reporter, stop)
-                if rank == 0:
-                    score, epoch = result["metrics"][job.data.task.selects], result["best_epoch"]
-                    reporter.line(f"{job.title}: {job.data.task.selects} {score:.4f} (epoch {epoch:g})")
-                    finish(folder, config, material)
+                with room_for(folder):
+                    result = train_seed(job, reporter, stop)
+                    if rank == 0:
+                        score, epoch = result["metrics"][job.data.task.selects], result["best_epoch"]
+                        reporter.line(f"{job.title}: {job.data.task.selects} {score:.4f} (epoch {epoch:g})")
+                        finish(folder, config, material)
         if rank == 0:
             if not is_complete(folder, config):  # ended between a seed's result and the run's
                 finish(folder, config, material)

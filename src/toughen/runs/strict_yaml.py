@@ -11,6 +11,12 @@ from yaml.scanner import ScannerError
 
 
 class _Strict(yaml.SafeLoader):
+    def construct_document(self, node: yaml.Node) -> Any:
+        # Inner values first: what is merged into (<<) another mapping is looked at before it is, and an alias of what
+        # it stands in is refused by the loader.
+        self.deep_construct = True
+        return super().construct_document(node)
+
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         keys: set[str] = set()
         for key, _ in node.value:

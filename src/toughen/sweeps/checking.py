@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from ..errors import nearest
 from ..runs.config import GROUPS, Config
-from ..runs.configuring import normalised
+from ..runs.configuring import normalised, plain
 from ..runs.kinds import fits, worded
 from ..runs.method_config import make_method, options_of
 from ..runs.trainer_options import trainer_options
@@ -48,6 +48,7 @@ def check_settings(definition: Definition) -> list[list[Config]]:
     """
     data: dict[str, dict[str, Config]] = {}
     methods: set[str] = set()
+    runs: dict[str, Settings] = {}
     rows = grid(definition) if definition.search == "grid" else list(_corners(definition))
     for settings in rows:
         try:
@@ -56,11 +57,23 @@ def check_settings(definition: Definition) -> list[list[Config]]:
             if repr(config.method) not in methods:
                 make_method(config.method)
                 methods.add(repr(config.method))
+            if definition.search == "grid":
+                _check_other(runs, config, settings)
         except (ValueError, TypeError) as error:
             raise SweepError(f"parameters: {error} (settings: {rows_word(settings)})") from error
         alike = data.setdefault(repr((config.model, config.task, config.data)), {})
         alike.setdefault(repr((config.head, config.model_config)), config)
     return [list(alike.values()) for alike in data.values()]
+
+
+def _check_other(runs: dict[str, Settings], config: Config, settings: Settings) -> None:
+    """Refuse a row that is the run of an earlier one: something in it has no effect, though the table would show it."""
+    values = plain(config)
+    if "max_steps" in values["train"]:
+        del values["train"]["epochs"]  # updates go before them
+    same = runs.setdefault(key_of(values), settings)
+    if same is not settings:
+        raise SweepError(f"{rows_word(same)} is the very same run; leave out what has no effect beside the rest.")
 
 
 def _check_types(settings: Mapping[str, Any], base: Mapping[str, Any]) -> None:

@@ -134,7 +134,7 @@ def _metric(given: Any) -> tuple[str | None, str]:
     found = cast("Mapping[str, Any]", entry)
     name = found.get("name")
     short = None if name is None else str(name).removeprefix("eval/").removeprefix("eval_")
-    lower = short is not None and short.endswith(("loss", "mse"))
+    lower = short is not None and not {"loss", "mse"}.isdisjoint(short.split("_"))  # loss_mm, test_mse
     goal = str(found.get("goal", "minimize" if lower else "maximize"))
     if goal not in GOALS:
         raise SweepError(f"metric.goal: there is no {goal!r}. {nearest(goal, GOALS)}")

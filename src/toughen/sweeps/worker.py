@@ -194,6 +194,8 @@ class Worker:
         """End the trial and the nursery."""
         if self.process.poll() is None:
             self.stop()
+            if not self._ready:
+                self.process.kill()  # it still imports, for seconds, and no trial was ordered
         self._bury()
 
     def _bury(self) -> None:

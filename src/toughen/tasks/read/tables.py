@@ -67,14 +67,16 @@ def _quoted(delimiter: str, form: Format) -> bool:
 
 def _read_table(path: Path, form: Format, headerless: tuple[str, ...], strict: bool) -> Iterator[Raw]:
     source = lines(path, form)
-    first = next(source)
+    first = next(source, "")
     delimiter = find_delimiter(path, form, first)
     if _quoted(delimiter, form):
         records = _quoted_records(path, form, first, source, delimiter)
     else:
         records = _plain_records(first, source, delimiter)
-    _, header = next(records)
+    _, header = next(records, (0, []))
     header = [name.strip() for name in header]
+    if not any(header):  # blank lines alone, or nothing but a mark of the encoding
+        raise DataError(f"{path} has no names of columns: its first line is blank; give a header and at least one row.")
     if headerless and not set(header) & set(headerless):
         # The first line is a row already: the names come from the task.
         records = chain([(1, first.rstrip("\r\n").split(delimiter))], records)
