@@ -32,7 +32,8 @@ class CapturedTraining:
     def __call__(
         self, passes: Callable[[Any, Any], Tensor], inputs: Any, items: Any, last: bool, accumulate: int
     ) -> Tensor:
-        self.captured.model.train()  # as each pass does: too late for the mode a graph is known by
+        if not self.captured.model.training:  # each pass sees to it, too late for the mode a graph is known by
+            self.captured.model.train()
         real: int | None = inputs.get(COUNT)
         batch: dict[str, Any] = {name: value for name, value in inputs.items() if name != COUNT}
         tokens = tokens_to_compute(batch, real) if self.packing is not None else None
