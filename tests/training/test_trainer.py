@@ -409,11 +409,17 @@ def test_a_step_over_the_method_s_is_refused_unless_it_calls_that(tmp_path: Path
             self.steps += 1
             return super().training_step(*args, **kwargs)
 
+    model = bert()
+    before = {name: weight.clone() for name, weight in model.state_dict().items()}
     with pytest.raises(MethodError, match=r"Mine\.training_step takes the place"):
-        Mine(bert(), settings(tmp_path), train_dataset=texts(), method=toughen.smart())
+        Mine(model, settings(tmp_path), train_dataset=texts(), method=toughen.smart()).train()
+    assert all(torch.equal(weight, before[name]) for name, weight in model.state_dict().items())
     trainer = LooksOn(bert(), settings(tmp_path), train_dataset=texts(), method=toughen.freelb())
     trainer.train()
     assert trainer.steps == 3
+    whole = LooksOn.training_step
+    LooksOn.training_step = lambda *args, **kwargs: whole(*args, **kwargs)  # ours by another name
+    LooksOn(bert(), settings(tmp_path), train_dataset=texts(), method=toughen.freelb()).train()
 
 
 def test_a_step_that_asks_for_outputs_is_told_where_they_are(tmp_path: Path) -> None:

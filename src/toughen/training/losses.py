@@ -37,10 +37,10 @@ def divides_by_items(model: nn.Module, task: Task) -> bool:
 
 
 def divides_its_own_loss(trainer: Trainer, above: type[Trainer]) -> bool:
-    """Whether a `compute_loss` of the user's, under `above`, asks for the number of labels: its class says that the
-    loss is divided so, or it names `num_items_in_batch` and leaves the loss to no other.
+    """Whether a Trainer divides by the number of labels itself: it smooths them, its class says so, or a `compute_loss`
+    of the user's, under `above`, names `num_items_in_batch` and leaves the loss to no other.
     """
-    if getattr(trainer, "loss_is_scaled_for_ga", None):
+    if trainer.label_smoother is not None or getattr(trainer, "loss_is_scaled_for_ga", None):
         return True
     kinds = type(trainer).__mro__
     given = [vars(kind).get("compute_loss") for kind in kinds[kinds.index(above) + 1 : kinds.index(Trainer)]]

@@ -1,21 +1,28 @@
 """Trainer classes that would train without the method, or ask it for what it has not."""
 
-import inspect
+from typing import Any
 
-from transformers import Trainer
+from transformers import Trainer, TrainerCallback
 
 from ..errors import MethodError
 
 
-def refuse_overrides(kind: type[Trainer], ours: type[Trainer]) -> None:
-    """A class over robust(Trainer) may look on at a step, and must not take the place of what runs the method."""
-    step = kind.training_step
-    code = getattr(inspect.unwrap(step), "__code__", None)
-    looks_on = step is ours.training_step or code is None or "training_step" in code.co_names  # calls super's
-    replaced = ["compute_loss"] * (kind.compute_loss is not ours.compute_loss) + ["training_step"] * (not looks_on)
-    if replaced:
+class InPlace(TrainerCallback):
+    """What a class over robust(Trainer) must not put in the place of what runs the method."""
+
+    def __init__(self, kind: type[Trainer], ours: type[Trainer]) -> None:
+        self.kind, self.ran = kind, False
+        if kind.compute_loss is not ours.compute_loss:
+            self._refuse("compute_loss")
+
+    def on_pre_optimizer_step(self, *args: Any, **kwargs: Any) -> None:
+        """Before any weight moves. Only a step tells: one of the user's may call ours by whatever name."""
+        if not self.ran:
+            self._refuse("training_step")
+
+    def _refuse(self, name: str) -> None:
         raise MethodError(
-            f"{kind.__name__}.{replaced[0]} takes the place of the one that runs the method. Write it into a "
+            f"{self.kind.__name__}.{name} takes the place of the one that runs the method. Write it into a "
             "class of Trainer's own, and give that to robust: robust(MyTrainer)(..., method=...)."
         )
 

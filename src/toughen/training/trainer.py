@@ -20,7 +20,7 @@ from . import state
 from .captured import CapturedTraining
 from .counting import Counted
 from .losses import compares_predictions, divides_by_items, divides_its_own_loss, logits_of, repeatable, with_loss
-from .refusals import refuse_outputs, refuse_overrides
+from .refusals import InPlace, refuse_outputs
 
 T = TypeVar("T", bound=Trainer)
 PROBE_EVERY = 50  # updates at least between two probes, which cost three forward passes
@@ -47,8 +47,9 @@ class _RobustTrainer(Trainer):
     def __init__(self, *args: Any, method: Method | Sum, probe: bool = True, fast: bool = False, **kwargs: Any) -> None:
         if not isinstance(method, (Method, Sum)):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise MethodError(f"method={method!r} is not a method. Give e.g. method=toughen.smart().")
-        refuse_overrides(type(self), _RobustTrainer)
+        self._in_place = InPlace(type(self), _RobustTrainer)
         super().__init__(*args, **kwargs)
+        self.add_callback(self._in_place)
         if getattr(self.args, "n_gpu", 1) > 1:
             raise MethodError("DataParallel copies the model in every pass; start one process a GPU with torchrun.")
         self._method, self._fast = method, fast
@@ -66,8 +67,7 @@ class _RobustTrainer(Trainer):
         self.attached: Attached = self._method.attach(own, self.processing_class, seed=self.args.seed)
         # Some language models divide by the number of labels of the whole update, and so does Trainer's smoothed loss;
         # other heads only say they would, and Trainer would multiply their loss by accumulation steps and processes.
-        divided = self.label_smoother is not None or divides_by_items(own, self.attached.task)
-        divided = divided or divides_its_own_loss(self, _RobustTrainer)
+        divided = divides_by_items(own, self.attached.task) or divides_its_own_loss(self, _RobustTrainer)
         self.model_accepts_loss_kwargs = self.model_accepts_loss_kwargs and divided
 
     def call_model_init(self, trial: Any = None) -> Any:
@@ -152,6 +152,7 @@ class _RobustTrainer(Trainer):
         return with_loss(outputs, loss * spread)
 
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Tensor:
+        self._in_place.ran = True
         inputs = self._prepare_inputs(inputs)
         sync = self.accelerator.sync_gradients
         self.attached.total_steps = self.state.max_steps
