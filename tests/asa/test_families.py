@@ -112,6 +112,12 @@ def test_kernels_without_a_mask_are_refused():
         toughen.asa().attach(model)
 
 
+def test_a_layer_that_attends_twice():
+    attached = toughen.asa().attach(build("diffllama", num_key_value_heads=4))
+    with pytest.raises(SiteError, match="more than once in a pass"):
+        attached.masks(batch("llama"))
+
+
 def test_no_such_layer():
     with pytest.raises(SiteError, match="no layer 7"):
         toughen.asa(layers=[7]).attach(build("bert"))
