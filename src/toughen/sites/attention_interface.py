@@ -61,8 +61,8 @@ class Door:
         hidden, self.hidden = self.hidden, None
         if hidden is None:
             raise SiteError(
-                f"Layer {self.number} asks for attention more than once in a pass (as DiffLlama's do), and the "
-                "adversary has one mask for it. Use toughen.smart() or toughen.freelb(), which perturb the input embedding."
+                f"Layer {self.number} asks for attention more than once in a pass (as DiffLlama's do), and its "
+                "adversary has one mask. Use toughen.smart() or toughen.freelb(), which perturb the input embedding."
             )
         if query.shape[2] != key.shape[2]:
             raise SiteError(
