@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from .atomic import whole
 from .attached import Attached
 from .errors import MethodError, require
+from .outcome import task_of
 from .rng import without_dropout
 from .sites.attention_interface import OVER
 
@@ -55,6 +56,9 @@ def draw_attention(
     batch: dict[str, Any] = dict(tokenizer(*texts, return_tensors="pt"))
     device = next(attached.model.parameters()).device
     batch = {key: value.to(device) for key, value in batch.items()}
+    ids = batch["input_ids"][0].tolist()
+    if task_of(attached.model) == "choices":  # which reads (batch, choices, length)
+        batch = {key: value.unsqueeze(1) for key, value in batch.items()}
     maps = attention_maps(attached, batch, sample=sample)
     layers = sorted(maps)
     number = layers[layer] if -len(layers) <= layer < 0 else layer
@@ -67,7 +71,7 @@ def draw_attention(
     clean, bent = (_one(weights[0], head) for weights in (chosen.clean, chosen.adversarial))
     visible = chosen.visible[0]
     visible = visible.any(0) if head is None or len(visible) == 1 else visible[head]
-    tokens = tokenizer.convert_ids_to_tokens(batch["input_ids"][0].tolist())
+    tokens = tokenizer.convert_ids_to_tokens(ids)
     which = "mean of heads" if head is None else f"head {head}"
     hidden = ~visible.cpu() & (clean > 0)  # not what the model itself never looks at
     return _save(Path(path), clean, bent, hidden, tokens, f"layer {number}, {which}")

@@ -65,3 +65,9 @@ def test_picture(tmp_path, ending, start):
     with pytest.raises(MethodError, match="has heads 0 to 3"):
         draw_attention(attached, Words(), "a b", tmp_path / "b.png", head=4)
     assert draw_attention(attached, Words(), "a b", tmp_path / "new" / "b.png").is_file()
+
+
+def test_a_text_of_a_model_for_choices(tmp_path):
+    pytest.importorskip("matplotlib")
+    attached = toughen.asa().attach(second_order(build("bert"), task="multiple-choice", q=4, k=4), seed=0)
+    assert draw_attention(attached, Words(), ("a b", "cc"), tmp_path / "a.png").is_file()

@@ -84,6 +84,7 @@ def test_masks_keep_to_what_the_model_sees(family):
                   "decoder_attention_heads": 4, "encoder_ffn_dim": 64, "decoder_ffn_dim": 64}, "encoder-decoder"),
         ("t5", {"d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4}, "encoder-decoder"),
         ("deberta-v2", {"relative_attention": False}, "relative_attention"),
+        ("doge", {"num_key_value_heads": 4}, "by way of the mask"),
     ],
 )  # fmt: skip
 def test_refused_with_a_way_out(family, changes, words):
@@ -99,7 +100,7 @@ def test_refused_with_a_way_out(family, changes, words):
 def test_a_position_bias_that_comes_as_the_mask_is_not_replaced(bias):
     sizes = {"image_size": 8, "patch_size": 4, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
     model = AutoModelForImageClassification.from_config(AutoConfig.for_model("beit", **sizes, **{bias: True}))
-    with pytest.raises(SiteError, match="learnt position bias"):
+    with pytest.raises(SiteError, match="learnt bias"):
         toughen.asa(per_head=True).attach(model)
     plain = AutoModelForImageClassification.from_config(AutoConfig.for_model("beit", **sizes))
     toughen.asa(per_head=True).attach(plain).detach()
@@ -110,6 +111,12 @@ def test_kernels_without_a_mask_are_refused():
     model.config._attn_implementation_internal = "flash_attention_2"
     with pytest.raises(SiteError, match="set_attn_implementation"):
         toughen.asa().attach(model)
+
+
+def test_a_layer_that_attends_twice():
+    attached = toughen.asa().attach(build("diffllama", num_key_value_heads=4))
+    with pytest.raises(SiteError, match="more than once in a pass"):
+        attached.masks(batch("llama"))
 
 
 def test_no_such_layer():

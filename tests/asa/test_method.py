@@ -185,7 +185,8 @@ def test_schedules():
     [{"tau": -1}, {"temperature": 0}, {"visible": 1.0}, {"rank": 0}, {"adversary_rate": 0}, {"weight": -1},
      {"weight": (1, -1)}, {"preset": "papper"}, {"adversary_weight": -1}, {"temperature": (1, 2, 3, 4)},
      {"tau": math.nan}, {"temperature": math.nan}, {"adversary_rate": math.nan}, {"weight": (1, math.nan)},
-     {"weight": (0, 1, math.nan)}, {"temperature": (1, math.inf)}, {"adversary_weight": math.nan}],
+     {"weight": (0, 1, math.nan)}, {"temperature": (1, math.inf)}, {"adversary_weight": math.nan}, {"layers": 0},
+     {"layers": "0"}, {"layers": [0.5]}],
 )  # fmt: skip
 def test_wrong_settings(settings):
     with pytest.raises(MethodError):

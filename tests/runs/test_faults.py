@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import BertConfig, BertForSequenceClassification, GPT2Config, GPT2LMHeadModel
 
-from toughen import tasks
+from toughen import second_order, tasks
 from toughen.runs import Diverged, RunError, resume, single
 from toughen.runs.health import Health
 from toughen.runs.trainer import RunTrainer
@@ -262,6 +262,21 @@ def fewer_words(folder):
 def test_a_model_that_would_learn_from_nothing(start, spoilt, tmp_path, harm, message):
     with pytest.raises(RunError, match=message):
         start("plain", model=spoilt(harm))
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_is_no_model_and_a_model_with_a_head_takes_no_second(start, spoilt, tmp_path):
+    def as_a_run(folder):
+        second_order(folder, num_labels=2, q=4, k=4).save_pretrained(folder / "model")
+        (folder / "config.json").unlink()
+        for file in folder.glob("tokenizer*"):
+            file.rename(folder / "model" / file.name)
+
+    run = spoilt(as_a_run)
+    with pytest.raises(RunError, match=r"is a run; give its model: '.*spoilt/model'"):
+        start("plain", model=run)
+    with pytest.raises(RunError, match="has a second-order head already; leave head out to train it on"):
+        start("plain", model=f"{run}/model", head={"name": "second-order"})
     assert not (tmp_path / "run").exists()
 
 

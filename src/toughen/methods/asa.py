@@ -1,9 +1,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Integral
+from typing import Any
 
 from ..combine import Add
 from ..compare import Budgeted, Divergence
 from ..compare.budget import BatchDivergence
+from ..errors import MethodError
 from ..method import Method
 from ..parts import Dropout
 from ..presets import choose
@@ -76,6 +79,9 @@ def asa(
         adversary_rate=adversary_rate,
         dropout=dropout,
     )
+    chosen: Any = layers  # one number is easily written
+    if chosen is not None and (isinstance(chosen, (int, str)) or not all(isinstance(n, Integral) for n in chosen)):
+        raise MethodError(f"layers={layers!r}: give a list of layers by number, e.g. layers=[0, -1].")
     original = preset == "original"
     return Method(
         site=AttentionLogits(None if layers is None else tuple(layers), as_published=original),

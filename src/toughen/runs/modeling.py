@@ -19,6 +19,9 @@ def load_tokenizer(name: str) -> Any:
     """The tokenizer, with a padding token."""
     from transformers import AutoTokenizer
 
+    model = Path(name) / "model"
+    if (model / "config.json").is_file() and not (Path(name) / "config.json").is_file():
+        raise RunError(f"model {name!r} is a run; give its model: {str(model)!r}.")
     tokenizer = loaded(partial(AutoTokenizer.from_pretrained, name), name)
     # Where the files are missing transformers makes an empty one, to which every word is unknown.
     if len(tokenizer) <= len(tokenizer.all_special_ids):
@@ -136,10 +139,14 @@ def changed_config(config: Config, task: Task) -> dict[str, Any]:
 
 
 def _second_order(config: Config, task: Task, tokenizer: Any, arguments: dict[str, Any]) -> Any:
+    from transformers import AutoConfig
+
     from ..heads.build import second_order
 
     if task.head == "tokens":
         raise RunError("head second-order pools all words into one vector; leave it out for token tasks.")
+    if loaded(partial(AutoConfig.from_pretrained, config.model), config.model).model_type == "second_order":
+        raise RunError(f"model {config.model!r} has a second-order head already; leave head out to train it on.")
     labels = model_kwargs(task)
     if task.head == "choices":
         labels = {"num_labels": 1}

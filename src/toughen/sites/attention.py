@@ -93,9 +93,9 @@ def attention_blocks(base: Any) -> list[nn.Module]:
             f"{name} computes attention by itself and does not ask transformers' AttentionInterface, so there is no "
             "joint to reach it by. Use toughen.smart() or toughen.freelb(), which perturb the input embedding."
         )
-    if any("RelativePositionBias" in type(module).__name__ for module in base.modules()):
+    if any("RelativePositionBias" in type(m).__name__ or hasattr(m, "prepare_dynamic_mask") for m in base.modules()):
         raise SiteError(
-            f"{name} adds a learnt position bias to attention by way of the mask (as BEiT and Swin can), which the "
+            f"{name} adds a learnt bias to attention by way of the mask (as BEiT, Swin and Doge do), which the "
             "adversary's mask would replace. Use toughen.smart() or toughen.freelb(), which perturb the input."
         )
     if len(blocks) != config.num_hidden_layers:

@@ -59,7 +59,12 @@ class Door:
     @torch.compiler.disable()  # pyright: ignore[reportUntypedFunctionDecorator]
     def bias(self, query: Tensor, key: Tensor, pairs: Tensor | None) -> Tensor:
         hidden, self.hidden = self.hidden, None
-        if hidden is None or query.shape[2] != key.shape[2]:
+        if hidden is None:
+            raise SiteError(
+                f"Layer {self.number} asks for attention more than once in a pass (as DiffLlama's do), and its "
+                "adversary has one mask. Use toughen.smart() or toughen.freelb(), which perturb the input embedding."
+            )
+        if query.shape[2] != key.shape[2]:
             raise SiteError(
                 f"Attention of layer {self.number} has {key.shape[2]} keys for {query.shape[2]} queries: a cache or a "
                 "learnt prefix (prefix tuning) is at work, which ASA does not know. Train without it."
