@@ -1,6 +1,7 @@
 """Every method against a loop of plain PyTorch (benchmarks/naive.py)."""
 
 import copy
+from dataclasses import replace
 
 import pytest
 import torch
@@ -8,6 +9,7 @@ import torch
 import toughen
 from benchmarks import naive
 from benchmarks.naive import Naive, l2, symmetric
+from toughen.combine import Average
 from toughen.search import Given
 
 from ..tiny import TOKENIZER, assert_same_gradients, bert, gradients, text_batch
@@ -53,8 +55,6 @@ OURS = {
 
 
 def _neftune():
-    from dataclasses import replace
-
     size = BATCH["attention_mask"].sum(1).view(-1, 1, 1) * 32
     method = toughen.neftune()
     return replace(method, search=replace(method.search, init=Given(lambda view: NOISE / size.sqrt())))
@@ -196,6 +196,21 @@ def test_beside_freelb_rdrop_is_its_divergence_alone():
     with (toughen.freelb(steps=1, **given()) + toughen.rdrop(0.5)).attach(model, TOKENIZER) as attached:
         attached.backward(model, BATCH)
     assert_same_gradients(gradients(model), gradients(net.model))
+
+
+@pytest.mark.parametrize("first", ["plain", "average"])
+def test_beside_a_clean_loss_rdrop_puts_the_mean_of_its_two_in_its_place(first):
+    """Also where another method gives that loss: without a share of the perturbed one it is R-Drop's own."""
+    given_by = {"plain": toughen.plain(), "average": replace(toughen.creat(**given(0.0003)), combine=Average(0.0))}
+    found = []
+    for method in (toughen.rdrop(0.5), given_by[first] + toughen.rdrop(0.5)):
+        model = bert()
+        model.dropout.p = 0.3
+        torch.manual_seed(2)
+        with method.attach(model, TOKENIZER) as attached:
+            attached.backward(model, BATCH)
+        found.append(gradients(model))
+    assert_same_gradients(*found)
 
 
 def test_vat_of_a_regression_has_a_fixed_target_too():
