@@ -189,7 +189,7 @@ def test_the_loss_that_is_told_is_that_of_the_update(name):
         losses.append(loss.item())
         loss.backward()
 
-    with OURS.get(name, (toughen.freeat,))[0]().attach(model, TOKENIZER) as attached:
+    with OURS.get(name, (lambda: toughen.freeat(steps=3),))[0]().attach(model, TOKENIZER) as attached:
         told = attached.backward(model, BATCH, backward=backward, step=optimizer.step)
     counted = losses[-1:] if name in ("sam", "freeat") else losses
     assert len(losses) > 1
