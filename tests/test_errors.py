@@ -415,6 +415,12 @@ def test_an_error_in_backward_gives_the_weights_back(name: str) -> None:
         assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
         assert all(module.training for module in model.modules())
         model.zero_grad(set_to_none=True)
+        left = attached.losses(lambda: model(**BATCH), BATCH)
+        next(left)  # a loop that ends here
+        attached.detach()
+        assert all(module.training for module in model.modules())
+        left.close()
+        attached.attach()
         assert torch.isfinite(attached.backward(model, BATCH))
 
 
@@ -464,6 +470,8 @@ def test_inputs_of_one_shape_in_one_pass(name: str) -> None:
     with attached_to(model, toughen.make(name)) as attached, warnings.catch_warnings():
         warnings.simplefilter("error", RobustnessWarning)
         for loss in attached.losses(lambda: forward(BATCH), BATCH):
+            loss.backward()
+        for loss in attached.losses(lambda: model(**other), other):  # another batch is no second input
             loss.backward()
         with pytest.raises(RobustnessWarning, match=r"several inputs in one pass.* Run them as one batch"):
             next(attached.losses(lambda: forward(other), BATCH))

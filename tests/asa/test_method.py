@@ -266,6 +266,19 @@ def test_added_to_other_methods():
     assert {"divergence_dropout", "0/divergence_perturbation"} <= set(attached.probe())
 
 
+def test_to_ask_for_the_likeliest_masks_changes_nothing_in_training():
+    losses = []
+    for asked in (False, True):
+        model = bert()
+        attached = toughen.asa(visible=0.6).attach(model, seed=3)
+        if asked:
+            masks = attached.masks(BATCH)
+        losses.append(attached.backward(model, BATCH))
+    assert torch.equal(*losses)
+    assert all(torch.equal(mask, attached.masks(BATCH)[layer]) for layer, mask in masks.items())
+    assert attached.bound[0].injector.listen is None
+
+
 def test_reentrant_checkpointing_is_refused():
     model = bert(dtype=torch.float32)
     model.gradient_checkpointing_enable({"use_reentrant": True})

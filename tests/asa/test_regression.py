@@ -77,6 +77,12 @@ def test_the_spread_of_all_batches_is_that_of_one(columns):
     torch.testing.assert_close(found, labels.var(0, correction=0).mean())
 
 
+def test_labels_that_are_all_alike_have_no_spread_below_zero():
+    """By rounding it would be negative, and hiding would pay the adversary."""
+    for value in torch.linspace(1, 1000, 20):
+        assert LabelSpread().see(value.repeat(7).double() + 0.1) >= 0
+
+
 def test_a_second_training_counts_its_own_labels(tmp_path):
     """Those of the first may have measured something else."""
     rows = [{key: value[row] for key, value in BATCH.items()} for row in range(3)]

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 import toughen
 from toughen.compare import Divergence
+from toughen.compare.features import class_token
 from toughen.errors import SiteError
 from toughen.outcome import IGNORED, Outcome, read, task_of
 
@@ -284,6 +285,12 @@ def test_creat_reads_the_first_token_of_encoders_and_the_last_of_decoders(name: 
         ids = {"bert": 1, "llama": 2}.get(name)
         expected = hidden[:, 0] if ids is None else hidden[batch["input_ids"] == ids]
         torch.testing.assert_close(features, expected.detach())
+
+
+def test_the_first_token_of_a_choice_that_is_padded_on_the_left() -> None:
+    hidden = torch.arange(12.0).view(2, 3, 2)
+    mask = torch.tensor([[[0, 1, 1], [1, 1, 1]]])  # (B, choices, L)
+    assert class_token(hidden, mask, decoder=False).tolist() == [[2.0, 3.0], [6.0, 7.0]]
 
 
 @pytest.mark.parametrize("method", ["creat", "r4f", "smart", "sift", "alum"])

@@ -192,6 +192,8 @@ def test_only_rows_that_count_count(kind, seed) -> None:
         value = divergence("symmetric_kl", a, b, kind, counts, reduction=reduction)
         again = divergence("symmetric_kl", a + noise, b, kind, counts, reduction=reduction)
         torch.testing.assert_close(value, again)
+        broken = a.masked_fill(~counts.unsqueeze(-1), torch.nan)
+        torch.testing.assert_close(value, divergence("symmetric_kl", broken, b, kind, counts, reduction=reduction))
         if counts.any():
             alone = divergence("symmetric_kl", a[counts], b[counts], kind, reduction=reduction)
             torch.testing.assert_close(value, alone)

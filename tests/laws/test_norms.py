@@ -7,6 +7,7 @@ import torch
 from hypothesis import given
 
 from toughen.errors import MethodError
+from toughen.parts import View
 from toughen.search import INF, Absolute, Ball, PowerIteration, Relative, Rescale, Sign, Unit
 from toughen.search.norms import norm
 
@@ -15,6 +16,11 @@ from .draws import few, seeds, shapes, sizes, tensor, view
 every_norm = pytest.mark.parametrize("p", [1, 2, INF])
 every_part = pytest.mark.parametrize("over", ["token", "example"])
 every_unit = pytest.mark.parametrize("units", [Absolute(), Relative()], ids=["absolute", "relative"])
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_a_perturbation_is_never_below_float32(dtype) -> None:
+    assert View(torch.zeros(1, 2, 3, dtype=dtype)).dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
 
 
 @every_unit

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from toughen.parts import View
 from toughen.search import RelativeWeightAscent, SharpnessAscent
+from toughen.search.constraint import SpectralHead
 
 SEARCHES = {
     "sam": SharpnessAscent(0.05),
@@ -48,3 +49,11 @@ def test_no_step_on_a_gradient_that_overflowed(name: str, bad: float) -> None:
 @pytest.mark.parametrize("name", SEARCHES)
 def test_a_gradient_of_zero_moves_nothing(name: str) -> None:
     assert not any(move.any() for move in climb(name, drawn(0), [torch.zeros_like(grad) for grad in drawn(1)]))
+
+
+def test_a_head_of_zeros_stays_one() -> None:
+    """Some are made so, and to be scaled to norm 1 they have no direction."""
+    model = torch.nn.Sequential(torch.nn.Linear(3, 2))
+    torch.nn.init.zeros_(model[0].weight)
+    SpectralHead().apply(model)
+    assert not model[0].weight.any()

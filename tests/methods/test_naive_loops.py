@@ -1,6 +1,8 @@
 """Every method against a loop of plain PyTorch (benchmarks/naive.py)."""
 
 import copy
+from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 import torch
@@ -8,6 +10,8 @@ import torch
 import toughen
 from benchmarks import naive
 from benchmarks.naive import Naive, l2, symmetric
+from toughen.combine import Average
+from toughen.compare.teacher import Teacher
 from toughen.search import Given
 
 from ..tiny import TOKENIZER, assert_same_gradients, bert, gradients, text_batch
@@ -53,8 +57,6 @@ OURS = {
 
 
 def _neftune():
-    from dataclasses import replace
-
     size = BATCH["attention_mask"].sum(1).view(-1, 1, 1) * 32
     method = toughen.neftune()
     return replace(method, search=replace(method.search, init=Given(lambda view: NOISE / size.sqrt())))
@@ -169,8 +171,80 @@ def test_a_teacher_follows_the_scaled_head_whatever_stands_first():
                 optimizer.step()
                 optimizer.zero_grad()
                 attached.backward(model, BATCH)
+            head, weights = model.classifier.weight, next(one.mean for one in attached.bound if one.mean)
+            with weights.in_place():
+                torch.testing.assert_close(torch.linalg.matrix_norm(head, 2).item(), 1.0, rtol=1e-2, atol=0)
         found.append(gradients(model))
     assert_same_gradients(*found)
+
+
+@pytest.mark.filterwarnings("ignore::toughen.errors.RobustnessWarning")
+@pytest.mark.parametrize("name", ["sam", "freeat", "fgm matrix", "freelb"])
+def test_the_loss_that_is_told_is_that_of_the_update(name):
+    """Of passes that only show the way, or that an update of their own came after, nothing is told."""
+    model, losses = bert(), []
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def backward(loss):
+        losses.append(loss.item())
+        loss.backward()
+
+    with OURS.get(name, (lambda: toughen.freeat(steps=3),))[0]().attach(model, TOKENIZER) as attached:
+        told = attached.backward(model, BATCH, backward=backward, step=optimizer.step)
+    counted = losses[-1:] if name in ("sam", "freeat") else losses
+    assert len(losses) > 1
+    assert told.item() == pytest.approx(sum(counted), rel=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore::toughen.errors.RobustnessWarning")
+@pytest.mark.parametrize(
+    ("name", "last", "passes"), [("smart", True, 1), ("freelb", True, 2), ("freelb", False, 3), ("sam", True, 0)]
+)
+def test_passes_that_exchange_nothing(name, last, passes):
+    """Searches, and all backward passes but the last of an update: each exchange would cost as much as a step's."""
+    model, entered = bert(), []
+
+    @contextmanager
+    def no_sync():
+        entered.append(1)
+        yield
+
+    model.no_sync = no_sync
+    with OURS[name][0]().attach(model, TOKENIZER) as attached:
+        attached.backward(model, BATCH, last=last)
+    assert len(entered) == passes
+
+
+@pytest.mark.filterwarnings("ignore::toughen.errors.RobustnessWarning")
+def test_a_comparison_of_ones_own_is_with_the_clean_pass_unless_it_says_otherwise():
+    model, seen = bert(), []
+
+    def compare(bent, clean, deltas):
+        seen.append(clean)
+        return bent.loss
+
+    with replace(toughen.r3f(**given(0.1)), compare=compare).attach(model, TOKENIZER) as attached:
+        attached.backward(model, BATCH)
+    assert seen[0] is not None
+
+
+def test_what_came_from_the_gradient_is_told_from_noise():
+    shares = []
+    for name in ("r3f", "smart"):
+        model = bert()
+        with OURS[name][0]().attach(model, TOKENIZER) as attached:
+            attached.backward(model, BATCH)
+            shares.append(attached.report()["delta_from_gradient"].item())
+    assert shares[0] == pytest.approx(0, abs=1e-9)
+    assert 0.1 < shares[1] < 0.99  # the start is a tenth of the way
+
+
+def test_freelb_against_a_teacher():
+    """It makes no clean pass, and a teacher's takes that one's place."""
+    model = bert()
+    method = replace(toughen.freelb(**given()), compare=toughen.bregman().compare, against=Teacher(switch=100))
+    with method.attach(model, TOKENIZER) as attached:
+        assert attached.backward(model, BATCH).isfinite()
 
 
 def test_a_sum_with_freelb_adds_to_its_last_pass():
@@ -196,6 +270,21 @@ def test_beside_freelb_rdrop_is_its_divergence_alone():
     with (toughen.freelb(steps=1, **given()) + toughen.rdrop(0.5)).attach(model, TOKENIZER) as attached:
         attached.backward(model, BATCH)
     assert_same_gradients(gradients(model), gradients(net.model))
+
+
+@pytest.mark.parametrize("first", ["plain", "average"])
+def test_beside_a_clean_loss_rdrop_puts_the_mean_of_its_two_in_its_place(first):
+    """Also where another method gives that loss: without a share of the perturbed one it is R-Drop's own."""
+    given_by = {"plain": toughen.plain(), "average": replace(toughen.creat(**given(0.0003)), combine=Average(0.0))}
+    found = []
+    for method in (toughen.rdrop(0.5), given_by[first] + toughen.rdrop(0.5)):
+        model = bert()
+        model.dropout.p = 0.3
+        torch.manual_seed(2)
+        with method.attach(model, TOKENIZER) as attached:
+            attached.backward(model, BATCH)
+        found.append(gradients(model))
+    assert_same_gradients(*found)
 
 
 def test_vat_of_a_regression_has_a_fixed_target_too():

@@ -1,5 +1,6 @@
 """Dropout policies: one mask for all passes, a fresh one for each, or none."""
 
+import random
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +20,7 @@ from transformers import (
 import toughen
 from toughen.errors import SiteError
 from toughen.outcome import Outcome
+from toughen.rng import Replay, without_dropout
 
 from .tiny import bert, collated, texts
 
@@ -120,6 +122,23 @@ def test_in_a_sum_one_mask_is_that_of_the_clean_pass(lead: Any, fresh: Any) -> N
         attached.backward(model, rows())
     bent, clean = compare.pairs[0]
     torch.testing.assert_close(bent.predictions[0].scores, clean.predictions[0].scores)
+
+
+def test_every_stream_goes_back() -> None:
+    """Of torch, numpy and Python: models draw from all three."""
+    before = Replay(torch.device("cpu"))
+    draws = []
+    for _ in range(2):
+        draws.append((torch.rand(()).item(), np.random.rand(), random.random()))
+        before.restore()
+    assert draws[0] == draws[1]
+
+
+def test_batch_norm_stays_as_it_is_without_dropout() -> None:
+    model = torch.nn.Sequential(torch.nn.BatchNorm1d(2), torch.nn.Dropout()).train()
+    with without_dropout(model):
+        assert [module.training for module in model] == [True, False]
+    assert model[1].training
 
 
 @pytest.mark.parametrize("dropout", ["shared", "fresh", "off"])
