@@ -334,6 +334,19 @@ def test_another_model_than_the_attached_one() -> None:
         step(attached, other, BATCH)
 
 
+@pytest.mark.parametrize("name", ["smart", "rdrop", "sam", "asa"])
+def test_a_method_that_was_detached_says_so(name: str) -> None:
+    """Those without a hook would go on, and the others blame the batch."""
+    model = bert()
+    attached = toughen.make(name).attach(model)
+    attached.detach()
+    with pytest.raises(MethodError, match=r"was detached.*attached\.attach\(\)"):
+        attached.backward(model, BATCH)
+    attached.attach()
+    assert torch.isfinite(attached.backward(model, BATCH))
+    attached.detach()
+
+
 @pytest.mark.parametrize("name", METHODS)
 def test_a_batch_without_labels_is_refused_and_the_next_one_is_not(name: str) -> None:
     model = bert(dropout=0.0)

@@ -37,6 +37,11 @@ def write_text(path: Path, text: str) -> None:
     write_bytes(path, text.encode("utf-8"))
 
 
+def json_line(value: Any) -> str:
+    """A line of JSON that every reader takes: numbers that are not finite become null."""
+    return json.dumps(_finite(value), ensure_ascii=False, allow_nan=False) + "\n"
+
+
 def write_json(path: Path, value: Any) -> None:
     """JSON that every reader takes: numbers that are not finite become null."""
     write_text(path, json.dumps(_finite(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n")

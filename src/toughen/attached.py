@@ -11,7 +11,7 @@ from typing_extensions import Unpack  # torch needs it, too; Python has it from 
 
 from .batch import Batch, Forward, Quiet, Recipe, Step
 from .bound import Bound, under
-from .checks import counted, special_ids, warn_about, warn_at_start, warn_if_special_unknown
+from .checks import counted, refuse_detached, special_ids, warn_about, warn_at_start, warn_if_special_unknown
 from .combine import Add
 from .compare.features import FeatureWatch
 from .driving import drive
@@ -201,9 +201,8 @@ class Attached:
 
     def detach(self) -> None:
         """Give the model back: no hook, no flag, no wrapped function stays."""
-        for undo in reversed(self._undo):
-            undo()
-        self._undo.clear()
+        while self._undo:
+            self._undo.pop()()
         self._switch.restore()
 
     def __enter__(self) -> "Attached":
@@ -218,6 +217,7 @@ class Attached:
         if self._inside:
             yield
             return
+        refuse_detached(self._undo)
         self._clock.updates, self._clock.total = self.updates, self.total_steps
         if not self._open:
             settle(self.model)  # an evaluation may have come before

@@ -1,7 +1,7 @@
 """What can be said about a method and a model before the first step."""
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -21,6 +21,12 @@ def counted(micro_batches: int) -> int:
     if micro_batches < 1:
         raise MethodError(f"accumulate={micro_batches}: an update has at least one micro-batch.")
     return micro_batches
+
+
+def refuse_detached(hooks: Sequence[Any]) -> None:
+    """Without its hooks a method would train plainly, or say that the batch never came by them."""
+    if not hooks:
+        raise MethodError("the method was detached from its model; put it back with attached.attach() before a step.")
 
 
 def refuse_other_things(model: Any) -> None:

@@ -11,7 +11,7 @@ from .errors import StepError
 
 Kind: TypeAlias = Literal["classes", "labels", "values"]
 Task: TypeAlias = Literal[
-    "auto", "tokens", "choices", "span", "pixels", "frames", "causal_lm", "masked_lm", "seq2seq_lm"
+    "auto", "tokens", "choices", "span", "pixels", "frames", "flags", "causal_lm", "masked_lm", "seq2seq_lm"
 ]
 
 IGNORED = -100  # the label of a position that has none, everywhere in transformers
@@ -51,7 +51,9 @@ _HALVES = (
     "CpmAnt",  # not a half, but so all the same
 )
 _BY_CLASS_NAME: tuple[tuple[str, Task], ...] = (
+    ("ViltForQuestionAnswering", "auto"),  # answers are classes of the whole pair
     ("ForQuestionAnswering", "span"),
+    *((f"{family}ForPreTraining", cast(Task, "flags")) for family in ("Electra", "Funnel")),
     ("ForTokenClassification", "tokens"),
     ("ForMultipleChoice", "choices"),
     ("ForSemanticSegmentation", "pixels"),
@@ -108,6 +110,8 @@ def read(output: Any, batch: Mapping[str, Any], task: Task = "auto", config: Any
         return Outcome(loss, (Prediction(scores, "classes"),))
     if task in ("tokens", "masked_lm", "seq2seq_lm", "causal_lm") or (task == "auto" and scores.dim() == 3):
         return Outcome(loss, (Prediction(scores, "classes", _labelled(scores, labels, batch, task)),))
+    if task == "flags":  # of each token whether it was replaced: (B, L), each a label of its own
+        return Outcome(loss, (Prediction(scores.unsqueeze(-1), "labels", _unpadded(scores.shape, batch)),))
     if scores.dim() == 1:  # with labels DeBERTa's regression gives its one column as (B,), not (B, 1)
         scores = scores.unsqueeze(-1)
     kind: Kind = "classes" if task == "choices" else _sentence_kind(scores, labels, config)
@@ -148,8 +152,13 @@ def _sentence_kind(scores: Tensor, labels: Tensor | None, config: Any) -> Kind:
     problem = getattr(config, "problem_type", None)
     if problem == "regression" or (problem is None and scores.shape[-1] == 1):
         return "values"
+    soft = str(getattr(config, "model_type", "")).startswith("deberta")  # it learns shares of classes from such labels
     if problem == "multi_label_classification" or (
-        problem is None and labels is not None and labels.is_floating_point() and labels.shape == scores.shape
+        problem is None
+        and not soft
+        and labels is not None
+        and labels.is_floating_point()
+        and labels.shape == scores.shape
     ):
         return "labels"
     return "classes"
@@ -165,6 +174,10 @@ def _labelled(scores: Tensor, labels: Tensor | None, batch: Mapping[str, Any], t
         if task == "causal_lm":  # position t predicts label t + 1; the last one predicts nothing
             counts = torch.cat([counts[:, 1:], torch.zeros_like(counts[:, :1])], dim=1)
         return counts
+    return _unpadded(rows, batch)
+
+
+def _unpadded(rows: torch.Size, batch: Mapping[str, Any]) -> Tensor | None:
     mask: Tensor | None = batch.get("attention_mask")
     return mask.bool() if mask is not None and mask.shape == rows else None
 

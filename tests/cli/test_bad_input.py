@@ -122,6 +122,7 @@ OTHERS = [
     (["evaluate", "{run}", "--limit", "0"], "leaves no rows"),
     (["evaluate", "{run}", "--batch_size", "0"], "must be at least 1"),
     (["evaluate", "{run}", "--file", "{folder}/amounts.csv"], "has amounts for labels and the model 2 classes"),
+    (["predict", "{run}", "--file", "{folder}"], "is a folder, not a file; give a file."),
     (["report", "{run}", "--out", "{folder}/train.csv"], "end it with .html"),
     (["demo", "--out", "{run}"], "nothing is overwritten"),
     (["demo", "--seed", "x", "--out", "{folder}/new"], "seed='x': give a whole number"),

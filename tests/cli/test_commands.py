@@ -14,9 +14,12 @@ from pathlib import Path
 import pytest
 import yaml
 
+from toughen.cli.commands.predict import FORMATS
 from toughen.cli.main import COMMANDS, available, main
 from toughen.cli.parser import parse_train
 from toughen.runs.configuring import build
+from toughen.runs.predictor import Prediction
+from toughen.tasks.spec import Task
 
 SOURCE = str(Path(__file__).resolve().parents[2] / "src")
 
@@ -183,6 +186,15 @@ def test_predict_reads_files_as_the_training_did(little, tmp_path, capsys):
     (tmp_path / "odd.csv").write_text("text#n,a\ngood, film#1,2\n")
     words = ["predict", little.model, "--file", tmp_path / "odd.csv", "--format", "jsonl", "--delimiter", "#"]
     assert json.loads(out(capsys, *words))["text"] == "good, film"
+
+
+def test_lists_are_printed_as_words():
+    """Not as Python writes them; a text without any label keeps its line."""
+    tags = Task("a", "a", "tokens", "tokens", ("tokens",), ("O", "B-X"))
+    labels = Task("a", "a", "sentence", "multilabel", ("text",), ("very good", "bad"))
+    said = [Prediction(["very good", "bad"]), Prediction([]), Prediction(["bad"])]
+    assert FORMATS["plain"]([], said, labels) == "very good, bad\n-\nbad\n"
+    assert FORMATS["plain"]([], [Prediction(["O", "B-X"])], tags) == "O B-X\n"
 
 
 def test_predict_gives_pairs_to_a_plain_model(little, tmp_path, capsys):

@@ -13,6 +13,8 @@ from transformers import (
     BertForSequenceClassification,
     BertForTokenClassification,
     BertModel,
+    GPT2Config,
+    GPT2ForSequenceClassification,
     PreTrainedTokenizerFast,
 )
 
@@ -246,6 +248,51 @@ def test_bad_input(tmp_path, run, file):
         evaluate(run)
 
 
+@pytest.mark.parametrize(
+    ("content", "message"),
+    {
+        "text,label\nw5,0\nw6,\nw7,1\n": "'label' is empty there: fill it in or leave the row out.",
+        "text,label\nw5,1\nw6,1\n": "only '1'; add rows of another class, or name the classes in config.json",
+        "text,label\nw5,\nw6,\n": "has no label at all: nothing can be scored.",
+        "text,label\nw5,0,1\nw6,1\n": "has 3 fields where the header has 2; mend the row.",
+        'text,label\nw5,0\n"w6,1\n': "a quote is not closed or not doubled; mend it.",
+        "text,label\nw\xe4,0\n": "is not utf-8; save the file as UTF-8.",
+        "text,label\n" + "w5 " * 400_000 + ",0\n": "likely a broken file or an unclosed quote; mend it.",
+    }.items(),
+)
+def test_no_way_out_is_told_that_an_evaluation_has_not(tmp_path, content, message, capsys):
+    folder = save_model(tmp_path / "model", names=("LABEL_0", "LABEL_1"))
+    (tmp_path / "own.csv").write_bytes(content.encode("latin-1"))
+    assert main(["evaluate", str(folder), "--file", str(tmp_path / "own.csv")]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_an_unknown_task_is_told_with_the_options_of_the_command(tmp_path, capsys):
+    assert main(["evaluate", str(save_model(tmp_path / "model")), "--task", "sst22"]) == 2
+    assert capsys.readouterr().err.endswith("For a file of your own give --file.\n")
+
+
+def test_a_length_above_the_models_is_told(tmp_path, file):
+    folder = save_model(tmp_path / "model")
+    (found,) = evaluate(folder, file=file, max_length=9999, write=False)
+    assert found.notes == ["texts are cut at 512 tokens and not at max_length=9999: the model reads no more"]
+    assert not evaluate(folder, file=file, max_length=512, write=False)[0].notes
+
+
+def test_a_decoder_without_a_padding_id_reads_texts_in_batches(tmp_path, file):
+    torch.manual_seed(0)
+    size = {"n_embd": 32, "n_layer": 2, "n_head": 4, "vocab_size": 100, "bos_token_id": None, "eos_token_id": None}
+    names = dict(enumerate(NAMES))
+    config = GPT2Config(**size, id2label=names, initializer_range=0.3)
+    GPT2ForSequenceClassification(config).save_pretrained(tmp_path / "model")
+    TOKENIZER.save_pretrained(tmp_path / "model")
+    found = [evaluate(tmp_path / "model", file=file, batch_size=size, write=False)[0] for size in (1, 8)]
+    assert found[0].metrics == found[1].metrics
+    texts = [row["text"] for row in ROWS]
+    one, several = (load(tmp_path / "model", batch_size=size)(texts) for size in (1, 8))
+    assert [said.label for said in one] == [said.label for said in several]
+
+
 def test_hans_folds_three_classes_onto_two():
     task = tasks.task("hans")
     logits = np.log(np.array([[0.4, 0.3, 0.3], [0.6, 0.2, 0.2], [0.1, 0.8, 0.1], [0.1, 0.1, 0.8]]))
@@ -377,6 +424,21 @@ def test_the_command(run, file, capsys, monkeypatch):
     (found,) = json.loads(capsys.readouterr().out)
     assert found["rows"] == 9
     assert found["source"] == str(file)
+
+
+def test_of_an_error_the_smallest_has_the_star(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "180")
+    task = Task("a", "a", "sentence", "regression", ("text",), metrics=("mse",))
+    labels = np.array([0.0, 1.0, 2.0])
+    off = {"near": 0.1, "far": 1.0}
+    found = [
+        (name, measure(task, Outputs(labels[:, None] + far, labels, np.ones(3)), name=name, samples=10))
+        for name, far in off.items()
+    ]
+    command._print(found, many=False)
+    printed = capsys.readouterr().out
+    assert "near *" in printed
+    assert "far *" not in printed
 
 
 def test_a_training_file_that_has_grown(run, file):

@@ -37,6 +37,11 @@ def continuation() -> dict[str, Tensor]:
     return batch | {"labels": torch.where(batch["attention_mask"] == 1, batch["input_ids"], IGNORED)}
 
 
+def replaced() -> dict[str, Tensor]:
+    batch = text()
+    return batch | {"labels": (batch["input_ids"] % 2) * words(batch)}
+
+
 def choices() -> dict[str, Tensor]:
     one, two = text(), text(seed=2)
     return {key: torch.stack([one[key], two[key]], dim=1) for key in one} | {"labels": torch.tensor([0, 1, 1])}
@@ -63,6 +68,7 @@ class Head:
 
 
 _FLOATS = {"labels": torch.tensor([[1.0, 0.0, 1.0], [0.0, 0.0, 1.0], [1.0, 1.0, 0.0]])}
+_SHARES = {"labels": torch.tensor([[0.7, 0.1, 0.2], [0.0, 0.5, 0.5], [1.0, 0.0, 0.0]])}
 _VALUES = {"labels": torch.tensor([0.5, -1.0, 2.0])}
 _SENTENCE = hf.AutoModelForSequenceClassification
 HEADS = {
@@ -81,6 +87,10 @@ HEADS = {
         "bert", _SENTENCE, lambda: text() | _FLOATS, "labels", settings={"num_labels": 3, "problem_type": None}
     ),
     "multi-label-llama": Head("llama", _SENTENCE, lambda: text() | _FLOATS, "labels", settings={"num_labels": 3}),
+    "soft-labels-deberta": Head(
+        "deberta-v2", _SENTENCE, lambda: text() | _SHARES, "classes", settings={"num_labels": 3}
+    ),
+    "flags": Head("electra", hf.AutoModelForPreTraining, replaced, "labels", "flags"),
     "regression": Head("bert", _SENTENCE, lambda: text() | _VALUES, "values", settings={"num_labels": 1}),
     "regression-deberta": Head("deberta-v2", _SENTENCE, lambda: text() | _VALUES, "values", settings={"num_labels": 1}),
     "regression-llama": Head("llama", _SENTENCE, lambda: text() | _VALUES, "values", settings={"num_labels": 1}),
@@ -145,6 +155,17 @@ def test_labelled_positions_count_and_no_others(head: str) -> None:
     outcome, batch = outcome_of(head)
     (prediction,) = outcome.predictions
     assert torch.equal(prediction.counts, batch["labels"] != IGNORED)
+
+
+def test_every_token_that_is_no_padding_has_a_flag() -> None:
+    outcome, batch = outcome_of("flags")
+    (prediction,) = outcome.predictions
+    assert prediction.scores.shape == (*batch["labels"].shape, 1)
+    assert torch.equal(prediction.counts, batch["attention_mask"].bool())
+
+
+def test_an_answer_about_an_image_is_no_span() -> None:
+    assert task_of(hf.ViltForQuestionAnswering.__new__(hf.ViltForQuestionAnswering)) == "auto"
 
 
 @pytest.mark.parametrize("head", ["causal-lm", "causal-lm-gpt2"])

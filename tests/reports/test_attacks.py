@@ -167,6 +167,16 @@ def test_a_mean_over_seeds_of_different_budgets_is_told(folder):
     assert attack.notes == ("characters: a mean over seeds under different settings",)
 
 
+def test_an_attack_on_the_best_model_under_other_settings_is_told_beside_its_seeds(folder):
+    for label in ("", "seed-1", "seed-2"):
+        write(folder, f"own{label and '-' + label}", summary("own", "search", "Own", label, attacked=None))
+    (own,) = [attack for attack in attacks_of(read_run(folder)) if attack.key == "own"]
+    assert not own.notes
+    write(folder, "own", summary("own", "search", "Own", settings={"queries": 999}))
+    (own,) = [attack for attack in attacks_of(read_run(folder)) if attack.key == "own"]
+    assert own.notes == ("own: all seeds are shown; the best model alone under other settings is not",)
+
+
 def test_other_texts_are_not_paired(folder):
     add_characters(folder, 100, 0.0)
     add_characters(folder, 100, 1.0, "baseline-1", texts=["quite other words"])

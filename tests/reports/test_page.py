@@ -303,6 +303,17 @@ def test_a_score_that_was_not_finite_is_left_out(smart):
     checked(report(smart))
 
 
+def test_of_an_error_the_smallest_is_the_best(tmp_path):
+    for name, value in (("a", 0.5), ("b", 0.2)):
+        folder = make_run(tmp_path / name)
+        told = {"metric": "mse", "metrics": {"mse": {"value": value}}}
+        (folder / "evaluations").mkdir(exist_ok=True)
+        (folder / "evaluations" / "own.json").write_text(json.dumps(told))
+    table = evaluation_table(find_runs([tmp_path]))
+    place = table["names"].index("own")
+    assert [row["cells"][place]["best"] for row in table["rows"]] == [False, True]
+
+
 def test_an_evaluation_that_was_not_finite_is_no_zero(smart):
     add_evaluation(smart, "broken", 0.5)
     content = json.loads((smart / "evaluations" / "broken.json").read_text())

@@ -1,8 +1,10 @@
 """A broken loss is named, memory that runs out is worked around, bad settings are told before training."""
 
 import csv
+import json
 import shutil
 import weakref
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,7 +13,11 @@ from transformers import BertConfig, BertForSequenceClassification, GPT2Config, 
 
 from toughen import second_order, tasks
 from toughen.runs import Diverged, RunError, resume, single
+from toughen.runs.callbacks import Watch
+from toughen.runs.configuring import build
 from toughen.runs.health import Health
+from toughen.runs.progress import Reporter
+from toughen.runs.stopping import Stop
 from toughen.runs.trainer import RunTrainer
 
 pytestmark = pytest.mark.usefixtures("no_page")
@@ -37,6 +43,22 @@ def test_health_finds_the_first_step_of_the_first_part():
     with pytest.raises(Diverged, match=r"step 3: the perturbed term .*0\.1.*precision=fp32 \(it is bf16\)"):
         health.check(seed=1)
     Health({}, 1.0, "fp32").check(seed=1)
+
+
+def test_the_log_is_json_for_every_reader(tmp_path):
+    """NaN and Infinity are no JSON: jq and browsers refuse the line."""
+    job = SimpleNamespace(seed=1, arm="method", run=tmp_path)
+    watch = Watch(
+        SimpleNamespace(**vars(job), config=build({"model": "m", "task": "sst2"})),
+        Reporter(speak=False),
+        Stop(tmp_path),
+        None,
+    )
+    watch.trainer = SimpleNamespace(terms={})
+    state = SimpleNamespace(global_step=1, epoch=1.0, is_world_process_zero=True)
+    watch.on_log(None, state, None, {"eval_loss": float("nan"), "eval_pearson": 0.5, "eval_mse": float("inf")})
+    row = json.loads((tmp_path / "metrics.jsonl").read_text(), parse_constant=pytest.fail)
+    assert (row["eval_loss"], row["eval_mse"], row["eval_pearson"]) == (None, None, 0.5)
 
 
 @pytest.mark.parametrize(

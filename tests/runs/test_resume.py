@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -111,6 +112,44 @@ def test_sigterm_saves_and_resumes_on_the_same_bits(little, tmp_path, monkeypatc
     monkeypatch.setattr(RunTrainer, "training_step", step)
     resume(stopped)
     assert_same_end(whole, stopped)
+
+
+CLOSED = """
+import os, signal
+from pathlib import Path
+from toughen.runs.session import execute
+from toughen.runs.trainer import RunTrainer
+whole = RunTrainer.training_step
+def step(self, *args, **kwargs):
+    if self.state.global_step == 2:
+        os.close(int(sys.argv[2]))  # the terminal
+        os.kill(os.getpid(), signal.SIGHUP)
+        os.kill(os.getpid(), signal.SIGHUP)  # the shell sends one, and the system another
+    return whole(self, *args, **kwargs)
+RunTrainer.training_step = step
+execute(Path(sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize("nohup", [False, True])
+def test_a_closed_terminal_saves_and_nohup_goes_on(little, tmp_path, nohup):
+    run = create(config_of(little, tmp_path / "run", method="plain"))
+    master, terminal = os.openpty()
+
+    def begin():
+        signal.signal(signal.SIGHUP, signal.SIG_IGN if nohup else signal.SIG_DFL)
+
+    words = [sys.executable, "-c", f"import sys{CLOSED}", str(run), str(master)]
+    out = subprocess.DEVNULL if nohup else terminal  # it writes to a file
+    process = subprocess.Popen(words, stdout=out, stderr=out, pass_fds=[master], preexec_fn=begin)
+    os.close(terminal)
+    os.close(master)
+    process.wait(120)
+    assert (run / "results.json").is_file() == nohup
+    if not nohup:
+        assert [path.name for path in checkpoints(run / "seeds" / "1")] == ["checkpoint-3"]
+        resume(run)
+        assert (run / "results.json").is_file()
 
 
 def test_killed_between_training_and_scoring(little, tmp_path, monkeypatch):

@@ -41,6 +41,17 @@ def test_one_update_is_no_updates(total, said, capsys):
     assert capsys.readouterr().out == f"{said}\n"
 
 
+def test_the_hours_of_a_long_run_are_told(capsys, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("toughen.runs.progress.time.perf_counter", lambda: now[0])
+    reporter = Reporter()
+    state = SimpleNamespace(global_step=0, max_steps=11_001, num_train_epochs=1, best_metric=None)
+    reporter.begin("seed 1", ["plain"], "accuracy", state)
+    now[0] = 10.0
+    reporter.row({"kind": "train", "step": 10, "loss": 1.0}, {})
+    assert capsys.readouterr().out.endswith("1.0 it/s · ETA 3:03:11\n")
+
+
 def test_results_hold_what_is_promised(finished):
     values = json.loads((finished.path / "results.json").read_text())
     assert set(values) == {

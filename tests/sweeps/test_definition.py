@@ -220,6 +220,14 @@ BAD = {
     "a sweep file has no 1": {1: 2},
     "base: give a config": {"base": None},
     "parameters.a: value and min are there": {"parameters": {"a": {"min": 1, "max": 2, "value": 3}}},
+    "parameters.a: max says nothing beside values": {"parameters": {"a": {"values": [1], "max": 2}}},
+    "parameters.a: step and log say nothing beside value;": {"parameters": {"a": {"value": 1, "log": True, "step": 1}}},
+    "parameters.a: distribution uniform says nothing beside values": {
+        "parameters": {"a": {"values": [1], "distribution": "uniform"}}
+    },
+    "parameters.a: a constant distribution needs value:": {
+        "parameters": {"a": {"min": 1, "max": 2, "distribution": "constant"}}
+    },
     "parameters.baseline: a trial has no plain twin": {"parameters": {"baseline": [True, False]}},
     "base.baseline": {"base": {**BASE, "baseline": True}},
 }
@@ -229,6 +237,11 @@ BAD = {
 def test_a_bad_file_is_told_by_its_key(said):
     with pytest.raises(ValueError, match=said):
         parsed(BAD[said])
+
+
+def test_a_number_written_in_two_ways_is_one_row():
+    assert grid(parsed(parameters={"method.weight": [1, 1.0, 2]})) == [{"method.weight": 1}, {"method.weight": 2}]
+    assert len(grid(parsed(parameters={"a": [1, True, "1", [1.0], [1]]}))) == 4
 
 
 def test_numbers_in_lists_are_numbers():

@@ -2,16 +2,18 @@
 
 import csv
 import io
+import json
 import re
 from xml.etree import ElementTree
 
 import pytest
 from rich.console import Console
 
-from toughen.sweeps.board import Board, Status, clock, picture
+from toughen.runs.progress import clock
+from toughen.sweeps.board import Board, Status, picture
 from toughen.sweeps.leaderboard import Row, as_csv, as_markdown, ranked, table
 from toughen.sweeps.outputs import write_page, write_tables
-from toughen.sweeps.trials import Outcome, Trial
+from toughen.sweeps.trials import Outcome, Trial, scores
 
 from .test_decisions import quality
 
@@ -144,6 +146,12 @@ def test_plain_lines_without_a_terminal(tmp_path, capsys):
     assert "failed 1" in said.splitlines()[2]
     assert "\x1b" not in said
     assert "boom" in (tmp_path / "sweep.log").read_text()
+
+
+def test_a_score_that_is_no_number_keeps_its_place(tmp_path):
+    rows = [{"arm": "method", "eval_loss": value} for value in (1.0, None, float("nan"), 2.0)]
+    (tmp_path / "metrics.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    assert str(scores(tmp_path, "loss")) == "[1.0, nan, nan, 2.0]"
 
 
 def test_a_clock_that_people_read():

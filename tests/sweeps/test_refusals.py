@@ -33,6 +33,14 @@ BAD = {
 }
 
 
+def test_data_errors_name_the_options_of_the_command(values, tmp_path, capsys):
+    write_csv(tmp_path / "train.csv", [*rows(6), {"text": "a film", "label": ""}])
+    values["base"]["data"] = {"train_file": str(tmp_path / "train.csv"), "cache_dir": str(tmp_path / "cache")}
+    (tmp_path / "sweep.yaml").write_text(yaml.safe_dump(values))
+    assert main(["sweep", str(tmp_path / "sweep.yaml"), "--output_dir", str(tmp_path / "out")]) == 2
+    assert "fill it in or give --data.on_bad skip" in capsys.readouterr().err
+
+
 @pytest.fixture
 def no_trial(monkeypatch):
     def refuse(*_):

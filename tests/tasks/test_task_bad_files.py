@@ -18,6 +18,14 @@ CASES = {
     "missing text": ("x.jsonl", b'{"text": "a", "label": 1}\n{"text": null, "label": 0}\n', {}, ["row 2", "'text'"]),
     "not a number": ("x.csv", b"text,label\na,0.5\nb,high\n", {"head": "regression"}, ["row 2", "'high'"]),
     "not utf-8": ("x.csv", GOOD + b"caf\xe9 noir,pos\n", {}, ["line 4", "0xe9", "position 4", "encoding="]),
+    "a share": ("x.csv", b"text,label\na,50%\nb,7%\n", {"head": "regression"}, ["row 1", "'50%'", "without the sign"]),
+    "many shares": (
+        "x.csv",
+        b"text,label\n" + b"".join(b"t,%d.5%%\n" % n for n in range(1200)),
+        {"head": "regression"},
+        ["row 1 (line 2)", "'0.5%'", "without the sign"],
+    ),
+    "a word and its tag": ("x.txt", b"EU\tB-ORG\nrejects\tO\n", {}, ["label_column=, or give head='tokens' if each"]),
     "blank lines": ("x.csv", b"\n\n", {}, ["has no names of columns", "at least one row"]),
     "a mark alone": ("x.csv", b"\xef\xbb\xbf", {}, ["has no names of columns"]),
     "nothing, zipped": ("x.tsv.gz", gzip.compress(b""), {}, ["has no names of columns"]),
@@ -177,3 +185,11 @@ def test_a_longer_line_can_be_allowed(tmp_path):
 def test_nothing_to_load():
     with pytest.raises(tasks.DataError, match="train_file="):
         tasks.load()
+
+
+def test_a_label_that_says_there_is_none_is_not_called_empty(tmp_path):
+    files = {"train_file": tmp_path / "train.csv", "validation_file": tmp_path / "dev.csv"}
+    files["train_file"].write_text("text,label\na b,0\nc d,1\n")
+    files["validation_file"].write_text("text,label\na b,0\nc d,-1\n")
+    with pytest.raises(ValueError, match=r"dev.csv, row 2 .*'label' holds '-1' there, which says that there is none"):
+        tasks.load(**files, cache_dir=tmp_path / "cache")

@@ -140,6 +140,13 @@ def test_conll_tags_become_iob2(tmp_path, lines, expected):
     assert [[names[tag] for tag in row] for row in data.train["label"][:]] == expected
 
 
+def test_true_among_numbers_is_1(tmp_path):
+    rows = [{"text": f"row {number}", "label": (1, True, False, 0)[number % 4]} for number in range(20)]
+    data = load(write_jsonl(tmp_path / "own.jsonl", rows), validation_file=tmp_path / "own.jsonl")
+    assert data.task.labels == ("0", "1")
+    assert data.validation["label"][:4] == [1, 1, 0, 0]
+
+
 def test_parts_of_speech_are_left_as_they_are(tmp_path):
     path = tmp_path / "own.conll"
     path.write_text("the\tDT\ndog\tNN\n\n# \tSYM\nI\tPRP\n")

@@ -1,11 +1,13 @@
 """What was typed after `toughen train`: shorthands spelled out, config files and recipes read and merged."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from ..runs.config import NAMED_GROUPS
+from ..runs.config import NAMED_GROUPS, DataConfig
 from ..runs.configuring import merge, normalised
 from ..runs.errors import RunError
 from ..runs.strict_yaml import read_yaml
@@ -78,3 +80,14 @@ def _config(path: Path) -> dict[str, Any]:
     if isinstance(found.get("task"), Mapping):
         raise RunError(f"{path} is a ParaGen config; its RTE experiment is --recipe freelb/rte-roberta-base.")
     return found
+
+
+def data_options(message: str) -> str:
+    """Arguments of the Python functions, as their messages name them: `head='classes'` is `--data.head classes`."""
+    names = "|".join(each.name for each in fields(DataConfig))
+    message = re.sub(rf"\b({names})=(['\"])(.*?)\2", r"--data.\1 \3", message).replace(
+        "labels=[...]", "--data.labels A,B"
+    )
+    return re.sub(
+        rf"(?<![\w.])({names})=(?=(\S)?)", lambda m: f"--data.{m[1]}" + " " * ((m[2] or ".") not in ".,;)"), message
+    )

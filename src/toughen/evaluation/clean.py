@@ -13,8 +13,9 @@ from ..atomic import write_json
 from ..tasks import load, task as task_named  # isort: skip
 from ..tasks.read.folder import check_apart
 from ..tasks.spec import SPLITS, DataError, Head, Task
+from ..tasks.wording import own_words, reworded
 from .measures import Evaluation, measure
-from .outputs import class_names, cut_words, load_model, outputs_of, unnamed
+from .outputs import class_names, cut_words, load_model, outputs_of, shorter, unnamed
 from .slices import text_slices
 from .subjects import Subject, subjects_of
 
@@ -28,9 +29,12 @@ _READING = (
     *("on_bad", "validation_share", "limit", "seed", "cache_dir"),
 )
 
+# Options of `load` that are ours as well.
+KNOWN = ("task", "dir", "text_column", "label_column", "limit")
 _HEADS: dict[str, Head] = {"regression": "regression", "multi_label_classification": "multilabel"}  # by `problem_type`
 
 
+@own_words(KNOWN)
 def evaluate(
     path: "str | os.PathLike[str]",
     *,
@@ -85,7 +89,12 @@ def evaluate(
             samples=samples,
             model=os.fspath(subject.model),
             source=os.fspath(file) if file else None,
-            notes=[*data.doubts, *unnamed(model.config, data.task), *cut_words(data.task, plain, outputs)],
+            notes=[
+                *(reworded(doubt, KNOWN) for doubt in data.doubts),
+                *unnamed(model.config, data.task),
+                *cut_words(data.task, plain, outputs),
+                *shorter(max_length, model, tokenizer),
+            ],
         )
         home = subject.home if write else None
         if home is not None and (problem := _not_kept(home, evaluation)):

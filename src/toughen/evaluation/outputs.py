@@ -143,6 +143,13 @@ def bounded(max_length: int | None, model: Any, tokenizer: Any) -> int | None:
     return min(max_length or limit, limit) if limit else max_length
 
 
+def shorter(asked: int | None, model: Any, tokenizer: Any) -> list[str]:
+    """A note where more was asked for than the model reads."""
+    limit = bounded(asked, model, tokenizer)
+    told = f"texts are cut at {limit} tokens and not at max_length={asked}: the model reads no more"
+    return [told] if asked and limit and limit < asked else []
+
+
 def length_of(ids: Any) -> int:
     """Tokens of a row; of its longest choice, where there are several."""
     return max(map(len, ids)) if len(ids) and isinstance(ids[0], (list, tuple, np.ndarray)) else len(ids)

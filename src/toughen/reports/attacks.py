@@ -68,7 +68,7 @@ def attacks_of(run: Run) -> list[Attack]:
         found.setdefault((_key(told, name), arm), []).append((name, told))
     # By key, so that the run's own rows come before other splits and limited looks; "-" sorts before ".json".
     ordered = sorted(found.items(), key=lambda each: each[0][0])
-    return [_merged(key, arm, _seeds(models), run) for (key, arm), models in ordered]
+    return [_merged(key, arm, _seeds(models), run, _hidden(models)) for (key, arm), models in ordered]
 
 
 def _terms(settings: Mapping[str, Any]) -> str:
@@ -89,7 +89,16 @@ def _seeds(models: list[tuple[str, Mapping[str, Any]]]) -> list[tuple[str, Mappi
     return labelled or [each for each in models if not each[1].get("label")] or models[:1]
 
 
-def _merged(key: str, arm: str, models: Sequence[tuple[str, Mapping[str, Any]]], run: Run) -> Attack:
+def _hidden(models: list[tuple[str, Mapping[str, Any]]]) -> list[str]:
+    """The best model's own summary, where it says something else than those of the seeds that stand in its place."""
+    shown = {_terms(told.get("settings") or {}) for _, told in _seeds(models)}
+    alone = [(name, told) for name, told in models if not told.get("label")]
+    return [name for name, told in alone if _terms(told.get("settings") or {}) not in shown]
+
+
+def _merged(
+    key: str, arm: str, models: Sequence[tuple[str, Mapping[str, Any]]], run: Run, hidden: Sequence[str]
+) -> Attack:
     names, tellings = [name for name, _ in models], [told for _, told in models]
     first = tellings[0]
     mixed = len({_terms(told.get("settings") or {}) for told in tellings}) > 1
@@ -114,7 +123,11 @@ def _merged(key: str, arm: str, models: Sequence[tuple[str, Mapping[str, Any]]],
             groups={name: points for name, each in groups.items() if (points := _points(each))},
             attacked=_attacked(attacked) if attacked else None,
             settings=first.get("settings") or {},
-            notes=(*(first.get("notes") or ()), *([f"{key}: a mean over seeds under different settings"] * mixed)),
+            notes=(
+                *(first.get("notes") or ()),
+                *([f"{key}: a mean over seeds under different settings"] * mixed),
+                *(f"{key}: all seeds are shown; the best model alone under other settings is not" for _ in hidden),
+            ),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise ReportError(f"{run.path / 'attacks' / names[0]}.json is no attack's summary: {error!r}.") from None

@@ -5,6 +5,7 @@ from typing import Any
 
 from . import figures
 from .cells import number
+from .comparison import LOWER
 from .drawing import Drawing
 from .folder import Run, finite
 
@@ -22,7 +23,11 @@ def evaluation_table(runs: Sequence[Run]) -> dict[str, Any] | None:
             score = _score(run.evaluations[name]) if name in run.evaluations else None
             if score is not None:
                 scores[name][run.name] = score
-    best = {name: max((each[0] for each in found.values()), default=None) for name, found in scores.items()}
+    lower = {name for run in runs for name, told in run.evaluations.items() if told["metric"] in LOWER}
+    best = {
+        name: (min if name in lower else max)((each[0] for each in found.values()), default=None)
+        for name, found in scores.items()
+    }
     rows: list[dict[str, Any]] = []
     for run in runs[:ROWS]:
         cells: list[dict[str, Any]] = []

@@ -7,6 +7,7 @@ from typing import Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from ..atomic import json_line
 from .errors import Interrupted
 from .health import Health
 from .job import Job
@@ -88,7 +89,7 @@ class Watch(TrainerCallback):
         if kind == "train":
             row["cost"] = round(self.trainer.cost, 3)
         with (self.job.run / "metrics.jsonl").open("a", encoding="utf-8") as file:
-            file.write(json.dumps(row) + "\n")
+            file.write(json_line(row))
         self.reporter.row(row, self.trainer.terms)
 
 

@@ -98,15 +98,15 @@ def _wait(process: "subprocess.Popen[bytes]", folder: Path) -> int:
     asked: list[int] = []
 
     def told(number: int, _: FrameType | None) -> None:
-        if asked:
-            process.send_signal(signal.SIGTERM)
-        else:
-            os.write(2, stopping.TOLD)
+        if not asked:
+            stopping.say_so()
             stopping.ask(folder, number)
+        elif number != signal.SIGHUP:  # of a closed terminal the shell and the system send one each
+            process.send_signal(signal.SIGTERM)
         asked.append(number)
 
     main = threading.current_thread() is threading.main_thread()  # no other thread may ask for signals
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if main else ()
+    numbers = stopping.signals() if main else ()
     before = {number: signal.signal(number, told) for number in numbers}
     try:
         return process.wait()

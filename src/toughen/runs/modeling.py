@@ -101,6 +101,9 @@ def load_trained(kind: Any, place: Path, tokenizer: Any) -> Any:
         )
     _check_words(name, model, tokenizer)
     _pad_behind(model, tokenizer)
+    ends = tokenizer("a")["input_ids"][-1:]  # where texts end with that token, it would move what is read
+    if getattr(model.config, "pad_token_id", None) is None and ends != [tokenizer.pad_token_id]:
+        model.config.pad_token_id = tokenizer.pad_token_id  # a decoder reads the class at the last token before it
     return model
 
 

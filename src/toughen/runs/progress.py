@@ -86,8 +86,8 @@ class Reporter:
         self.line(f"{self._head} epoch {row['epoch']:g}: {' · '.join(told)}")
 
     def _left(self, step: int) -> str:
-        seconds = int((self._total - step) / self._pace(step))
-        return f"{self._pace(step):.1f} it/s · ETA {seconds // 60}:{seconds % 60:02d}"
+        pace = self._pace(step)
+        return f"{pace:.1f} it/s · ETA {clock((self._total - step) / pace)}"
 
     def _pace(self, step: int) -> float:
         return max(step - self._began[0], 1) / max(time.perf_counter() - self._began[1], 1e-9)
@@ -104,12 +104,21 @@ def tell(text: str, log: Path | None, live: Any) -> None:
     if log is not None:
         with log.open("a", encoding="utf-8") as file:
             file.write(f"{datetime.now():%Y-%m-%d %H:%M:%S} {text}\n")
-    if live is not None:
-        live.console.print(text, highlight=False, markup=False, soft_wrap=True)
-    else:
-        with suppress(BrokenPipeError):  # who read us is gone (| head); our work is not
+    with suppress(OSError):  # who read us is gone (| head, a closed terminal); our work is not
+        if live is not None:
+            live.console.print(text, highlight=False, markup=False, soft_wrap=True)
+        else:
             sys.stdout.write(text + "\n")
             sys.stdout.flush()
+
+
+def clock(seconds: float | None) -> str:
+    """Hours, minutes and seconds; a dash while nothing is known."""
+    if seconds is None:
+        return "-"
+    whole = max(int(seconds), 0)
+    hours = f"{whole // 3600}:{whole // 60 % 60:02d}" if whole >= 3600 else f"{whole // 60}"
+    return f"{hours}:{whole % 60:02d}"
 
 
 def facts_of(row: Mapping[str, Any], terms: Mapping[str, float], names: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as a wish to stop: the step is finished, everything is saved."""
+"""Ctrl-C, SIGTERM and a closed terminal as a wish to stop: the step is finished, everything is saved."""
 
 import os
 import signal
@@ -11,6 +11,18 @@ from typing import Any
 AGREE_EVERY = 10  # updates between two questions to the other processes
 FILE = "stop.txt"  # how the process that started torchrun tells its workers: torchrun would kill them after 30 s
 TOLD = b"toughen: stopping after this step, and saving; once more ends at once\n"
+
+
+def signals() -> list[signal.Signals]:
+    """Those to listen to: not SIGHUP where it is ignored, as nohup does for a run that outlives its terminal."""
+    found = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+    return found[:2] if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN else found
+
+
+def say_so() -> None:
+    """Tell the person that the run will stop; a closed terminal cannot be written to."""
+    with suppress(OSError):
+        os.write(2, TOLD)
 
 
 def ask(run: Path, number: int) -> None:
@@ -30,7 +42,7 @@ class Stop:
 
     def __enter__(self) -> "Stop":
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
+            for number in signals():
                 self._before[number] = signal.signal(number, self._catch)
         return self
 
@@ -39,8 +51,8 @@ class Stop:
 
     def _catch(self, number: int, frame: FrameType | None) -> None:
         self.signal = number
-        if not self.shared:
-            os.write(2, TOLD)
+        if not self.shared and number != signal.SIGHUP:  # of a closed terminal the shell and the system send one each
+            say_so()
             self._restore()
 
     def _restore(self) -> None:

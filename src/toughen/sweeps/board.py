@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..runs.progress import tell
+from ..runs.progress import clock, tell
 from .definition import rows_word
 from .leaderboard import Row
 from .trials import Outcome, Trial
@@ -35,15 +35,6 @@ class Status:
         parts += [f"stopped early {self.stopped}"] if self.stopped else []
         parts += [f"best {self.best}"] if self.best is not None else []
         return " · ".join([*parts, f"ETA {clock(self.eta)}"])
-
-
-def clock(seconds: float | None) -> str:
-    """Hours, minutes and seconds; a dash while nothing is known."""
-    if seconds is None:
-        return "-"
-    whole = max(int(seconds), 0)
-    hours = f"{whole // 3600}:{whole // 60 % 60:02d}" if whole >= 3600 else f"{whole // 60}"
-    return f"{hours}:{whole % 60:02d}"
 
 
 class Board:

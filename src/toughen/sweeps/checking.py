@@ -1,7 +1,7 @@
 """A sweep held against what runs take, before any of them starts."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from itertools import product
 from typing import Any, cast
@@ -24,12 +24,23 @@ def grid(definition: Definition) -> list[Settings]:
     ]
     rows = product(*choices, definition.tied or ({},))
     found = [{key: value for part in row for key, value in part.items()} for row in rows]
-    return list({key_of(row): row for row in found}.values())  # a value that is listed twice is one value
+    different: dict[str, Settings] = {}
+    for row in found:
+        different.setdefault(key_of(row), row)  # a value that is listed twice is one value
+    return list(different.values())
 
 
 def key_of(settings: Settings) -> str:
-    """Equal settings have equal keys."""
-    return json.dumps(settings, sort_keys=True, default=str)
+    """Equal settings have equal keys: 1 and 1.0 are one number, 1 and true are not."""
+    return json.dumps(_alike(settings), sort_keys=True, default=str)
+
+
+def _alike(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _alike(each) for key, each in cast("Mapping[Any, Any]", value).items()}
+    if isinstance(value, (list, tuple)):
+        return [_alike(each) for each in cast("Sequence[Any]", value)]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _corners(definition: Definition) -> Iterator[Settings]:

@@ -6,7 +6,7 @@ from typing import Any
 from .._version import __version__
 from ..errors import require
 from ..runs.configuring import to_yaml
-from .board import clock
+from ..runs.progress import clock
 from .configs import trial_config
 from .definition import rows_word
 from .director import Director

@@ -78,6 +78,7 @@ def parameter(key: str, given: Any) -> Parameter:
     given_by = [name for name in ("value", "values", "min") if name in entry]
     if len(given_by) > 1:
         raise SweepError(f"parameters.{key}: {' and '.join(given_by)} are there, and only one can count; keep one.")
+    _check_idle(key, entry, kind)
     if "value" in entry:
         return Choice((number(entry["value"]),))
     if "values" in entry:
@@ -88,6 +89,22 @@ def parameter(key: str, given: Any) -> Parameter:
             raise SweepError(f"parameters.{key}.values is empty: give one or more, such as [0.05, 0.1].")
         return Choice(tuple(number(value) for value in cast("Sequence[Any]", values)))
     return _range(key, entry, kind)
+
+
+def _check_idle(key: str, entry: Mapping[str, Any], kind: Any) -> None:
+    """Refuse what would be passed over in silence: a list has no ends, a range is no list."""
+    by = next((name for name in ("value", "values") if name in entry), None)
+    listed = {"categorical": "values", "constant": "value"}
+    if by is None:
+        if kind in listed:
+            raise SweepError(f"parameters.{key}: a {kind} distribution needs {listed[kind]}:.")
+        return
+    idle = [name for name in ("max", "step", "log") if name in entry]
+    if kind is not None and kind not in listed:
+        idle.append(f"distribution {kind}")
+    if idle:
+        say = "says" if len(idle) == 1 else "say"
+        raise SweepError(f"parameters.{key}: {' and '.join(idle)} {say} nothing beside {by}; leave it out.")
 
 
 def _range(key: str, entry: Mapping[str, Any], kind: Any) -> Range:

@@ -1,6 +1,7 @@
 """One trial, a setting with a seed: its run folder is its whole truth, whoever ran it and however that ended."""
 
 import json
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -82,8 +83,9 @@ def outcome(folder: Path, metric: str) -> Outcome:
 
 def scores(folder: Path, metric: str) -> list[float]:
     """The metric after each evaluation so far."""
-    rows = read_lines(folder / "metrics.jsonl")
-    return [float(row[f"eval_{metric}"]) for row in rows if row.get("arm") == "method" and f"eval_{metric}" in row]
+    rows = [row for row in read_lines(folder / "metrics.jsonl") if row.get("arm") == "method"]
+    found = [row[f"eval_{metric}"] for row in rows if f"eval_{metric}" in row]
+    return [math.nan if value is None else float(value) for value in found]
 
 
 def attempts(folder: Path) -> list[dict[str, Any]]:

@@ -1,15 +1,15 @@
 """A task described by a person's own file: which columns are text, what the labels are, which head fits."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
-from .read.labels import is_missing
-from .read.lines import Format, Raw, place
+from .read.conll import ENTITY
+from .read.lines import Format, Raw, place, suffix
 from .read.rows import numbered_columns
 from .read.tables import read_rows
+from .seen import MOST_LABELS, Seen
 from .spec import DataError, Head, Task
 from .tokens import ENTITY_METRICS
 
@@ -26,33 +26,6 @@ _SINGLE = ("text", "sentence", "review", "content", "tweet", "comment")
 WORDS = ("tokens", "words")
 _CHOICES = ("choices", "choice", "endings", "options")
 _CONTEXTS = ("context", "ctx", "sent1", "dialogue", "article", "passage", "startphrase", "text")
-_MOST_LABELS = 1000
-
-
-@dataclass
-class _Seen:
-    """What one pass over the label column found."""
-
-    values: dict[Any, None] = field(default_factory=dict[Any, None])
-    lists: bool = False
-    numbers: bool = True
-    fractions: bool = False
-    words: bool = False
-    """Digits that are a name and no number: 007."""
-    gaps: dict[str, None] = field(default_factory=dict[str, None])
-    """NA, None and their kin: missing among numbers, among words a class as the reader has it too."""
-
-    def add(self, value: Any) -> None:
-        if is_missing(value):
-            if isinstance(value, str) and _as_number(value) is None and value:
-                self.gaps.setdefault(value)
-            return
-        number = _as_number(value)
-        self.numbers = self.numbers and number is not None
-        self.fractions = self.fractions or (number is not None and not number.is_integer())
-        self.words = self.words or _is_word(value)
-        if len(self.values) <= _MOST_LABELS:
-            self.values.setdefault(value)
 
 
 def infer_task(
@@ -81,7 +54,7 @@ def infer_task(
             )
         columns = tuple(text_column) or _text_columns(path, first.fields, label)
         kind = "pair" if len(columns) == 2 else "sentence"
-    seen = _look(path, first, source, label, form, head) if labels is None or head is None else _Seen()
+    seen = _look(path, first, source, label, form, head) if labels is None or head is None else Seen()
     head = head or _head(seen, form)
     if labels is not None and len(set(labels)) < len(labels):
         raise DataError(f"labels={list(labels)}: a name is there twice; each class needs its own.")
@@ -108,9 +81,17 @@ def _label_column(path: Path, fields: Mapping[str, Any], asked: str | None) -> s
     if found is None:
         raise DataError(
             f"{path}, row 1: there is no column {asked or 'label'!r}; it has {', '.join(map(repr, fields))}; "
-            "name the right one with label_column=."
+            f"name the right one with label_column={_or_tokens(path, fields, asked)}."
         )
     return found
+
+
+def _or_tokens(path: Path, fields: Mapping[str, Any], asked: str | None) -> str:
+    """A further way where the first line may be a word with its tag, and no names of columns."""
+    tagged = any(ENTITY.match(name.split()[-1]) for name in fields if name.strip())
+    if asked or not (suffix(path) == ".txt" or (suffix(path) == ".tsv" and tagged)):
+        return ""
+    return ", or give head='tokens' if each line is a word and its tag"
 
 
 def _text_columns(path: Path, fields: Mapping[str, Any], label: str) -> tuple[str, ...]:
@@ -131,8 +112,8 @@ def _text_columns(path: Path, fields: Mapping[str, Any], label: str) -> tuple[st
     )
 
 
-def _look(path: Path, first: Raw, rest: Iterator[Raw], label: str, form: Format, head: Head | None) -> _Seen:
-    seen = _Seen()
+def _look(path: Path, first: Raw, rest: Iterator[Raw], label: str, form: Format, head: Head | None) -> Seen:
+    seen = Seen()
     for raw in chain((first,), rest):
         value = raw.fields.get(label)
         if isinstance(value, str) and (form.label_separator or head == "multilabel"):
@@ -148,12 +129,13 @@ def _look(path: Path, first: Raw, rest: Iterator[Raw], label: str, form: Format,
                 seen.add(part)
         else:
             seen.add(value)
-        if len(seen.values) > _MOST_LABELS and not (seen.numbers and head != "classes"):
+        amounts = head == "regression" or (seen.numbers and head != "classes")
+        if len(seen.values) > MOST_LABELS and not amounts:
             raise DataError(
-                f"{place(path, raw)}: the column {label!r} already has more than {_MOST_LABELS} different labels; "
+                f"{place(path, raw)}: the column {label!r} already has more than {MOST_LABELS} different labels; "
                 "it looks like text: name the right one with label_column=."
             )
-    return seen if seen.numbers else replace(seen, values={**seen.values, **seen.gaps})
+    return seen.settled()
 
 
 def _check_part(part: Any, where: str) -> None:
@@ -166,13 +148,13 @@ def _check_part(part: Any, where: str) -> None:
         )
 
 
-def _head(seen: _Seen, form: Format) -> Head:
+def _head(seen: Seen, form: Format) -> Head:
     if seen.lists:
         return "multilabel"
     return "regression" if seen.numbers and seen.fractions and not form.label_separator else "classes"
 
 
-def _label_names(path: Path, seen: _Seen, head: Head, label: str) -> tuple[str, ...]:
+def _label_names(path: Path, seen: Seen, head: Head, label: str) -> tuple[str, ...]:
     if head == "regression":
         return ()
     if seen.lists and seen.numbers and set(seen.values) <= {0, 1} and head == "multilabel":
@@ -231,18 +213,6 @@ def _choice_task(
     named.update({"question": question} if question else {})
     named.update({"choices": listed} if listed else {})
     return task, named
-
-
-def _as_number(value: Any) -> float | None:
-    try:
-        return None if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError):
-        return None
-
-
-def _is_word(value: Any) -> bool:
-    digits = value.strip() if isinstance(value, str) else ""
-    return len(digits) > 1 and digits.isdecimal() and digits.startswith("0")
 
 
 def _whole(value: Any) -> str:

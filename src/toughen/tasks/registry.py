@@ -4,7 +4,7 @@ import difflib
 import importlib
 import re
 
-from .spec import Task
+from .spec import DataError, Task
 
 _TASKS: dict[str, Task] = {}
 _NAMES: dict[str, str] = {}
@@ -44,7 +44,7 @@ def task(name: "str | Task") -> Task:
         return _TASKS[_NAMES[short]]
     near = dict.fromkeys(_NAMES[match] for match in difflib.get_close_matches(short, _NAMES, n=5, cutoff=0.5))
     hint = f"the nearest: {', '.join(list(near)[:3])}" if near else f"there are: {', '.join(available())}"
-    raise ValueError(f"no task {name!r}; {hint}. For your own files give train_file=... and no task.")
+    raise DataError(f"no task {name!r}; {hint}. For your own files give train_file=... and no task.")
 
 
 def _load() -> None:

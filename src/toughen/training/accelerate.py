@@ -24,7 +24,8 @@ def accelerated_backward(
     """Forward and backward for one batch; stands in place of `accelerator.backward(model(**batch).loss)`.
 
     Works inside `accelerator.accumulate(model)`; Accelerate divides by the number of micro-batches and scales for
-    half precision. Returns the loss, detached.
+    half precision. Returns the loss, detached. Methods that go over the whole window once more (SAM, AWP, FreeAT) make
+    their passes at its last micro-batch: the loss there is the window's sum, and that of the others 0.
     """
     sync: bool = accelerator.sync_gradients
     turns = attached.turns(last=sync)

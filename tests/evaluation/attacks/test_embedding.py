@@ -197,6 +197,11 @@ def test_bad_settings():
         EmbeddingAttack((0.1, math.inf))  # no answer would be a number, and none would count as broken
 
 
+def test_answers_that_are_no_numbers_are_refused():
+    with pytest.raises(DataError, match=r"radius 1e\+30: the model's answers are no numbers .* smaller radii"):
+        curve(target(6), radii=(0.1, 1e30))
+
+
 def test_folded_classes_count_as_one():
     """HANS: neutral and contradiction are both right where the label is non-entailment."""
     task = Task("two", "two", "sentence", "classes", ("text",), ("yes", "no"), fold=(0, 1, 1))

@@ -98,8 +98,8 @@ def run(arguments: Any) -> int:
         with quiet():
             found = [(path, each) for path in arguments.paths for each in evaluate(path, **options)]
     except DataError as error:
-        told = re.sub(r"(?<!\w)(text_column|label_column)=", r"--\1", str(error))
-        raise RunError(told.replace("--data.dir", "--dir")) from error
+        told = re.sub(r"\b(\w+)= \(--\1\)", r"--\1", str(error)).replace("--data.dir", "--dir")
+        raise RunError(re.sub(r"(?<!\w)(text_column|label_column|dir)=(?!\w)", r"--\1", told)) from error
     except KeyboardInterrupt:
         sys.stderr.write("toughen: interrupted; the same command goes on from here.\n")
         return 130
@@ -138,10 +138,11 @@ def _told(found: list[tuple[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _print(found: list[tuple[str, Any]], many: bool) -> None:
+    from ...reports.comparison import LOWER
     from ..tables import console, span, table
 
     out = console()
-    best = max(each.score for _, each in found)
+    best = (min if found[0][1].metric in LOWER else max)(each.score for _, each in found)
     marked = len(found) > 1 and [each.score for _, each in found].count(best) == 1  # of a tie, none
     rows: list[list[str]] = []
     for path, each in found:

@@ -54,6 +54,7 @@ def _inputs(arguments: argparse.Namespace, task: Any) -> Iterator[Any]:
     from ...runs.errors import RunError
     from ...tasks.read.lines import Format
     from ...tasks.spec import DataError
+    from ...tasks.wording import reworded
 
     texts, seconds = arguments.text, arguments.text_pair
     if seconds and len(texts) != len(seconds):
@@ -70,7 +71,8 @@ def _inputs(arguments: argparse.Namespace, task: Any) -> Iterator[Any]:
         try:
             yield from _rows(Path(arguments.file), arguments.text_column, task, form)
         except DataError as error:
-            told = str(error).replace('encoding="cp1252"', "--encoding cp1252").replace("text_column=", "--text_column")
+            told = reworded(str(error), ("text_column", "delimiter", "encoding"))
+            told = told.replace('encoding="cp1252"', "--encoding cp1252").replace("text_column=", "--text_column")
             raise RunError(told) from error
 
 
@@ -146,7 +148,9 @@ def _fields(given: Any, task: Any) -> dict[str, Any]:
 
 
 def _plain(inputs: list[Any], predictions: list[Any], task: Any) -> str:
-    return "".join(f"{prediction}\n" for prediction in predictions)
+    between = " " if task.head == "tokens" else ", "
+    said = [between.join(each.label) or "-" if isinstance(each.label, list) else str(each) for each in predictions]
+    return "".join(f"{line}\n" for line in said)
 
 
 def _jsonl(inputs: list[Any], predictions: list[Any], task: Any) -> str:

@@ -24,11 +24,15 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--address", help="a Ray cluster: host:port, or auto on one of its machines")
     given, rest = parser.parse_known_args(list(arguments))
 
-    from ...sweeps import SweepStopped, sweep
+    from ...sweeps import SweepError, SweepStopped, sweep
+    from ...tasks import DataError
+    from ..words import data_options
 
     options = {key: getattr(given, key) for key in ("resume", "base", "seeds", "output_dir", "engine", "address")}
     try:
         return _tell(sweep(given.source, config=_over(rest), **options))
+    except DataError as error:
+        raise SweepError(data_options(str(error))) from error
     except SweepStopped as stopped:
         sys.stdout.write(f"{stopped}\n")
         return 130

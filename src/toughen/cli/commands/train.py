@@ -1,10 +1,8 @@
 """`toughen train`."""
 
 import json
-import re
 import sys
 from collections.abc import Sequence
-from dataclasses import fields
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -83,30 +81,18 @@ def _run(folder: Path, launch: dict[str, Any], new: bool) -> int:
     from ...runs.errors import Interrupted, RunError
     from ...runs.launch import execute_everywhere, run_new
     from ...tasks import DataError
+    from ..words import data_options
 
     try:
         (run_new if new else execute_everywhere)(folder, **launch)
     except DataError as error:
-        raise RunError(_as_options(str(error))) from error
+        raise RunError(data_options(str(error))) from error
     except Interrupted as stopped:
         sys.stdout.write(f"{stopped}\ncontinue with: toughen train --resume {quote(str(folder))}\n")
         return 128 + stopped.signal
     if launch["node_rank"] == 0:
         _say(folder)
     return 0
-
-
-def _as_options(message: str) -> str:
-    """Arguments of the Python functions, as their messages name them: `head='classes'` is `--data.head classes`."""
-    from ...runs.config import DataConfig
-
-    names = "|".join(each.name for each in fields(DataConfig))
-    message = re.sub(rf"\b({names})=(['\"])(.*?)\2", r"--data.\1 \3", message).replace(
-        "labels=[...]", "--data.labels A,B"
-    )
-    return re.sub(
-        rf"(?<![\w.])({names})=(?=(\S)?)", lambda m: f"--data.{m[1]}" + " " * ((m[2] or ".") not in ".,;)"), message
-    )
 
 
 def _say(folder: Path) -> None:

@@ -91,10 +91,15 @@ class EmbeddingAttack:
             climber.fgsm(radius)
             fgsm = climber.once
             climber.pgd(radius, self.steps)
+            noise = climber.noise(radius)
+            if noise.isnan().any():  # of NaN the first class is the largest, and nothing is ever worse
+                raise DataError(
+                    f"radius {radius:g}: the model's answers are no numbers that far out; give smaller radii."
+                )
             for key, values in (
                 ("answers", climber.worst),
                 ("fgsm", fgsm),
-                ("noise", climber.noise(radius)),
+                ("noise", noise),
             ):
                 found[key].append(_answers(target, values, labels))
         return [

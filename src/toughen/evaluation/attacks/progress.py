@@ -6,6 +6,8 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
+from ...runs.progress import clock
+
 QUIET_SECONDS = 10.0
 
 
@@ -55,8 +57,7 @@ class Progress:
 
     def _left(self) -> str:
         since = time.perf_counter() - self._began
-        seconds = int((self.total - self.done) * since / max(1, self.done - self._first))
-        return f"{seconds // 60}:{seconds % 60:02d}"
+        return clock((self.total - self.done) * since / max(1, self.done - self._first))
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if self._bar is not None:

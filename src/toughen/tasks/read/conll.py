@@ -7,7 +7,7 @@ from pathlib import Path
 from ..spec import DataError
 from .lines import Format, Raw, lines
 
-_ENTITY = re.compile(r"^(?:O|[BIESLU]-.+)$")
+ENTITY = re.compile(r"^(?:O|[BIESLU]-.+)$")
 
 
 def read_conll(path: Path, form: Format) -> Iterator[Raw]:
@@ -50,7 +50,7 @@ def _scheme(sentences: Iterable[Sequence[str]]) -> str:
     for tags in sentences:
         before = "O"
         for tag in tags:
-            entities = entities and bool(_ENTITY.match(tag))
+            entities = entities and bool(ENTITY.match(tag))
             closed = closed or tag.startswith(("S-", "E-", "L-", "U-"))
             begun += tag.startswith("B-")
             loose += tag.startswith("I-") and before.partition("-")[2] != tag[2:]

@@ -117,7 +117,9 @@ def _number(value: Any) -> float | None:
     try:
         number = float(value)
     except (TypeError, ValueError):
-        raise Bad("label is not a number", f"{value!r} should be a number: mend it or give head='classes'") from None
+        share = isinstance(value, str) and _as_float(value.strip().removesuffix("%")) is not None
+        way = "write shares without the sign, in all rows" if share else "mend it or give head='classes'"
+        raise Bad("label is not a number", f"{value!r} should be a number: {way}") from None
     if math.isnan(number):
         return None
     if math.isinf(number):

@@ -111,7 +111,9 @@ def encoder(
             raise Bad(f"label in some rows only: this one {kind}", "label all rows of a test file or none")
         if label is None:
             if not optional:
-                raise Bad("no label", f"the column {label_name!r} is empty there: fill it in or give on_bad='skip'")
+                bare = value is None or value == "" or value == []
+                found = "is empty there" if bare else f"holds {value!r} there, which says that there is none"
+                raise Bad("no label", f"the column {label_name!r} {found}: fill it in or give on_bad='skip'")
             label = unlabelled(task, row)
         if task.head == "tokens" and len(label) != len(row["tokens"]):
             raise Bad(
