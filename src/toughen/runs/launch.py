@@ -101,7 +101,7 @@ def _wait(process: "subprocess.Popen[bytes]", folder: Path) -> int:
         if not asked:
             stopping.say_so()
             stopping.ask(folder, number)
-        elif number != signal.SIGHUP:  # of a closed terminal the shell and the system send one each
+        elif number in stopping.ASKED:
             process.send_signal(signal.SIGTERM)
         asked.append(number)
 

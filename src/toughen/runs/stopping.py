@@ -10,13 +10,16 @@ from typing import Any
 
 AGREE_EVERY = 10  # updates between two questions to the other processes
 FILE = "stop.txt"  # how the process that started torchrun tells its workers: torchrun would kill them after 30 s
+ASKED = (signal.SIGINT, signal.SIGTERM)  # by a person; of a closed terminal the shell and the system send a SIGHUP each
 TOLD = b"toughen: stopping after this step, and saving; once more ends at once\n"
 
 
 def signals() -> list[signal.Signals]:
     """Those to listen to: not SIGHUP where it is ignored, as nohup does for a run that outlives its terminal."""
-    found = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
-    return found[:2] if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN else found
+    hangup: signal.Signals | None = getattr(signal, "SIGHUP", None)  # Windows has none
+    if hangup is None or signal.getsignal(hangup) == signal.SIG_IGN:
+        return [*ASKED]
+    return [*ASKED, hangup]
 
 
 def say_so() -> None:
@@ -51,7 +54,7 @@ class Stop:
 
     def _catch(self, number: int, frame: FrameType | None) -> None:
         self.signal = number
-        if not self.shared and number != signal.SIGHUP:  # of a closed terminal the shell and the system send one each
+        if not self.shared and number in ASKED:
             say_so()
             self._restore()
 
