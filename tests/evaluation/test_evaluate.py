@@ -324,8 +324,8 @@ def test_a_score_does_not_hang_on_the_texts_of_a_batch_where_padding_is_at_the_l
 
 
 def test_files_hold_no_nan(tmp_path):
-    write_json(tmp_path / "x.json", {"a": math.nan, "b": [math.inf, 1.0], "c": "é"})
-    assert json.loads((tmp_path / "x.json").read_text()) == {"a": None, "b": [None, 1.0], "c": "é"}
+    write_json(tmp_path / "x.json", {"a": math.nan, "b": [math.inf, 1.0], "c": "é", "d": (math.nan, 2.0)})
+    assert json.loads((tmp_path / "x.json").read_text()) == {"a": None, "b": [None, 1.0], "c": "é", "d": [None, 2.0]}
     assert list(tmp_path.iterdir()) == [tmp_path / "x.json"]
 
 

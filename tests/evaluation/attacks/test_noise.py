@@ -126,6 +126,20 @@ def test_words_that_garbled_ones_push_out_of_a_cut_text_have_no_tag(side):
     assert "pushed out" in found.summary["notes"][0]
 
 
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_tags_of_a_text_do_not_hang_on_the_side_of_its_padding(side):
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=TOKENIZER._tokenizer, pad_token="[PAD]", padding_side=side)
+    task = Task("tags", "tags", "tokens", "tokens", ("tokens",), ("O", "B-x", "I-x"), ("token_accuracy",))
+    torch.manual_seed(0)
+    config = AutoConfig.for_model("bert", **{**SMALL, "initializer_range": 0.3}, **NO_DROPOUT)
+    net = AutoModelForTokenClassification.from_config(config).eval()
+    net.bert.embeddings.position_embeddings.weight.data.zero_()  # BERT counts padding at the left among its places
+    victim = Victim(net, tokenizer, task, max_length=32)
+    rows = [{"tokens": text.split(), "label": [0] * len(text.split())} for text in sentences(6)]
+    whole = Target(victim, rows, [], [])
+    assert whole.said(rows) == [whole.said([row])[0] for row in rows]
+
+
 def test_a_regression_is_scored_by_its_own_metric():
     task = Task("score", "score", "sentence", "regression", ("text",), metrics=("pearson",))
     victim = Victim(bert(torch.float32, num_labels=1, problem_type="regression").eval(), TOKENIZER, task, max_length=32)
