@@ -41,6 +41,7 @@ def test_radius_nothing_is_the_clean_score_and_more_radius_is_never_better():
     assert any(point["value"] < point["fgsm"] for point in points)
     assert points[-1]["value"] < points[0]["value"] - 0.3
     assert points[-1]["noise"] > points[-1]["value"] + 0.2  # adversarial, and not merely noisy
+    assert found.score == points[-1]["value"] < points[0]["value"]
     rows = [found.outcomes[f"radius {x:g}"].rows for x in (0.0, *RADII)]
     for one, two in pairwise(rows):
         assert all(was or not now for was, now in zip(one, two, strict=True))

@@ -90,6 +90,8 @@ def test_scores_are_those_of_the_changed_rows(tmp_path):
     changed = [noisy(TASK, row, i, "typos", 0.5, 4) for i, row in enumerate(victims.rows)]
     right = (victims.victim.exact(changed).argmax(-1) == victims.labels).mean()
     assert typos["points"][1]["value"] == pytest.approx(right)
+    hit = np.mean([new != row for new, row in zip(changed, victims.rows, strict=True)])
+    assert typos["points"][1]["changed"] == pytest.approx(hit)
     assert found.outcomes["typos 0.5"].rows == (victims.victim.exact(changed).argmax(-1) == victims.labels).tolist()
     assert {point["value"] for point in contracted["points"]} == {found.summary["clean"]["value"]}
     assert found.summary["notes"] == ["contractions changed no text: there was no place for it"]
@@ -160,4 +162,7 @@ def test_differences_and_means_over_seeds_are_of_the_metric_that_noise_is_scored
     scores = [each.summary["groups"][0]["points"][1]["value"] for each in found]
     (one,) = differences(found[:1], found[1:])
     assert (one.first, one.second) == pytest.approx(tuple(scores))
+    assert one.low < one.difference < one.high
+    assert one.low + one.high > 0  # of the first less the second, and not the other way round
+    assert target(3, task=task).metric == "accuracy"  # of attacks that search
     assert seed_scores({1: found[:1]})["noise", "typos 0.5"] == {1: pytest.approx(scores[0])}

@@ -2,12 +2,14 @@
 
 import json
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from toughen.evaluation import AttackSettings, Budget, make_attacks, run_attack
+from toughen.evaluation.attacks import journal as journal_module
 from toughen.evaluation.attacks import texts as texts_module
 from toughen.evaluation.attacks.journal import Journal, finished
 from toughen.evaluation.attacks import victim as victim_module
@@ -185,9 +187,44 @@ def test_an_unfinished_attack_of_other_settings_is_not_gone_on_with(tmp_path):
     other = Journal(file, "two")
     assert other.missing(4) == [0, 1, 2, 3]
     other.add([{"index": 0, "b": 1}])
+    assert Journal(file, "two").missing(4) == [1, 2, 3]  # nor is it taken for one of the settings before
     assert other.finish() == [{"index": 0, "b": 1}]
     assert finished(file) == [{"index": 0, "b": 1}]
     assert [path.name for path in tmp_path.iterdir()] == ["x.jsonl"]
+
+
+@pytest.mark.parametrize("half", ['{"index": 2', '{"index": 2}'])
+def test_rows_are_on_the_disk_at_once_and_half_a_line_does_not_spoil_the_next(tmp_path, monkeypatch, half):
+    file, synced, fsync = tmp_path / "x.jsonl", [], journal_module.os.fsync
+    monkeypatch.setattr(journal_module.os, "fsync", lambda number: synced.append(fsync(number)))
+    journal = Journal(file, "one")
+    journal.add([{"index": 0}])
+    part = tmp_path / "x.jsonl.part"
+    assert part.read_text() == '{"key": "one"}\n{"index": 0}\n'
+    assert synced
+    journal.close()
+    with part.open("a") as out:
+        out.write(half)
+    again = Journal(file, "one")
+    assert again.missing(3) == [1, 2]
+    again.add([{"index": 1}])
+    again.close()
+    assert Journal(file, "one").missing(3) == [2]
+
+
+def test_other_rows_labels_lengths_or_numbers_are_another_attack(tmp_path):
+    own = target(4)
+    rows = [{**row, "text": row["text"] + " w9"} for row in own.rows]
+    short = Victim(own.victim.model, TOKENIZER, TASK, max_length=8)
+    others = (
+        own,
+        replace(own, rows=rows),
+        replace(own, labels=(own.labels + 1) % 3),
+        replace(own, victim=short),
+        target(4, precision="bf16"),
+    )
+    (attack,) = make_attacks("noise", AttackSettings(strengths=(1.0,), noise=("contractions",)))
+    assert len({run_attack(attack, each, home=tmp_path).summary["key"] for each in others}) == len(others)
 
 
 @pytest.mark.parametrize(("lead", "changes"), [(-1.0, 1), (MARGIN / 2, 0), (1.0, 1)])
