@@ -90,6 +90,9 @@ def test_the_report_is_readable(tmp_path, tokenizer):
     assert report.repeated == {"train": 2, "validation": 0}
     assert report.shared == {("train", "validation"): 1}
     assert report.truncated == {"train": 0, "validation": 0}
+    length = len(tokenizer("a b")["input_ids"])
+    assert data.report(tokenizer, length).truncated["train"] == 0  # what fits is not cut
+    assert data.report(tokenizer, length - 1).truncated["train"] == 0.8
     text = str(report)
     for said in (
         "train 5 rows, validation 2 rows",
