@@ -7,9 +7,9 @@ import xml.etree.ElementTree as ET
 from toughen.reports import report
 from toughen.reports.comparison_figures import Difference, forest, scatter
 from toughen.reports.curves import MOST, late, thinned
-from toughen.reports.folder import Run
 from toughen.reports.drawing import COLOURS
 from toughen.reports.figures import bars, confusion, lines
+from toughen.reports.folder import Run
 from toughen.reports.page import IN_FULL
 from toughen.reports.robust_figures import attention, spectrum
 

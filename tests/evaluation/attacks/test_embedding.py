@@ -121,6 +121,14 @@ def test_choices_of_an_example_have_noise_of_their_own(climbers):
         assert abs(float(torch.cosine_similarity(one, two, dim=0))) < 0.5
 
 
+def test_an_example_that_goes_on_alone_keeps_its_own_choices(climbers):
+    climber, *_ = climbers
+    climber.top = climber.top[:3]  # as of three examples with two texts each
+    some = climber._only(torch.tensor([0, 2]))
+    assert torch.equal(some.slope, climber.slope[[0, 1, 4, 5]])
+    assert torch.equal(some.view.value, climber.view.value[[0, 1, 4, 5]])
+
+
 def test_what_was_wrong_before_stays_wrong():
     """Rounding in another batch must not mend an answer: the clean one counts as it was told."""
     own = target(4)
@@ -273,10 +281,6 @@ def test_choices():
     points = curve(victims).summary["curve"]["points"]
     assert points[0]["value"] == 1.0
     assert points[-1]["value"] < 0.6
-    few = Victim(victim.model, TOKENIZER, task, max_length=64, batch_size=2)
-    others = Target(few, rows, logits, logits.argmax(-1), samples=20)
-    together, apart = (curve(each, radii=(0.1, 0.2), steps=3).outcomes for each in (victims, others))
-    assert together == apart  # who shares a batch, broken already or not, changes nothing
     (attack,) = make_attacks("characters", AttackSettings(keep=()))
     assert run_attack(attack, victims).score < 0.8
 

@@ -11,8 +11,8 @@ import pytest
 from toughen.evaluation import AttackSettings, Budget, make_attacks, run_attack
 from toughen.evaluation.attacks import journal as journal_module
 from toughen.evaluation.attacks import texts as texts_module
-from toughen.evaluation.attacks.journal import Journal, finished
 from toughen.evaluation.attacks import victim as victim_module
+from toughen.evaluation.attacks.journal import Journal, finished
 from toughen.evaluation.attacks.pool import _judged, run_all
 from toughen.evaluation.attacks.victim import MARGIN, Judge, Victim
 from toughen.tasks.spec import DataError, Task
