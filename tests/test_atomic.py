@@ -37,8 +37,9 @@ def test_after_an_error_the_old_file_is_all_there_is(tmp_path: Path) -> None:
 
 def test_an_error_names_the_file_that_was_asked_for(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
-    with pytest.raises(OSError, match=r"folder'$"):
+    with pytest.raises(OSError, match=r"folder'$") as caught:
         write_text(tmp_path / "folder", "text")
+    assert (caught.value.filename, caught.value.filename2) == (str(tmp_path / "folder"), None)
     assert not list(tmp_path.glob(".*"))
 
 

@@ -7,7 +7,7 @@ import random
 import pytest
 from scipy import stats
 
-from toughen.statistics import cost, cost_ratio, mcnemar, paired_bootstrap, paired_t, summarise
+from toughen.statistics import bootstrap_of, cost, cost_ratio, mcnemar, paired_bootstrap, paired_t, summarise
 
 
 def test_summary():
@@ -40,6 +40,7 @@ def test_paired_t_is_scipys():
     assert found.p == pytest.approx(known.pvalue)
     interval = known.confidence_interval(0.95)
     assert (found.low, found.high) == (pytest.approx(interval.low), pytest.approx(interval.high))
+    assert paired_t(second, first).p == pytest.approx(found.p)  # whichever is called the first
 
 
 @pytest.mark.parametrize(
@@ -50,6 +51,7 @@ def test_paired_t_is_scipys():
         ({1: 0.5, 2: 0.75}, {1: 0.25, 2: 0.5}, "same difference"),
         ({1: 0.9, 2: 0.8, 3: 0.7}, {1: 0.8, 2: 0.7, 3: 0.6}, "same difference"),  # but for rounding
         ({1: 0.0, 2: 0.0}, {1: 0.0, 2: 0.0}, "same difference"),
+        ({1: 1e6 + 0.9, 2: 1e6 + 0.8, 3: 1e6 + 0.7}, {1: 0.8, 2: 0.7, 3: 0.6}, "same difference"),  # and this too
     ],
 )
 def test_paired_t_says_when_it_cannot(first, second, why):
@@ -77,6 +79,8 @@ def test_mcnemar_counts_the_rows_that_divide():
     assert mcnemar(first, first, labels).p is None
     with pytest.raises(ValueError, match="same rows"):
         mcnemar(first, second[:3], labels)
+    with pytest.raises(ValueError, match="same rows"):
+        mcnemar([], [], [])
 
 
 def test_bootstrap_interval_is_the_loops():
@@ -93,6 +97,13 @@ def test_bootstrap_interval_is_the_loops():
     assert found == paired_bootstrap(first, second, labels)  # by seed
     assert paired_bootstrap(second, first, labels).difference == pytest.approx(-found.difference)
     assert paired_bootstrap(first, first, labels).p == 1.0
+
+
+def test_bootstrap_p_is_of_both_sides_and_never_nothing():
+    right, wrong = [True] * 9, [False] * 9
+    assert paired_bootstrap(right, wrong, right).p == paired_bootstrap(wrong, right, right).p == 2 / 2001
+    few = bootstrap_of([1.0, 0.0, -1.0], samples=1)
+    assert few.low == few.high  # of the one that was drawn
 
 
 def test_bootstrap_keeps_its_level():

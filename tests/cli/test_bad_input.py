@@ -113,6 +113,7 @@ OTHERS = [
     (["init", "{folder}/train.csv"], "nothing is overwritten"),
     (["tasks", "fetch", "rte"], "--to FOLDER"),
     (["submit", "{folder}"], "is no run folder"),
+    (["submit", "{run}", "--out", "{folder}/train.csv"], "nothing is overwritten"),
     (["submit", "{run}"], "was trained on 'train', which is no task of GLUE"),
     (["predict", "{run}", "--txt", "x"], "unrecognized arguments: --txt x. Did you mean '--text'"),
     (["predict"], "predict: the following arguments are required: run. See: toughen predict --help"),

@@ -329,6 +329,8 @@ def test_an_option_of_ones_own_without_a_default_is_asked_for(capsys, tmp_path, 
 def test_new_and_init_give_files_that_work(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     out(capsys, "new", "smart.py")  # a name that is taken gets another
+    assert main(["new", "smart"]) == 2
+    assert "smart.py is there already and nothing is overwritten" in capsys.readouterr().err
     assert "my-smart" in out(capsys, "show", "./smart.py:my-smart", "--weight", "2")
     out(capsys, "init", "run", "--method", "freelb", "--task", "rte")
     lines = Path("run.yaml").read_text().splitlines()
@@ -372,15 +374,21 @@ def test_submit_makes_the_zip(capsys, tmp_path, finished):
     from toughen.tasks.glue_zip import ROWS
 
     run = tmp_path / "wnli"
-    (run / "seeds/1/predictions").mkdir(parents=True)
     values = json.loads((finished.path / "results.json").read_text())
-    (run / "results.json").write_text(json.dumps({**values, "task": "wnli", "seeds": values["seeds"][:1]}))
-    answers = "".join(f"{number}\tentailment\n" for number in range(ROWS["wnli"]))
-    (run / "seeds/1/predictions/test.tsv").write_text("index\tprediction\n" + answers)
+    scored = zip(values["seeds"], (0.5, 0.6), strict=True)  # the second is the best
+    seeds = [{**seed, "metrics": {values["metric"]: score}} for seed, score in scored]
+    run.mkdir()
+    (run / "results.json").write_text(json.dumps({**values, "task": "wnli", "seeds": seeds}))
+    for seed, label in (("1", "not_entailment"), ("2", "entailment")):
+        (run / "seeds" / seed / "predictions").mkdir(parents=True)
+        answers = "".join(f"{number}\t{label}\n" for number in range(ROWS["wnli"]))
+        (run / "seeds" / seed / "predictions" / "test.tsv").write_text("index\tprediction\n" + answers)
     text = out(capsys, "submit", "glue", run, "--partial", "--out", tmp_path / "all.zip")
     assert "1 of 11 files" in text
     with zipfile.ZipFile(tmp_path / "all.zip") as archive:
         assert archive.read("WNLI.tsv").decode().splitlines()[1] == "0\t1"
+    assert main(["submit", str(run), str(run), "--partial", "--out", str(tmp_path / "two.zip")]) == 2
+    assert "two of the runs are of wnli; give one a task" in capsys.readouterr().err
 
 
 def test_push_is_a_dry_run_unless_told_otherwise(capsys, finished, monkeypatch):

@@ -305,6 +305,24 @@ def test_hans_folds_three_classes_onto_two():
     assert found.confusion["counts"] == [[2, 0], [0, 2]]
 
 
+def test_texts_are_cut_where_the_run_cut_them(run):
+    config = yaml.safe_load((run / "config.yaml").read_text())
+    config["data"]["max_length"] = 5
+    (run / "config.yaml").write_text(yaml.safe_dump(config))
+    (own,) = evaluate(run, samples=20, write=False)
+    (other,) = evaluate(run, samples=20, write=False, max_length=7)
+    ends = [max(part["name"].split("-")[1] for part in each.slices["length in tokens"]) for each in (own, other)]
+    assert ends == ["5", "7"]
+
+
+def test_scores_by_class():
+    task = Task("two", "two", "sentence", "classes", ("text",), ("a", "b"))
+    outputs = Outputs(np.eye(2)[[0, 1, 1, 1]], np.array([0, 0, 0, 1]), np.array([3, 3, 3, 3]))
+    found = measure(task, outputs, name="x", samples=10).per_class
+    assert found["a"] == pytest.approx({"precision": 1.0, "recall": 1 / 3, "f1": 1 / 2, "rows": 3})
+    assert found["b"] == pytest.approx({"precision": 1 / 3, "recall": 1.0, "f1": 1 / 2, "rows": 1})
+
+
 def test_regression_and_tokens():
     score = Outputs(np.array([[1.0], [2.0], [2.5]]), np.array([1.0, 2.0, 3.0]), np.array([3, 4, 5]))
     found = measure(tasks.task("stsb"), score, name="x", samples=20)
@@ -371,8 +389,8 @@ def test_a_score_does_not_hang_on_the_texts_of_a_batch_where_padding_is_at_the_l
 
 
 def test_files_hold_no_nan(tmp_path):
-    write_json(tmp_path / "x.json", {"a": math.nan, "b": [math.inf, 1.0], "c": "é"})
-    assert json.loads((tmp_path / "x.json").read_text()) == {"a": None, "b": [None, 1.0], "c": "é"}
+    write_json(tmp_path / "x.json", {"a": math.nan, "b": [math.inf, 1.0], "c": "é", "d": (math.nan, 2.0)})
+    assert json.loads((tmp_path / "x.json").read_text()) == {"a": None, "b": [None, 1.0], "c": "é", "d": [None, 2.0]}
     assert list(tmp_path.iterdir()) == [tmp_path / "x.json"]
 
 

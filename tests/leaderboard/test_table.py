@@ -76,6 +76,9 @@ def test_equal_compute():
     assert times == 2
     assert pair.difference == pytest.approx(-1.0)  # 4 less the 5 points of twice the epochs
     assert board().equal_compute("plain", "sst2", clean) is None
+    for passes in (1.5, 2.04):  # no less than the method's, but for rounding
+        rows = [{**r, "passes": passes} if r["method"] == "fgm" else r for r in by_hand()]
+        assert boards(rows, small.protocol())["tiny", "linear"].equal_compute("fgm", "sst2", clean) == (times, pair)
 
 
 def test_holm():
@@ -101,6 +104,8 @@ def test_only_what_is_beyond_noise_is_marked():
     told = " ".join(findings(only))
     assert "with its default: fgm on sst2 -10.0" in told
     assert "smart on" not in told
+    assert "Lower by" not in told
+    assert "sst2: no method is 10 points above plain under PGD at radius 0.3 (the best: +0.0)." in told
     assert "No method is better than plain by 1 point" in told
     preset = boards(rows, replace(what, methods={**METHODS, "fgm": ({"preset": "robust"},)}))["tiny", "linear"]
     assert "with its default: none. With other settings: fgm on sst2 -10.0" in " ".join(findings(preset))
@@ -293,6 +298,15 @@ def test_every_candidate_of_the_protocol_can_be_made():
     assert not set(Protocol().tuning_seeds) & set(Protocol().seeds)
 
 
+def test_half_a_line_of_a_killed_process_does_not_spoil_the_next(tmp_path):
+    made = journal.Journal(tmp_path / "runs.jsonl")
+    made.add({"key": "one"})
+    with made.path.open("a") as file:
+        file.write('{"key": "tw')
+    made.add({"key": "three"})
+    assert journal.Journal(made.path).rows == [{"key": "one"}, {"key": "three"}]
+
+
 def test_area():
     assert area(1.0, (0.1, 0.3), (0.5, 0.1)) == pytest.approx((0.1 * 0.75 + 0.2 * 0.3) / 0.3)
 
@@ -308,6 +322,7 @@ def test_metrics_are_the_known_ones():
     assert scoring.f1(found, told) == pytest.approx(metrics.f1_score(told, found))
     assert scoring.accuracy(found, told) == pytest.approx(metrics.accuracy_score(told, found))
     assert scoring.matthews(np.ones(50), told) == 0.0
+    assert scoring.f1(np.zeros(50), np.zeros(50)) == 0.0
     values, scores = dice.normal(size=50).round(1), dice.integers(0, 6, 50)
     assert scoring.spearman(values, scores) == pytest.approx(stats.spearmanr(values, scores)[0])
     assert scoring.pearson(values, scores) == pytest.approx(stats.pearsonr(values, scores)[0])

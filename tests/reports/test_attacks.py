@@ -59,7 +59,9 @@ def test_curves_carry_noise_of_the_same_size(folder):
     assert attack.points[-1].noise == pytest.approx((0.85, 0.82, 0.88))
     assert attack.axis == "radius, share of an embedding's norm"
     assert attack.end[1] == "at 0.1"
-    (drawing,) = robustness([("smart", attack)])["drawings"]
+    found = robustness([("smart", attack)])
+    assert [found["rows"][0][key]["text"] for key in ("clean", "end", "lost")] == ["0.9000", "0.6000", "0.3000"]
+    (drawing,) = found["drawings"]
     assert "smart, attacked" in drawing.svg
     assert "smart, random noise" in drawing.svg
 
@@ -128,6 +130,9 @@ def test_differences_under_attack_are_paired_by_example(folder):
     ]
     cells = comparison_section(table, "run")["rows"]
     assert [row["attacks"][0]["text"] for row in cells] == ["0.0000", "0.9000"]
+    rows = folder / "attacks" / "characters-baseline-1.jsonl"
+    rows.write_text(rows.read_text().replace("succeeded", "skipped"))  # wrong from the start is no more right
+    assert under_attack(table)["character changes"]["smart"].difference == pytest.approx(0.9)
 
 
 def test_a_limited_look_does_not_stand_for_all_rows(folder):

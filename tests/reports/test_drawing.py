@@ -6,9 +6,10 @@ import xml.etree.ElementTree as ET
 
 from toughen.reports import report
 from toughen.reports.comparison_figures import Difference, forest, scatter
-from toughen.reports.curves import MOST, thinned
+from toughen.reports.curves import MOST, late, thinned
 from toughen.reports.drawing import COLOURS
 from toughen.reports.figures import bars, confusion, lines
+from toughen.reports.folder import Run
 from toughen.reports.page import IN_FULL
 from toughen.reports.robust_figures import attention, spectrum
 
@@ -33,6 +34,12 @@ def test_two_drawings_on_a_page_share_no_name():
     assert not first & second
     text = drawing.inline(7)
     assert set(re.findall(r'(?:url\(#|href="#)([^")]+)', text)) <= set(re.findall(r'id="([^"]+)"', text))
+
+
+def test_late_is_the_last_half_of_training(tmp_path):
+    rows = [{"step": n, "arm": "method", "kind": "train", "robust/term": float(n > 5)} for n in range(1, 11)]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert late(Run(tmp_path, {}), "term") == 1.0
 
 
 def test_names_from_data_stay_text():

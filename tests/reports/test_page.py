@@ -12,9 +12,9 @@ import pytest
 from toughen.cli.commands import compare as compare_command
 from toughen.cli.commands import report as report_command
 from toughen.reports import ReportError, compare_runs, find_runs, read_run, report
-from toughen.reports.errors import confusion_of, reliability_of
+from toughen.reports.errors import _from_predictions, confusion_of, reliability_of
 from toughen.reports.evaluations import evaluation_table
-from toughen.reports.folder import amounts
+from toughen.reports.folder import Predictions, amounts
 from toughen.reports.side_by_side import comparison_section
 from toughen.statistics import mcnemar
 
@@ -188,6 +188,8 @@ def test_comparison(smart, freelb, tmp_path):
     assert first.ratio["seconds_per_step"] == pytest.approx(3.0)
     assert first.ratio["forward"] == 3.0
     assert {test.test for test in second.over_rows} == {"McNemar, exact", "paired bootstrap"}
+    ours, theirs = (read_run(smart).predictions(2, arm=arm) for arm in ("method", "baseline"))  # the best seed
+    assert first.over_rows[0] == mcnemar(ours.answers, theirs.answers, ours.labels)
     (other,) = compare_runs([read_run(smart), read_run(freelb)], metric="f1")
     assert other.rows[0].summary.mean == pytest.approx(2.03 / 3 - 0.01)
     with pytest.raises(ReportError, match=r"no run has the metric 'bleu': there are accuracy, f1"):
@@ -207,6 +209,11 @@ def test_class_names_with_a_point_are_no_amounts(smart, tmp_path):
     assert amounts(["3", "2.5"])
     assert amounts(["-1.5e-05"])
     assert not amounts(["3", "v1.0", "sci.med"])
+
+
+def test_rows_of_a_confusion_are_labels_and_columns_answers():
+    told = _from_predictions(Predictions(["a", "b", "b", "b"], ["a", "a", "a", "b"], None), None)
+    assert told["confusion"] == {"labels": ["a", "b"], "counts": [[1, 2], [0, 1]]}
 
 
 def test_by_method_pools_runs(tmp_path):

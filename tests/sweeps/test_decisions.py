@@ -1,13 +1,17 @@
 """What is tried next, what is stopped and what an interruption changes: nothing. Trials are pretended."""
 
 import json
+import os
 import random
 
 import pytest
 
 from toughen.sweeps import trials
+from toughen.sweeps.definition import parse
 from toughen.sweeps.errors import SweepError
+from toughen.sweeps.proposals import proposer
 from toughen.sweeps.space import Choice, Range
+from toughen.sweeps.stopping import Stopper
 from toughen.sweeps.worker import Worker
 
 RANGES = {
@@ -233,3 +237,33 @@ def test_draws_stay_in_their_ranges():
     assert len([value for value in drawn[1] if value <= 10]) > 5
     assert drawn[2] == {0.0, 0.25, 0.5, 0.75, 1.0}
     assert drawn[3] == {None, "a"}
+    low = sum(Range(1e-5, 1e-1, log=True).draw(dice) < 1e-3 for _ in range(200))
+    assert 60 < low < 140  # half of the logarithms, where evenly drawn numbers would nearly all be above
+
+
+def test_what_stopped_early_is_told_to_tpe_with_its_last_score():
+    parameters = {"method.weight": RANGES["method.weight"]}
+    made = proposer(parse({"base": {}, "search": "tpe", "trials": 3, "parameters": parameters}), [])
+    made.propose(), made.propose(), made.propose()
+    for row, (score, stopped) in enumerate(((0.5, True), (0.7, False), (None, False)), 1):
+        made.told(row, score, stopped)
+    assert [(trial.state.name, trial.values, trial.intermediate_values) for trial in made.study.trials] == [
+        ("PRUNED", [0.5], {1: 0.5}),
+        ("COMPLETE", [0.7], {}),
+        ("FAIL", None, {}),
+    ]
+
+
+@pytest.mark.parametrize("goal", ["maximize", "minimize"])
+def test_tpe_and_stopping_know_which_way_is_better(goal):
+    given = {"base": {}, "search": "tpe", "trials": 3, "parameters": {"method.weight": RANGES["method.weight"]}}
+    definition = parse({**given, "metric": {"name": "loss", "goal": goal}, "early_terminate": {"type": "asha"}})
+    for study in (proposer(definition, []).study, Stopper(definition).study):
+        assert study.direction.name == goal.upper()
+
+
+def test_a_line_is_on_the_disk_when_it_is_written_down(tmp_path, monkeypatch):
+    seen, fsync = [], os.fsync
+    monkeypatch.setattr(trials.os, "fsync", lambda number: seen.append((tmp_path / "x").read_text()) or fsync(number))
+    trials.append(tmp_path / "x", {"row": 1})
+    assert seen == ['{"row": 1}\n']

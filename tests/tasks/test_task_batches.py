@@ -77,6 +77,9 @@ def test_a_second_time_comes_from_the_cache(tiny_data, tokenizer, tmp_path, monk
     assert again[:] == first[:]
     with pytest.raises(pytest.fail.Exception, match="tokenised again"):
         tasks.prepare(data, tokenizer, max_length=5, **settings)
+    monkeypatch.setattr(tokenizer, "truncation_side", "left")
+    with pytest.raises(pytest.fail.Exception, match="tokenised again"):
+        tasks.prepare(data, tokenizer, **settings)
 
 
 def test_several_processes_give_the_same(tmp_path, tokenizer):

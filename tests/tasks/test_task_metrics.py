@@ -216,7 +216,7 @@ def test_a_difference_is_paired():
     found = tasks.difference(of, worse, much_worse, labels)
     assert found.value == pytest.approx(0.1)
     assert found.low > 0
-    assert tasks.difference(of, worse, worse, labels) == (0, 0, 0)
+    assert tasks.difference(of, worse, worse.copy(), labels) == (0, 0, 0)
 
 
 def test_constant_resamples_are_zero_and_not_nan():

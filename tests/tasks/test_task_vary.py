@@ -62,6 +62,13 @@ def test_imbalance(load):
         load(imbalance=0)
 
 
+def test_rows_held_out_leave_every_class_a_row_to_learn_from(tmp_path):
+    rows = [{"text": f"row {n}", "label": "b" if n == 9 else "a"} for n in range(10)]
+    file = write_jsonl(tmp_path / "own.jsonl", rows)
+    data = tasks.load(train_file=file, validation_share=0.9, cache_dir=tmp_path / "c")
+    assert set(data.train["label"][:]) == {0, 1}
+
+
 def test_all_together_and_noted(load):
     data = load(imbalance=0.5, few_shot=20, limit=30, label_noise=0.1)
     assert len(data.train) == 30
@@ -90,6 +97,9 @@ def test_the_report_is_readable(tmp_path, tokenizer):
     assert report.repeated == {"train": 2, "validation": 0}
     assert report.shared == {("train", "validation"): 1}
     assert report.truncated == {"train": 0, "validation": 0}
+    length = len(tokenizer("a b")["input_ids"])
+    assert data.report(tokenizer, length).truncated["train"] == 0  # what fits is not cut
+    assert data.report(tokenizer, length - 1).truncated["train"] == 0.8
     text = str(report)
     for said in (
         "train 5 rows, validation 2 rows",

@@ -9,14 +9,16 @@ import torch
 from transformers import AutoConfig, AutoModelForMultipleChoice, AutoModelForTokenClassification
 
 from toughen.evaluation import AttackSettings, Target, Victim, make_attacks, run_attack
-from toughen.evaluation.attacks.bent import Bent
+from toughen.evaluation.attacks.bent import Bent, Height, bent
+from toughen.evaluation.attacks.climber import Climber
 from toughen.evaluation.attacks.embedding import EmbeddingAttack
+from toughen.evaluation.attacks.target import as_answers
 from toughen.search.ascent import Noise
-from toughen.tasks import metrics
+from toughen.tasks import answers_of, metrics
 from toughen.tasks.spec import DataError, Task
 
 from ...tiny import NO_DROPOUT, SMALL, TOKENIZER, bert
-from .little_target import sentences, target
+from .little_target import TASK, sentences, target
 
 RADII = (0.02, 0.05, 0.1, 0.3)
 
@@ -27,7 +29,7 @@ def curve(victims, radii=RADII, **changes):
 
 def test_radius_nothing_is_the_clean_score_and_more_radius_is_never_better():
     victims = target(30)
-    found = curve(victims, radii=(0.0, *RADII))
+    found = curve(victims, radii=(*reversed(RADII), 0.0))
     points = found.summary["curve"]["points"]
     assert [point["x"] for point in points] == [0.0, *RADII]
     assert points[0]["value"] == metrics(victims.task)(victims.logits, victims.labels)["accuracy"]
@@ -36,32 +38,34 @@ def test_radius_nothing_is_the_clean_score_and_more_radius_is_never_better():
         assert one["value"] >= two["value"]
         assert one["fgsm"] >= two["fgsm"]
         assert two["value"] <= two["fgsm"]
+    assert any(point["value"] < point["fgsm"] for point in points)
     assert points[-1]["value"] < points[0]["value"] - 0.3
     assert points[-1]["noise"] > points[-1]["value"] + 0.2  # adversarial, and not merely noisy
+    assert found.score == points[-1]["value"] < points[0]["value"]
     rows = [found.outcomes[f"radius {x:g}"].rows for x in (0.0, *RADII)]
     for one, two in pairwise(rows):
         assert all(was or not now for was, now in zip(one, two, strict=True))
 
 
 def naive(net, text, label, radius, steps):
-    """Is there a wrong answer on the way of projected ascent? One text, no engine."""
+    """By how much a wrong answer leads at most on the way of projected ascent. One text, no engine."""
     ids = TOKENIZER(text, return_tensors="pt")["input_ids"]
     embedded = net.get_input_embeddings()(ids).detach()
     real = torch.ones(ids.shape[1], 1)
     real[0], real[-1] = 0, 0
     limit = radius * (embedded * real).norm()
     delta = torch.zeros_like(embedded)
-    answers = []
+    leads = []
     for _ in range(steps + 1):
         delta.requires_grad_()
         logits = net(inputs_embeds=embedded + delta).logits[0]
-        answers.append(int(logits.argmax()))
         others = torch.cat([logits[:label], logits[label + 1 :]])
+        leads.append(float((others.max() - logits[label]).detach()))
         (slope,) = torch.autograd.grad(others.logsumexp(0) - logits[label], delta)
         slope = slope * real
         delta = (delta + 2.5 * limit / steps * slope / slope.norm()).detach()
         delta = delta * min(1.0, float(limit / delta.norm()))
-    return any(answer != label for answer in answers)
+    return max(leads)
 
 
 def test_it_breaks_what_a_plain_loop_breaks():
@@ -69,10 +73,69 @@ def test_it_breaks_what_a_plain_loop_breaks():
     found = curve(victims, radii=(0.05,), steps=4)
     broken = [not right for right in found.outcomes["radius 0.05"].rows]
     net = victims.victim.model
-    once = [naive(net, row["text"], row["label"], 0.05, 1) for row in victims.rows]  # a step of 2.5 radii, cut: FGSM
-    theirs = [naive(net, row["text"], row["label"], 0.05, 4) for row in victims.rows]
+    once, theirs = (  # a step of 2.5 radii, cut: FGSM
+        [naive(net, row["text"], row["label"], 0.05, steps) > 0 for row in victims.rows] for steps in (1, 4)
+    )
     assert broken == [one or two for one, two in zip(theirs, once, strict=True)]
     assert 4 < sum(theirs) < 20
+
+
+@pytest.fixture
+def climbers():
+    """Six texts on their way up, all right so far, and what they are."""
+    victims = target(6)
+    rows = [{**row, "label": int(one.argmax())} for row, one in zip(victims.rows, victims.logits, strict=True)]
+    ((places, batch),) = victims.victim.batches(rows)
+    rows = [rows[place] for place in places]
+    with bent(victims.victim) as model:
+        labels = torch.tensor([row["label"] for row in rows])
+        climber = Climber(model, Height(TASK), batch, labels)
+        climber.begin(torch.from_numpy(victims.logits[places]))
+        yield climber, rows, victims.victim.model
+
+
+def test_it_climbs_as_high_as_a_plain_loop(climbers):
+    climber, rows, net = climbers
+    climber.pgd(0.01, 4)
+    heights = [naive(net, row["text"], row["label"], 0.01, 4) for row in rows]
+    assert climber.top.tolist() == pytest.approx(heights, abs=1e-4)
+    assert climber.top.tolist() == pytest.approx(Height(TASK).hard(climber.worst, climber.labels).tolist())
+
+
+def test_one_step_counts_for_many_and_for_every_larger_ball(climbers):
+    climber, *_ = climbers
+    before = climber.top.clone()
+    climber.fgsm(0.02)
+    assert (climber.top > before).all()
+    assert torch.equal(climber.top, climber.once_top)
+    assert torch.equal(climber.worst, climber.once)
+    kept = climber.once.clone()
+    climber.fgsm(1e-6)  # nothing against the step before
+    assert torch.equal(climber.once, kept)
+
+
+def test_choices_of_an_example_have_noise_of_their_own(climbers):
+    climber, *_ = climbers
+    climber.aim(["one", "two"])  # three texts each
+    for one, two in pairwise(climber.direction[:3].flatten(1)):
+        assert abs(float(torch.cosine_similarity(one, two, dim=0))) < 0.5
+
+
+def test_an_example_that_goes_on_alone_keeps_its_own_choices(climbers):
+    climber, *_ = climbers
+    climber.top = climber.top[:3]  # as of three examples with two texts each
+    some = climber._only(torch.tensor([0, 2]))
+    assert torch.equal(some.slope, climber.slope[[0, 1, 4, 5]])
+    assert torch.equal(some.view.value, climber.view.value[[0, 1, 4, 5]])
+
+
+def test_what_was_wrong_before_stays_wrong():
+    """Rounding in another batch must not mend an answer: the clean one counts as it was told."""
+    own = target(4)
+    logits = own.logits.copy()
+    logits[1, own.labels[1]] = -99
+    found = curve(Target(own.victim, own.rows, logits, own.labels, samples=20), radii=(1e-6,), steps=1)
+    assert found.outcomes["radius 1e-06"].rows == [True, False, True, True]
 
 
 def test_noise_has_exactly_the_length_and_leaves_padding_and_special_tokens_alone(monkeypatch):
@@ -119,6 +182,15 @@ def test_the_model_is_as_it_was():
     assert all(parameter.grad is None for parameter in net.parameters())
     assert not net.get_input_embeddings()._forward_hooks
     np.testing.assert_array_equal(victims.victim.exact(victims.rows), victims.logits)
+
+
+def test_between_two_passes_there_is_no_perturbation(climbers):
+    climber, *_ = climbers
+    climber.fgsm(0.5)
+    with torch.no_grad():
+        plain = climber.model.victim.logits({k: v for k, v in climber.batch.items() if k != "labels"})
+    assert (plain.argmax(-1) == climber.labels).all()
+    assert (climber.once.argmax(-1) != climber.labels).any()
 
 
 def test_it_goes_on_after_a_kill(tmp_path, monkeypatch):
@@ -169,7 +241,32 @@ def test_tokens():
     points = curve(victims).summary["curve"]["points"]
     values = [point["value"] for point in points]
     assert values[0] == 1.0
-    assert values[-1] < 0.9
+    assert values[-1] < points[-1]["noise"] - 0.3
+
+
+def test_several_labels():
+    task = Task("many", "many", "sentence", "multilabel", ("text",), ("a", "b", "c"), ("f1_micro",))
+    net = bert(torch.float32, problem_type="multi_label_classification").eval()
+    victim = Victim(net, TOKENIZER, task, max_length=32)
+    rows = [{"text": text} for text in sentences(12)]
+    logits = victim.exact(rows)
+    points = curve(Target(victim, rows, logits, (logits > 0).astype(int), samples=20)).summary["curve"]["points"]
+    assert points[0]["value"] == 1.0
+    assert points[-1]["value"] < points[-1]["noise"] - 0.3
+
+
+@pytest.mark.parametrize(
+    ("head", "logits"),
+    [
+        ("classes", [[0.1, 0.3, 0.2], [2.0, 1.0, 0.0]]),
+        ("multilabel", [[0.1, -0.3, 0.7], [0.4, 0.0, -2.0]]),
+        ("regression", [[0.5], [-2.0]]),
+    ],
+)
+def test_answers_are_those_that_the_metrics_take_logits_for(head, logits):
+    metric = {"classes": "accuracy", "multilabel": "exact", "regression": "mse"}[head]
+    task = Task("x", "x", "sentence", head, ("text",), () if head == "regression" else ("a", "b", "c"), (metric,))
+    assert as_answers(task, np.array(logits)) == answers_of(task, np.array(logits)).tolist()
 
 
 def test_choices():
@@ -210,8 +307,9 @@ def test_folded_classes_count_as_one():
     victim = own.victim
     victim.task = task
     victims = Target(victim, own.rows, logits, answers, samples=20)
-    points = curve(victims).summary["curve"]["points"]
-    assert points[0]["value"] == 1.0
+    points = curve(victims, radii=(1e-6, *RADII)).summary["curve"]["points"]
+    assert points[0]["value"] == points[1]["value"] == 1.0
+    assert 2 in logits.argmax(-1)
     values = [point["value"] for point in points]
     assert values == sorted(values, reverse=True)
     assert values[-1] < 0.9

@@ -90,6 +90,8 @@ def test_scores_are_those_of_the_changed_rows(tmp_path):
     changed = [noisy(TASK, row, i, "typos", 0.5, 4) for i, row in enumerate(victims.rows)]
     right = (victims.victim.exact(changed).argmax(-1) == victims.labels).mean()
     assert typos["points"][1]["value"] == pytest.approx(right)
+    hit = np.mean([new != row for new, row in zip(changed, victims.rows, strict=True)])
+    assert typos["points"][1]["changed"] == pytest.approx(hit)
     assert found.outcomes["typos 0.5"].rows == (victims.victim.exact(changed).argmax(-1) == victims.labels).tolist()
     assert {point["value"] for point in contracted["points"]} == {found.summary["clean"]["value"]}
     assert found.summary["notes"] == ["contractions changed no text: there was no place for it"]
@@ -126,6 +128,20 @@ def test_words_that_garbled_ones_push_out_of_a_cut_text_have_no_tag(side):
     assert "pushed out" in found.summary["notes"][0]
 
 
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_tags_of_a_text_do_not_hang_on_the_side_of_its_padding(side):
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=TOKENIZER._tokenizer, pad_token="[PAD]", padding_side=side)
+    task = Task("tags", "tags", "tokens", "tokens", ("tokens",), ("O", "B-x", "I-x"), ("token_accuracy",))
+    torch.manual_seed(0)
+    config = AutoConfig.for_model("bert", **{**SMALL, "initializer_range": 0.3}, **NO_DROPOUT)
+    net = AutoModelForTokenClassification.from_config(config).eval()
+    net.bert.embeddings.position_embeddings.weight.data.zero_()  # BERT counts padding at the left among its places
+    victim = Victim(net, tokenizer, task, max_length=32)
+    rows = [{"tokens": text.split(), "label": [0] * len(text.split())} for text in sentences(6)]
+    whole = Target(victim, rows, [], [])
+    assert whole.said(rows) == [whole.said([row])[0] for row in rows]
+
+
 def test_a_regression_is_scored_by_its_own_metric():
     task = Task("score", "score", "sentence", "regression", ("text",), metrics=("pearson",))
     victim = Victim(bert(torch.float32, num_labels=1, problem_type="regression").eval(), TOKENIZER, task, max_length=32)
@@ -146,4 +162,7 @@ def test_differences_and_means_over_seeds_are_of_the_metric_that_noise_is_scored
     scores = [each.summary["groups"][0]["points"][1]["value"] for each in found]
     (one,) = differences(found[:1], found[1:])
     assert (one.first, one.second) == pytest.approx(tuple(scores))
+    assert one.low < one.difference < one.high
+    assert one.low + one.high > 0  # of the first less the second, and not the other way round
+    assert target(3, task=task).metric == "accuracy"  # of attacks that search
     assert seed_scores({1: found[:1]})["noise", "typos 0.5"] == {1: pytest.approx(scores[0])}

@@ -8,7 +8,8 @@ from toughen.evaluation.attacks.words import Passage
 
 # What each word takes from the label's probability; below 0.5 the model is fooled.
 WORTH = {"a": 0.05, "b": 0.2, "c": 0.1, "B1": 0.12, "B2": 0.05, "A1": 0.0, "C1": 0.04, "C2": 0.09, "x": 0.2}
-VARIANTS = {"a": ["A1"], "b": ["B1", "B2"], "c": ["C1", "C2"]}
+WORTH |= {"d": 0.3, "D1": 0.205, "e": 0.2, "E1": 0.1, "f": 0.1, "F1": 0.1}
+VARIANTS = {"a": ["A1"], "b": ["B1", "B2"], "c": ["C1", "C2"], "d": ["D1"], "e": ["E1"], "f": ["F1"]}
 
 
 def chance(text):
@@ -23,7 +24,7 @@ def drive(search, gains=None):
         question = search.send(None)
         while True:
             if isinstance(question, Slope):
-                asked.append("slope")
+                asked.append(f"slope of {question.row['text']}")
                 question = search.send(gains)
                 continue
             texts = [row["text"].strip() for row in question.rows]
@@ -33,9 +34,9 @@ def drive(search, gains=None):
         return asked
 
 
-def attempt(queries=100, words=1.0):
-    passage = Passage.of({"text": "a b c"}, ("text",), lambda word: False)
-    return Attempt(0, passage, 1, Budget(queries, words), chance("a b c"))
+def attempt(queries=100, words=1.0, text="a b c"):
+    passage = Passage.of({"text": text}, ("text",), lambda word: False)
+    return Attempt(0, passage, 1, Budget(queries, words), chance(text))
 
 
 def variants(one, place):
@@ -79,10 +80,20 @@ def test_weighted_finds_the_best_of_every_word_and_then_puts_them_together():
     assert one.changes == {("text", 1): "B2", ("text", 2): "C1"}
 
 
+def test_weighted_goes_by_gain_times_importance_and_leaves_what_gains_nothing():
+    asked = drive(weighted(attempt(text="d e f"), variants))
+    # E1 gains 0.1 and D1 0.095, but d is the more important by a tenth: exp(0.1) * 0.095 is more than 0.1.
+    assert asked[-2:] == [["D1 e f"], ["D1 E1 f"]]
+    assert len(asked) == 1 + 3 + 2
+
+
 def test_flips_follow_the_promise_and_ask_again_after_each():
     gains = {("text", 0): [(0.1, "x")], ("text", 1): [(0.9, "B2"), (0.2, "b")], ("text", 2): [(0.5, "C1")]}
     one = attempt()
     # "b" for "b" is no change; what was changed stays as it is.
-    assert drive(_search(one, 2), gains) == ["slope", ["a B2 c", "a b C1"], "slope", ["a B2 C1", "x B2 c"]]
+    assert drive(_search(one, 2), gains) == [
+        *("slope of a b c", ["a B2 c", "a b C1"]),
+        *("slope of a B2 c", ["a B2 C1", "x B2 c"]),
+    ]
     assert one.fooled
     assert one.queries == 6

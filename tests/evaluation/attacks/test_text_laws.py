@@ -2,18 +2,23 @@
 
 import json
 import math
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from toughen.evaluation import AttackSettings, Budget, make_attacks, run_attack
+from toughen.evaluation.attacks import journal as journal_module
 from toughen.evaluation.attacks import texts as texts_module
+from toughen.evaluation.attacks import victim as victim_module
 from toughen.evaluation.attacks.journal import Journal, finished
-from toughen.evaluation.attacks.pool import run_all
-from toughen.evaluation.attacks.victim import MARGIN, Judge
+from toughen.evaluation.attacks.pool import _judged, run_all
+from toughen.evaluation.attacks.victim import MARGIN, Judge, Victim
 from toughen.tasks.spec import DataError, Task
 
-from .little_target import said, sentences, target
+from ...tiny import TOKENIZER
+from .little_target import TASK, model, said, sentences, target
 
 NAMES = ("characters", "flips", "synonyms", "neighbours")
 
@@ -86,6 +91,8 @@ def test_what_is_written_down_holds(name, synonyms, tmp_path):
     assert told["accuracy"]["value"] == counts["failed"] / 24
     assert told["success_rate"]["value"] == counts["succeeded"] / 20
     assert told["queries"] == pytest.approx(sum(row["queries"] for row in rows) / 20)
+    shares = [row["words_changed"] for row in rows if row["status"] == "succeeded"]
+    assert told["words_changed"] == pytest.approx(sum(shares) / len(shares))
     assert told["examples"] == f"attacks/{name}.jsonl"
     written = json.loads((tmp_path / "attacks" / f"{name}.json").read_text())
     assert written["attacked"]["accuracy"] == told["accuracy"]
@@ -141,8 +148,10 @@ def test_a_killed_attack_goes_on_and_ends_the_same(name, synonyms, tmp_path, mon
 
 
 def approximate(line):
-    """Batches of other sizes round differently in the last place."""
-    return {key: round(value, 4) if isinstance(value, float) else value for key, value in json.loads(line).items()}
+    """Batches of other sizes round differently in the last place, and of two unknown words either may come first."""
+    row = json.loads(line)
+    row["perturbed"] = TOKENIZER(row["perturbed"]["text"])["input_ids"]
+    return {key: round(value, 4) if isinstance(value, float) else value for key, value in row.items()}
 
 
 def test_a_finished_attack_is_read_again_and_other_settings_start_anew(synonyms, tmp_path):
@@ -156,6 +165,7 @@ def test_a_finished_attack_is_read_again_and_other_settings_start_anew(synonyms,
     other = attacked("characters", synonyms, victims, home=tmp_path, queries=2)
     assert victims.victim.passed > 0
     assert other.summary["attacked"]["queries"] <= 2
+    assert other.summary["notes"] == ["20 of 20 searches ended because their 2 queries were spent"]
 
 
 def test_a_kill_between_rows_and_summary_mixes_no_settings(synonyms, tmp_path, monkeypatch):
@@ -177,9 +187,44 @@ def test_an_unfinished_attack_of_other_settings_is_not_gone_on_with(tmp_path):
     other = Journal(file, "two")
     assert other.missing(4) == [0, 1, 2, 3]
     other.add([{"index": 0, "b": 1}])
+    assert Journal(file, "two").missing(4) == [1, 2, 3]  # nor is it taken for one of the settings before
     assert other.finish() == [{"index": 0, "b": 1}]
     assert finished(file) == [{"index": 0, "b": 1}]
     assert [path.name for path in tmp_path.iterdir()] == ["x.jsonl"]
+
+
+@pytest.mark.parametrize("half", ['{"index": 2', '{"index": 2}'])
+def test_rows_are_on_the_disk_at_once_and_half_a_line_does_not_spoil_the_next(tmp_path, monkeypatch, half):
+    file, synced, fsync = tmp_path / "x.jsonl", [], journal_module.os.fsync
+    monkeypatch.setattr(journal_module.os, "fsync", lambda number: synced.append(fsync(number)))
+    journal = Journal(file, "one")
+    journal.add([{"index": 0}])
+    part = tmp_path / "x.jsonl.part"
+    assert part.read_text() == '{"key": "one"}\n{"index": 0}\n'
+    assert synced
+    journal.close()
+    with part.open("a") as out:
+        out.write(half)
+    again = Journal(file, "one")
+    assert again.missing(3) == [1, 2]
+    again.add([{"index": 1}])
+    again.close()
+    assert Journal(file, "one").missing(3) == [2]
+
+
+def test_other_rows_labels_lengths_or_numbers_are_another_attack(tmp_path):
+    own = target(4)
+    rows = [{**row, "text": row["text"] + " w9"} for row in own.rows]
+    short = Victim(own.victim.model, TOKENIZER, TASK, max_length=8)
+    others = (
+        own,
+        replace(own, rows=rows),
+        replace(own, labels=(own.labels + 1) % 3),
+        replace(own, victim=short),
+        target(4, precision="bf16"),
+    )
+    (attack,) = make_attacks("noise", AttackSettings(strengths=(1.0,), noise=("contractions",)))
+    assert len({run_attack(attack, each, home=tmp_path).summary["key"] for each in others}) == len(others)
 
 
 @pytest.mark.parametrize(("lead", "changes"), [(-1.0, 1), (MARGIN / 2, 0), (1.0, 1)])
@@ -201,9 +246,52 @@ def test_float32_has_the_last_word(lead, changes, monkeypatch):
     assert (row["prediction_after"] == row["label"]) == (row["status"] == "failed")
 
 
+def test_a_search_is_fooled_by_a_margin_and_not_by_half_precision():
+    """What half precision takes for wrong is asked again, and by each row's own label exact numbers decide."""
+    half = np.array([[0.0, 1.0], [0.0, 1.0], [0.0, 1.0], [0.0, 1.0], [1.0, 0.0]])
+    exact = np.array([[1.0, 0.0], [0.0, MARGIN / 2], [0.0, 1.0], [0.0, 1.0]])  # of the rows but the first
+    task = Task("two", "two", "sentence", "classes", ("text",), ("a", "b"))
+    victim = SimpleNamespace(half=True, scores=lambda rows: half, exact=lambda rows: exact[: len(rows)])
+    rows = [{"text": str(number)} for number in range(5)]
+    told = _judged(victim, Judge(task), rows, [1, 0, 0, 0, 1])
+    assert [one.fooled for one in told] == [False, False, False, True, False]
+
+
+def test_a_label_that_classes_are_folded_onto_is_all_of_them():
+    judge = Judge(Task("two", "two", "sentence", "classes", ("text",), ("yes", "no"), fold=(0, 1, 1)))
+    logits = np.log([0.4, 0.25, 0.35])
+    assert [judge.answer(logits[order]) for order in ([0, 1, 2], [1, 0, 2], [2, 1, 0])] == [0, 1, 1]
+    assert [judge.chance(logits, label) for label in (0, 1)] == pytest.approx([0.4, 0.6])
+    lead = math.log(0.4 / 0.35)
+    assert [judge.margin(logits, label) for label in (0, 1)] == pytest.approx([-lead, lead])
+
+
+def test_only_the_columns_that_were_named_are_changed():
+    pair = Task("pair", "pair", "pair", "classes", ("premise", "hypothesis"), ("a", "b"))
+    row = {"premise": "one two", "hypothesis": "three", "label": 0}
+    victims = SimpleNamespace(task=pair, rows=[row], logits=np.eye(2), labels=[0])
+    for columns, free in ((("hypothesis",), 1), ((), 3)):
+        (attack,) = make_attacks("characters", AttackSettings(columns=columns))
+        attempt = attack._attempt(victims, Judge(pair), 0, lambda word: False)
+        assert list(attempt.passage.places) == [("premise", 0), ("premise", 1), ("hypothesis", 0)][-free:]
+
+
+def test_answers_that_are_kept_make_room_and_long_texts_make_small_batches(monkeypatch):
+    victims = target(6)
+    rows, victim = victims.rows, victims.victim
+    monkeypatch.setattr(victim_module, "_KEPT", 3)
+    for some in (slice(0, 2), slice(1, 5), slice(0, 6)):
+        np.testing.assert_allclose(victim.scores(rows[some]), victims.logits[some], atol=1e-5)
+    long = Victim(model(), TOKENIZER, TASK, max_length=64, batch_size=4)
+    rows = [{"text": " ".join(["w7"] * count)} for count in (62, 5, 62, 5, 62)]
+    assert [sorted(places) for places, _ in long.batches(rows)] == [[1, 3], [0, 2], [4]]
+
+
 def test_half_precision_reports_only_what_float32_says(synonyms, tmp_path):
     victims = target(precision="bf16")
     assert victims.victim.half
+    np.testing.assert_array_equal(victims.logits, target().logits)
+    assert not np.array_equal(victims.victim.scores(victims.rows), victims.logits)
     attacked("characters", synonyms, victims, home=tmp_path)
     for row in rows_of(tmp_path, "characters"):
         answer = said(victims.victim.model, row["perturbed"]["text"])

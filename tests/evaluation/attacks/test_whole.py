@@ -248,8 +248,9 @@ def sets(tmp_path):
     pair = {"premise": "w5 w6 w7", "hypothesis": "w8 w9"}
     folder = tmp_path / "data"
     rows = [
-        {**pair, "premise": f"w{5 + i} w{60 - i}", "label": i % 2, "heuristic": "ab"[i // 4 % 2]} for i in range(16)
-    ]
+        {**pair, "premise": f"w{5 + i} w{60 - i}", "label": i % 2, "heuristic": "ab"[i // 4 % 2], "template": f"t{i}"}
+        for i in range(16)
+    ]  # as many templates as rows: no groups
     write_rows(folder / "hans" / "validation.jsonl", rows)
     rows = [{**pair, "hypothesis": f"w{5 + i} w{60 - i}", "label": i % 3} for i in range(12)]
     write_rows(folder / "anli" / "dev_r1.jsonl", rows)
@@ -411,6 +412,8 @@ def test_a_set_that_came_later_is_seen(sets, tmp_path):
     write_rows(sets / "advglue" / "mnli.jsonl", [{"premise": "w5", "hypothesis": "w6", "label": 1}])
     (second,) = evaluate(model, task="mnli", dir=sets, attack="sets", samples=20)
     assert set(second.attacks[0].outcomes) - set(first.attacks[0].outcomes) == {"AdvGLUE-MNLI"}
+    (few,) = evaluate(model, task="mnli", dir=sets, attack="sets", samples=20, limit=5)
+    assert {len(each.rows) for each in few.attacks[0].outcomes.values()} == {5, 1}
 
 
 @pytest.mark.parametrize(

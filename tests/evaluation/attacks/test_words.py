@@ -12,7 +12,7 @@ from transformers import PreTrainedTokenizerFast
 
 from toughen.evaluation.attacks.bent import Height
 from toughen.evaluation.attacks.budget import Budget, Keep
-from toughen.evaluation.attacks.characters import EDITS, HOMOGLYPHS, NEIGHBOURS, edited
+from toughen.evaluation.attacks.characters import EDITS, HOMOGLYPHS, NEIGHBOURS, edited, slips
 from toughen.evaluation.attacks.flips import _one_piece, _Slopes
 from toughen.evaluation.attacks.synonyms import load_synonyms, substitutes
 from toughen.evaluation.attacks.vocabulary import Vocabulary, _decodable
@@ -77,6 +77,15 @@ def test_edits_change_a_word_a_little(word, seed):
     many = edited(word, tuple(EDITS), 2, random.Random(seed))
     assert len(many) == len(set(many)) <= 10
     assert many == edited(word, tuple(EDITS), 2, random.Random(seed))
+
+
+def test_edits_take_turns_and_depend_on_the_seed():
+    first = edited("wonderful", tuple(EDITS), 2, random.Random(0))[: len(EDITS)]
+    assert [len(new) - 9 for new in first] == [{"delete": -1, "insert": 1}.get(edit, 0) for edit in EDITS]
+    assert edited("XGX", ("keyboard",), 1, random.Random(0))[0].isupper()
+    attempt = type("One", (), {"passage": Passage.of({"text": "wonderful"}, ("text",), Keep(())), "index": 3})()
+    one, same, other = (slips(("insert",), 2, seed)(attempt, ("text", 0)) for seed in (0, 0, 1))
+    assert one == same != other
 
 
 def test_letters_beside_and_letters_alike():
@@ -209,16 +218,16 @@ class _Scaled(torch.nn.Embedding):
 
 
 def test_flips_rank_by_the_gradient_of_each_embedding():
-    victims = target(4)
+    victims = target(4, batch_size=3)
     victim, net = victims.victim, victims.victim.model
     vocabulary = Vocabulary(victim)
     texts = sentences(4)
-    (gains, *_) = _Slopes(victim, vocabulary, 3)([{"text": text} for text in texts], victims.labels.tolist())
-    ids = TOKENIZER(texts[0], return_tensors="pt")["input_ids"]
+    (*_, gains) = _Slopes(victim, vocabulary, 3)([{"text": text} for text in texts], victims.labels.tolist())
+    ids = TOKENIZER(texts[-1], return_tensors="pt")["input_ids"]
     embedded = net.get_input_embeddings()(ids).detach().requires_grad_()
-    height = Height(TASK).smooth(net(inputs_embeds=embedded).logits, torch.tensor(victims.labels[:1]))
+    height = Height(TASK).smooth(net(inputs_embeds=embedded).logits, torch.tensor(victims.labels[-1:]))
     (slope,) = torch.autograd.grad(height.sum(), embedded)
-    assert sorted(gains) == [("text", number) for number in range(len(texts[0].split()))]
+    assert sorted(gains) == [("text", number) for number in range(len(texts[-1].split()))]
     for (_, number), told in gains.items():
         promised = (vocabulary.matrix - embedded[0, number + 1]) @ slope[0, number + 1]
         best = promised.topk(3)
