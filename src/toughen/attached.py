@@ -27,6 +27,7 @@ from .rng import DropoutSwitch, Noise, own_seed
 from .schedule import Clock
 from .sites.locate import unwrap
 from .sync import settle, unsynced
+from .tensors import no_autocast
 
 _MARK = "_toughen_attached"
 
@@ -121,7 +122,8 @@ class Attached:
             again = not last and whole and hasattr(main.method.combine, "rounds")  # goes over the window once more
             if not again:
                 self._window[:] = [batch for batch in self._window if batch is not main]
-                for batch in batches:
+                for bound, batch in zip(self.bound, batches, strict=True):
+                    bound.gradients.add(batch.perturbation)
                     batch.perturbation.release()
 
     def backward(
@@ -149,7 +151,8 @@ class Attached:
 
         def take(_turn: Turn) -> Tensor:
             loss = next(losses) / share
-            loss.backward() if backward is None else backward(loss)
+            with no_autocast(loss):  # which would round the gradients of what was computed in float32
+                loss.backward() if backward is None else backward(loss)
             return loss
 
         losses = self.losses(lambda: model(**batch), batch, last=last, quiet=lambda: unsynced(model))

@@ -16,13 +16,13 @@ from .compare.teacher import Teacher
 from .errors import MethodError, RobustnessWarning, SiteError, StepError
 from .outcome import Outcome, Task, read
 from .parts import Combine, Compare, Detach, Dropout, Explained, Search, Site, View
-from .perturbation import Injector, Perturbation
+from .perturbation import Injector, Perturbation, per_example
 from .rng import DropoutSwitch, Replay
 from .schedule import Clock
 from .search.constraint import Constraint
 from .sites import DropoutMask, Nowhere, Weights
 from .sync import put_in, settle
-from .tensors import length, total, zero
+from .tensors import length, no_autocast, total, zero
 
 Forward: TypeAlias = Callable[[], Any]
 Quiet: TypeAlias = Callable[[], AbstractContextManager[Any]]
@@ -30,6 +30,7 @@ Quiet: TypeAlias = Callable[[], AbstractContextManager[Any]]
 # Keeps the search's half-precision gradients off zero, as GradScaler does for the training's. A loss is a mean over
 # examples: with few of them each one's gradient is as much larger, and would overflow.
 INNER_SCALE, INNER_ROWS = 2.0**16, 16
+EXAMPLE_SCALE = 2.0**10  # the largest element of a prediction's gradient, where each example has a scale of its own
 
 
 class Recipe(Protocol):
@@ -184,19 +185,48 @@ class Batch:
         fixed = None if reference is None else reference.detach()
         for _ in range(search.steps):
             with self.step.quiet():
-                height = goal(self.bent(), fixed, self.perturbation.deltas)
-            self.perturbation.climb(search, self._gradients(height))
+                outcome = self.bent()
+                height = goal(outcome, fixed, self.perturbation.deltas)
+            with no_autocast(height):
+                grads = self._gradients(height, outcome if wants(goal, "from_predictions") else None)
+            if self._points_outward(goal):
+                grads = self.perturbation.point_outward(grads)
+            self.perturbation.climb(search, grads)
         self.perturbation.finish(search)
 
-    def _gradients(self, height: Tensor) -> list[Tensor | None]:
-        """The gradient of the perturbation alone; the weights get none."""
-        kind = height.device.type
-        half = torch.is_autocast_enabled(kind) and torch.get_autocast_dtype(kind) == torch.float16
+    def _points_outward(self, goal: Compare) -> bool:
+        """Whether the sign of a half-precision gradient is known without it: `goal` is least at the clean pass, and
+        that pass has the same dropout mask.
+        """
+        same_mask = self.method.dropout != "fresh" and self.teacher is None
+        return self.injector.half is not None and same_mask and wants(goal, "least_at_clean")
+
+    def _gradients(self, height: Tensor, outcome: Outcome | None) -> list[Tensor | None]:
+        """The gradient of the perturbation alone; the weights get none.
+
+        `outcome` is that of the pass, if `height` depends on its predictions alone.
+        """
         deltas = self.perturbation.deltas
-        scale = INNER_SCALE * min(len(deltas[0]) / INNER_ROWS, 1.0) if half else 1.0
-        top = height * scale if half else height
-        grads = cast("tuple[Tensor | None, ...]", torch.autograd.grad(top, deltas, allow_unused=True))
-        return [grad / scale if half and grad is not None else grad for grad in grads]
+        if self.injector.half != torch.float16:
+            return list(torch.autograd.grad(height, deltas, allow_unused=True))
+        if outcome is not None:
+            return self._gradients_by_example(height, [p.scores for p in outcome.predictions], deltas)
+        scale = INNER_SCALE * min(len(deltas[0]) / INNER_ROWS, 1.0)
+        grads = cast("tuple[Tensor | None, ...]", torch.autograd.grad(height * scale, deltas, allow_unused=True))
+        return [None if grad is None else grad / scale for grad in grads]
+
+    @staticmethod
+    def _gradients_by_example(height: Tensor, scores: list[Tensor], deltas: list[Tensor]) -> list[Tensor | None]:
+        """The same gradient, with a scale for each example: the divergence of a confident prediction has a gradient so
+        small that no common scale keeps it from underflow in float16 and others from overflow.
+        """
+        upstream = torch.autograd.grad(height, scores, retain_graph=True)
+        sizes = torch.stack([each.flatten(1).abs().amax(1).float() for each in upstream]).amax(0)
+        scale = EXAMPLE_SCALE / sizes.clamp(min=1e-30)
+        scaled = [each * per_example(scale, each).to(each.dtype) for each in upstream]
+        grads = cast("tuple[Tensor | None, ...]", torch.autograd.grad(scores, deltas, scaled, allow_unused=True))
+        rows = scale.repeat_interleave(len(deltas[0]) // len(scale))  # multiple choice: an example has several texts
+        return [None if grad is None else grad / per_example(rows, grad) for grad in grads]
 
     def term(self) -> Tensor:
         reference = self.reference(self.method.compare)

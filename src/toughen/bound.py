@@ -6,8 +6,10 @@ from dataclasses import dataclass, field
 from torch import Tensor, nn
 
 from .batch import Recipe, Step, wants
+from .checks import warn_if_below_resolution
 from .compare.spread import LabelSpread
 from .compare.teacher import MeanWeights
+from .figures import GradientMonitor
 from .learned import Adversary
 from .outcome import Outcome
 from .perturbation import Injector
@@ -23,6 +25,7 @@ class Bound:
     mean: MeanWeights | None = None
     adversary: Adversary | None = None
     used: bool = False  # whether a loss was ever asked for
+    gradients: GradientMonitor = field(default_factory=GradientMonitor)
     spread: LabelSpread | None = field(init=False)
 
     def __post_init__(self) -> None:
@@ -33,9 +36,17 @@ class Bound:
         """Whether the search or the comparison looks at hidden states."""
         return any(wants(goal, "needs_features") for goal in (self.method.climb_on, self.method.compare))
 
+    @property
+    def compares_predictions(self) -> bool:
+        """Whether the search or the comparison compares a prediction with a clean one."""
+        return any(wants(goal, "needs_clean") for goal in (self.method.climb_on, self.method.compare))
+
     def open_window(self, model: nn.Module, clock: Clock) -> None:
         """Before the first micro-batch of an update."""
         self.used = True
+        self.gradients.warn_if_missing(clock.updates)
+        if clock.updates == 1 and self.injector.half is not None:
+            warn_if_below_resolution(model, self.method, self.injector.half)
         if self.adversary is not None:
             self.adversary.warn_if_still(clock.updates)
         if self.method.constraint is not None:
@@ -51,6 +62,7 @@ class Bound:
     def restart(self) -> None:
         """Before a training that starts anew: no past weights, no labels of another training."""
         self.mean = None
+        self.gradients = GradientMonitor()
         self.spread = None if self.spread is None else LabelSpread()
 
     def teach(self, step: Step) -> Outcome | None:

@@ -13,7 +13,7 @@ from .rng import has_batch_norm, has_dropout
 from .search import Absolute, Ascent, Noise, Normal, Raw, Uniform
 from .sites import DropoutMask, Hidden, NormalizedEmbedding, Nowhere, WordEmbedding
 from .sites.locate import input_embedding
-from .tensors import HALF
+from .tensors import HALF, local
 
 
 def counted(micro_batches: int) -> int:
@@ -78,12 +78,35 @@ def _warn_if_half(model: nn.Module) -> None:
     """`from_pretrained` keeps the dtype of the file, so this is seldom what a person chose."""
     kind = next((weight.dtype for weight in model.parameters() if weight.requires_grad and weight.dtype in HALF), None)
     if kind is not None:
-        name = str(kind).removeprefix("torch.")
         _warn(
-            f"The trained weights of {type(model).__name__} are in {name}: small updates are rounded away, and so are "
-            "small gradients, by which a perturbation climbs. from_pretrained takes the dtype of the file: load the "
+            f"The trained weights of {type(model).__name__} are in {_name(kind)}: small updates are rounded away, "
+            "and so are the small gradients of a perturbation. from_pretrained takes the dtype of the file: load the "
             "model with dtype=torch.float32, and train under autocast (Trainer: bf16=True)."
         )
+
+
+def warn_if_below_resolution(model: nn.Module, method: Recipe, half: torch.dtype) -> None:
+    """An absolute perturbation that the first layer rounds away, as most of the papers' are under autocast."""
+    size = absolute_size(method)
+    weight: Any = getattr(input_embedding(model), "weight", None) if isinstance(method.site, WordEmbedding) else None
+    if size is None or not isinstance(weight, Tensor) or weight.dtype in HALF:  # those were warned about at the start
+        return
+    felt = share_felt(size, local(weight.detach()), half)
+    if felt < 0.5:
+        _warn(
+            f"A perturbation of {size:g} changes {felt:.0%} of the embedding's elements in {_name(half)}; the others "
+            "are rounded back. Train in float32, or use a radius in units of the embedding (the default preset)."
+        )
+
+
+def share_felt(size: float, values: Tensor, half: torch.dtype) -> float:
+    """The share of values that become another number of half precision when `size` is added."""
+    moved = (values + size).to(half) != values.to(half)
+    return float(moved.float().mean())
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 def _warn_if_lost(model: nn.Module, method: Recipe) -> None:

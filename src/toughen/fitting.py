@@ -6,6 +6,7 @@ from torch import nn
 
 from .bound import Bound
 from .compare.features import FeatureWatch
+from .compare.logits import keep_logits_in_float32
 from .idle import warn_if_idle
 from .learned import build
 from .parts import Detach
@@ -30,6 +31,8 @@ def fit(
     watch = FeatureWatch(model) if any(one.needs_features for one in bound) else None
     if watch is not None:
         undo.append(watch.detach)
+    if any(one.compares_predictions for one in bound):
+        undo.append(keep_logits_in_float32(model))
     inside = [one.injector for one in bound if isinstance(one.method.site, (Hidden, AttentionLogits))]
     checkpoints = CheckpointedLayers(model, inside) if inside else None
     if checkpoints is not None:

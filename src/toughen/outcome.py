@@ -74,6 +74,15 @@ def without_adapters(model: nn.Module) -> nn.Module:
     return cast(Any, model).get_base_model() if hasattr(model, "get_base_model") else model
 
 
+def find_classifier(model: nn.Module) -> nn.Linear | None:
+    """The linear layer that gives the logits: the last one that is not inside the backbone."""
+    model = without_adapters(model)
+    backbone = getattr(model, "base_model", None)
+    inside = set(backbone.modules()) if isinstance(backbone, nn.Module) and backbone is not model else set[nn.Module]()
+    found = [m for m in model.modules() if isinstance(m, nn.Linear) and m not in inside]
+    return found[-1] if found else None
+
+
 def reads_left_to_right(config: Any) -> bool:
     """Whether a model is a decoder, of whose tokens only the last one has seen the whole text."""
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as CAUSAL

@@ -11,11 +11,12 @@ from .errors import StepError
 from .parts import LearnedSearch, PairView, Search, View
 from .rng import Noise
 from .schedule import Clock
+from .tensors import half_dtype
 
 
-def finite_rows(grad: Tensor) -> Tensor:
-    """Which examples have a gradient without NaN and infinity, ready to broadcast. No device sync."""
-    return torch.isfinite(grad.flatten(1).sum(1)).view(-1, *[1] * (grad.dim() - 1))
+def per_example(rows: Tensor, like: Tensor) -> Tensor:
+    """One value an example, ready to broadcast over `like`."""
+    return rows.view(-1, *[1] * (like.dim() - 1))
 
 
 @dataclass
@@ -25,7 +26,7 @@ class Perturbation:
     at: dict[int, Tensor] = field(default_factory=dict[int, Tensor])
     views: dict[int, View] = field(default_factory=dict[int, View])
     starts: dict[int, Tensor] = field(default_factory=dict[int, Tensor])
-    climbed: list[Tensor] = field(default_factory=list[Tensor])  # of each climb: which examples' gradient was finite
+    gradient_rows: list[Tensor] = field(default_factory=list[Tensor])  # of each step: texts, zero, not finite
     keys: dict[int, Tensor] = field(default_factory=dict[int, Tensor])  # what a learnt search draws from
 
     @property
@@ -42,16 +43,36 @@ class Perturbation:
             )
         views = [self.views[place] for place in self.at]
         old = [delta.detach() for delta in self.deltas]
-        good = [finite_rows(grad) for grad in grads]
+        sizes = [torch.linalg.vector_norm(grad.flatten(1), 1, dim=1) for grad in grads]  # before the search writes over
         new = search.climb(old, grads, views)
-        for place, ok, before, after in zip(list(self.at), good, old, new, strict=True):
-            self.at[place] = torch.where(ok, after, before).detach().requires_grad_()
-        self.climbed += good
+        for place, size, before, after in zip(list(self.at), sizes, old, new, strict=True):
+            finite = per_example(size.isfinite(), before)
+            self.at[place] = torch.where(finite, after, before).detach().requires_grad_()
+        self.gradient_rows += [self._count(size, view.mask) for size, view in zip(sizes, views, strict=True)]
+
+    @staticmethod
+    def _count(size: Tensor, mask: Tensor | None) -> Tensor:
+        """Texts that have a position to perturb, those with a zero gradient, those with one that is not finite."""
+        texts = torch.ones_like(size, dtype=torch.bool) if mask is None else mask.bool().flatten(1).any(1)
+        return torch.stack([texts, texts & (size == 0), texts & ~size.isfinite()]).sum(1)
 
     @property
-    def skipped(self) -> Tensor | None:
-        """How often an example kept its delta because the gradient was not finite."""
-        return torch.stack([(~good).sum() for good in self.climbed]).sum() if self.climbed else None
+    def gradient_counts(self) -> Tensor | None:
+        """Over all steps of the search: texts, those with a zero gradient, those with one that is not finite."""
+        return torch.stack(self.gradient_rows).sum(0) if self.gradient_rows else None
+
+    def point_outward(self, gradients: Sequence[Tensor | None]) -> list[Tensor | None]:
+        """Reverse the gradients that point back to the clean input.
+
+        A divergence is least there, so it grows along the perturbation. Half precision resolves the direction of its
+        gradient, but near the clean input rounding decides the sign.
+        """
+        pairs = [(delta, grad) for delta, grad in zip(self.deltas, gradients, strict=True) if grad is not None]
+        if not pairs:
+            return list(gradients)
+        slopes = torch.stack([(delta.detach() * grad).flatten(1).sum(1) for delta, grad in pairs]).sum(0)
+        inward = slopes < 0
+        return [None if grad is None else torch.where(per_example(inward, grad), -grad, grad) for grad in gradients]
 
     def release(self) -> None:
         """Let go of the graph; what is reported stays."""
@@ -73,6 +94,7 @@ class Injector:
         self.current: Perturbation | None = None
         self.read: Tensor | None = None  # the first input of the pass, as it is embedded
         self.module: nn.Module | None = None  # the weights of a learnt search
+        self.half: torch.dtype | None = None  # the half precision of the last pass, if it has one
         self.sampled = True  # whether a learnt search draws, or gives what is most likely
         self.listen: Callable[[int, Tensor], None] | None = None  # sees every answer of a learnt search
 
@@ -101,6 +123,7 @@ class Injector:
         with torch.no_grad():
             delta = self.search.start(view)
         delta = delta.requires_grad_() if self.search.steps else delta
+        self.half = half_dtype(view.value)
         self.current.views[view.place] = view
         self.current.starts[view.place] = delta.detach()
         self.current.at[view.place] = delta

@@ -1,13 +1,42 @@
 """Many tensors at once: one launch for a list, and each process's own shards where they are sharded (FSDP2)."""
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 HALF = (torch.float16, torch.bfloat16)
+TINY = 1e-12  # where F.normalize stops dividing
 _torch: Any = torch  # the list operations have leading underscores, in torch's own optimizers too
+
+
+def half_dtype(tensor: Tensor) -> torch.dtype | None:
+    """The half precision in which layers compute with this tensor: its own or autocast's; None in full precision.
+
+    Ask inside the forward pass: Accelerate enables autocast only there.
+    """
+    device = tensor.device.type
+    dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else tensor.dtype
+    return dtype if dtype in HALF else None
+
+
+def at_least_float32(x: Tensor) -> Tensor:
+    """float16 and bfloat16 as float32, all else untouched."""
+    return x.float() if x.dtype in HALF else x
+
+
+def floor_of(x: Tensor) -> float:
+    """The smallest magnitude whose square does not underflow in the type of `x`."""
+    return torch.finfo(x.dtype).tiny ** 0.5
+
+
+def no_autocast(x: Tensor) -> AbstractContextManager[object]:
+    """Keep autocast from casting the matrix products inside back to half precision."""
+    if torch.is_autocast_enabled(x.device.type):
+        return torch.autocast(x.device.type, enabled=False)
+    return nullcontext()
 
 
 def local(tensor: Tensor) -> Tensor:

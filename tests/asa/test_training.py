@@ -9,6 +9,7 @@ from torch import nn
 from transformers import AutoModelForSequenceClassification, Trainer, TrainingArguments
 
 import toughen
+from toughen.compare.logits import keep_logits_in_float32
 from toughen.errors import MethodError, RobustnessWarning
 
 from ..tiny import assert_same_gradients, bert, gradients, text_batch
@@ -59,6 +60,8 @@ def test_a_clean_pass_is_the_models_own_under_autocast():
         model = bert(dtype=torch.float32)
         if attach:
             toughen.asa().attach(model, seed=3)
+        else:
+            keep_logits_in_float32(model)  # as a method that compares predictions does
         cast = []
         module = model.bert.encoder.layer[0].attention.self
         module.query.register_forward_pre_hook(lambda _, args, cast=cast: cast.append(args[0].dtype))

@@ -81,6 +81,12 @@ class Divergence:
                 raise MethodError(f"Divergence: {value!r} is not known. {nearest(value, known.__args__)}")
 
     needs_clean: ClassVar[bool] = True
+    from_predictions: ClassVar[bool] = True  # it depends on a pass through its predictions alone
+
+    @property
+    def least_at_clean(self) -> bool:
+        """Whether it is least where both predictions are the same, as all but mt-dnn's form are."""
+        return self.form != "log_odds"
 
     def __call__(self, bent: Outcome, clean: Outcome | None, deltas: Sequence[Tensor]) -> Tensor:
         if clean is None:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from .precision import at_least_float32, floor_of, no_autocast
+from ..tensors import at_least_float32, floor_of, no_autocast
 
 # Singular values closer than this (relative) are differentiated as if equal: the error of both sides is about 1e-10.
 EQUAL = 1e-5

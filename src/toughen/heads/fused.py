@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from ..kernels import triton_works
+from ..tensors import TINY, at_least_float32, floor_of, no_autocast
 from .covariance import centered, check_mask, product, token_weights
 from .normalize import svpn
-from .precision import TINY, at_least_float32, floor_of, no_autocast
 
 LARGEST = 64, 128  # the smaller and the larger of q and k for which a kernel's registers suffice
 

@@ -8,9 +8,9 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from ..tensors import no_autocast
 from . import original
 from .pooling import POOLINGS
-from .precision import no_autocast
 from .settings import HeadSettings, head_settings
 
 

@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..tensors import at_least_float32, floor_of, no_autocast
 from .exact import svpn_exact
-from .precision import at_least_float32, floor_of, no_autocast
 
 Side = Literal["rows", "columns"]
 Start = Literal["learned", "ones", "fixed", "random"]

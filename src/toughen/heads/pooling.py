@@ -7,10 +7,10 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from ..tensors import at_least_float32, no_autocast
 from .covariance import CrossCovariance, token_weights, weighted_mean
 from .fused import pooled_at_once
 from .normalize import SVPN
-from .precision import at_least_float32, no_autocast
 from .settings import HeadSettings, head_settings
 from .square_root import matrix_square_root, upper_triangle
 

@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..tensors import at_least_float32, no_autocast
 from .configuration import SecondOrderConfig
 from .covariance import token_weights, weighted_mean
-from .precision import at_least_float32, no_autocast
 
 
 def text_inputs(

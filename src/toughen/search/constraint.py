@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import SiteError
-from ..outcome import without_adapters
+from ..outcome import find_classifier
 
 SQUARINGS = 12
 
@@ -31,23 +31,20 @@ class SpectralHead:
 
 
 def head(model: nn.Module) -> nn.Linear:
-    """The linear layer that gives the logits: the last one that is not inside the backbone."""
-    model = without_adapters(model)
-    backbone = getattr(model, "base_model", None)
-    inside = set(backbone.modules()) if isinstance(backbone, nn.Module) and backbone is not model else set[nn.Module]()
-    found = [m for m in model.modules() if isinstance(m, nn.Linear) and m not in inside]
-    if not found:
+    """The linear layer that gives the logits, refused where it must not be scaled."""
+    classifier = find_classifier(model)
+    if classifier is None:
         raise SiteError(
             f"{type(model).__name__} has no linear head outside its backbone, and r4f and spectral scale that head. "
             "Use toughen.r3f() or toughen.plain()."
         )
-    if any(m.weight is found[-1].weight for m in model.modules() if isinstance(m, nn.Embedding)):
+    if any(m.weight is classifier.weight for m in model.modules() if isinstance(m, nn.Embedding)):
         raise SiteError(
             f"The head of {type(model).__name__} shares its weights with the input embedding: r4f and spectral would "
             "scale both. Use toughen.r3f(), which leaves the head alone, or untie them: "
             "config.tie_word_embeddings=False."
         )
-    return found[-1]
+    return classifier
 
 
 def spectral_norm(weight: Tensor) -> Tensor:
