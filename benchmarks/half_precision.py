@@ -138,6 +138,7 @@ def main() -> None:
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
         print(name, "loss", round(float(loss.detach()), 3), flush=True)
+        del loss  # its graph would keep steps from being captured
         batches = [batch(number) for number in range(args.steps, args.steps + BATCHES)]
         expected: dict[str, Any] = {}
         for how in args.ways:

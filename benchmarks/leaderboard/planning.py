@@ -1,6 +1,7 @@
 """Which runs there are, in the order of their worth; and what the tuning runs chose."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
@@ -117,7 +118,7 @@ def tried(protocol: Protocol, method: str, rows: Sequence[Row]) -> list[Tried]:
     wanted = len(protocol.tuning_tasks) * len(protocol.tuning_seeds)
     found: list[Tried] = []
     for settings in protocol.methods[method]:
-        made = made_as(method, written(settings))
+        made = made_as(method, written(settings), former=True)
         own = [
             row
             for row in rows
@@ -151,7 +152,8 @@ def best_methods(protocol: Protocol, rows: Sequence[Row]) -> list[str]:
     """
     means: dict[str, tuple[float, float]] = {}
     for method in protocol.methods:
-        made = made_as(method, written(chosen_settings(protocol, method, rows)))
+        settings = written(chosen_settings(protocol, method, rows))
+        made = made_as(method, settings, former=True)  # by these the five were chosen
         own = [
             row
             for row in rows
@@ -176,15 +178,31 @@ def best_methods(protocol: Protocol, rows: Sequence[Row]) -> list[str]:
 
 
 def of_today(protocol: Protocol, rows: Sequence[Row]) -> list[Row]:
-    """Rows of the candidates; final ones of those that were chosen, where a choice can be made."""
+    """Rows of the candidates; final ones of those that were chosen, where a choice can be made.
+
+    A cell whose seeds are not all made again yet shows its former runs.
+    """
     wanted: dict[str, set[str]] = {}
-    final: dict[str, set[str]] = {}
+    final: dict[str, str] = {}
     for method, candidates in protocol.methods.items():
-        wanted[method] = {made_as(method, written(settings)) for settings in candidates}
-        try:
-            final[method] = {made_as(method, written(chosen_settings(protocol, method, rows)))}
-        except NotTuned:
-            final[method] = wanted[method]
-    return [
-        row for row in rows if made_of(row) in (final if row["purpose"] == "board" else wanted).get(row["method"], ())
-    ]
+        wanted[method] = {made_as(method, written(s), former=former) for s in candidates for former in (True, False)}
+        with suppress(NotTuned):
+            final[method] = written(chosen_settings(protocol, method, rows))
+    board = [row for row in rows if row["purpose"] == "board" and row["method"] in final]
+    cells: dict[tuple[Any, ...], set[int]] = {}
+    for row in board:
+        if made_of(row) == made_as(row["method"], final[row["method"]]):
+            cells.setdefault(_cell(row), set()).add(row["seed"])
+
+    def shown(row: Row) -> bool:
+        method = row["method"]
+        if row["purpose"] != "board" or method not in final:
+            return made_of(row) in wanted.get(method, ())
+        former = not cells.get(_cell(row), set()) >= set(protocol.seeds)
+        return made_of(row) == made_as(method, final[method], former=former)
+
+    return [row for row in rows if shown(row)]
+
+
+def _cell(row: Row) -> tuple[Any, ...]:
+    return tuple(row[name] for name in ("model", "task", "head", "method", "times"))

@@ -169,7 +169,11 @@ class Run:
 
     @property
     def known_by(self) -> tuple[Any, ...]:
-        return known_by({**vars(self), "made": made_as(self.method, self.settings)})
+        return known_by({**vars(self), "made": self.made})
+
+    @property
+    def made(self) -> str:
+        return made_as(self.method, self.settings, former=self.purpose != "board")  # what was chosen stays chosen
 
     @property
     def rig(self) -> tuple[str, str, str, str]:
@@ -198,18 +202,29 @@ def updates_of(method: Any) -> int:
     return combine.passes if isinstance(combine, Replay) else 1
 
 
+def _ascends_divergence(method: Any) -> bool:
+    return getattr(method.climb_on or method.compare, "least_at_clean", False)
+
+
 @cache
-def made_as(method: str, settings: str) -> str:
-    """A digest of a method with all its settings, also those of its defaults, which may be others one day."""
+def made_as(method: str, settings: str, *, former: bool = False) -> str:
+    """A digest of a method with all its settings, also those of its defaults, which may be others one day.
+
+    `former` is the digest of the runs in which half precision left half of the texts a random start.
+    """
     made = make(method, settings)
     told = re.sub(r"\d+\.\d+(e-\d+)?", lambda number: f"{float(number[0]):.12g}", repr(made))
     if updates_of(made) > 1:
         told += ", as many times fewer batches"
+    if not former and any(
+        part.search.steps and _ascends_divergence(part) for part in getattr(made, "methods", (made,))
+    ):
+        told += ", logits in float32"
     return hashlib.sha256(told.encode()).hexdigest()[:8]
 
 
 def made_of(row: Mapping[str, Any]) -> str:
-    return row.get("made") or made_as(row["method"], written(row["settings"]))
+    return row.get("made") or made_as(row["method"], written(row["settings"]), former=True)
 
 
 def known_by(row: Mapping[str, Any]) -> tuple[Any, ...]:

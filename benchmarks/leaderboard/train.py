@@ -19,7 +19,7 @@ from toughen.runs.cost import cost_of
 from toughen.tasks.samplers import LengthBucketed
 
 from .packed import Table
-from .protocol import Protocol, Run, TaskPlan, made_as, updates_of
+from .protocol import Protocol, Run, TaskPlan, updates_of
 from .rig import Rig, Stock
 from .robust import Tested, answers_on, area, attacked
 
@@ -80,7 +80,7 @@ class Bench:
             "key": run.key,
             **{name: value for name, value in vars(run).items() if name != "settings"},
             "settings": json.loads(run.settings),
-            "made": made_as(run.method, run.settings),
+            "made": run.made,
             "arm": f"epochs x{run.times}",
             "metric": plan.metric,
             **found,

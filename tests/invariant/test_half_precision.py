@@ -10,6 +10,7 @@ from transformers import AutoConfig, AutoModelForSequenceClassification, Trainin
 
 import toughen
 from tests.tiny import NO_DROPOUT, SMALL, TOKENIZER, bert, text_batch
+from toughen.fast.compiling import compile_layers
 
 HALF = [torch.bfloat16, torch.float16]
 
@@ -202,3 +203,31 @@ def test_the_trainer_logs_texts_without_a_gradient(tmp_path):
     )
     trainer.train()
     assert trainer.state.log_history[0]["robust/zero_gradient"] == 0
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
+@pytest.mark.parametrize("half", HALF, ids=str)
+@pytest.mark.parametrize("way", ["eager", "captured", "compiled"])
+@pytest.mark.parametrize("name", ["smart", "sift", "vat"])
+def test_on_a_gpu(name, way, half):
+    model, method = trained("bert", 2).cuda(), with_radius(name, 0.01)
+    inputs = {key: value.cuda() for key, value in batch().items()}
+    found = []
+    for dtype in (None, half):
+        if dtype is not None and way == "compiled":
+            compile_layers(model)
+        attached = method.attach(model, TOKENIZER, seed=3)
+        step = attached.captured(model, pack=False) if dtype is not None and way == "captured" else None
+        for _ in range(3):  # eager, captured, replayed
+            for generator in attached.noise.generators.values():
+                generator.manual_seed(attached.noise.seed)
+            with torch.autocast("cuda", dtype or torch.bfloat16, enabled=dtype is not None):
+                attached.backward(model, inputs) if step is None else step(inputs)
+            model.zero_grad(set_to_none=True)
+        perturbation, report = attached.passed[0].perturbation, attached.report()
+        found.append(perturbation.at[0].flatten(1).clone())
+        assert_found(found[-1], perturbation.starts[0].flatten(1), [{k: float(v) for k, v in report.items()}], 0.01)
+        assert step is None or step.steps["captured"] == 2
+        attached.detach()
+    assert F.cosine_similarity(*found).median() > 0.98
