@@ -27,6 +27,7 @@ from toughen.fast.compiling import compile_layers
 
 DTYPES = {"float32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 COMPILED = ("smart 0.003", "smart 0.01", "sift 0.01", "vat 0.01", "smart robust")
+RATES = {"pretrained": 5e-5, "bert-base": 3e-5, "decoder": 1e-4}  # a deep BERT from scratch collapses at more
 STEPS, BATCHES, ROWS, LENGTH = 200, 8, 32, 64
 
 
@@ -112,6 +113,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--steps", type=int, default=STEPS)
+    parser.add_argument("--models", nargs="+", default=["pretrained", "bert-base", "decoder"])
     parser.add_argument("--ways", nargs="+", default=["eager", "captured", "compiled"])
     args = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -127,15 +129,17 @@ def main() -> None:
         return {name: value.to(args.device) for name, value in inputs.items() if name != "token_type_ids"}
 
     results = []
-    for name, make in models(args.model).items():
-        model = make().to(args.device).train()
-        optimizer = torch.optim.AdamW(model.parameters(), lr=5e-5 if name == "pretrained" else 1e-4)
+    for name in args.models:
+        model = models(args.model)[name]().to(args.device).train()
+        optimizer = torch.optim.AdamW(model.parameters(), lr=RATES[name])
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / 50))
         for number in range(args.steps):
             with torch.autocast(args.device, torch.bfloat16):
                 loss = model(**batch(number)).loss
             loss.backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
+            schedule.step()
             optimizer.zero_grad(set_to_none=True)
         print(name, "loss", round(float(loss.detach()), 3), flush=True)
         del loss  # its graph would keep steps from being captured
