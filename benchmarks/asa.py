@@ -24,7 +24,7 @@ from transformers import BertConfig, BertForSequenceClassification
 
 import toughen
 from toughen import kernels
-from toughen.fast.compiling import compile_layers
+from toughen.cuda_graphs.compile import compile_layers
 
 GIB = 2**30
 TORCH = "asa in torch"

@@ -23,7 +23,7 @@ import torch.nn.functional as F
 from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
 
 import toughen
-from toughen.fast.compiling import compile_layers
+from toughen.cuda_graphs.compile import compile_layers
 
 DTYPES = {"float32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 COMPILED = ("smart 0.003", "smart 0.01", "sift 0.01", "vat 0.01", "smart robust")

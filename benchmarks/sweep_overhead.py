@@ -25,7 +25,7 @@ IN_ONE_PROCESS = """
 import sys, time
 from pathlib import Path
 from toughen.sweeps.nursery import preload
-from toughen.runs.session import execute
+from toughen.runs.execute import execute
 preload()
 execute(Path(sys.argv[1]))  # what is imported at first use is loaded now
 for folder in sys.argv[2:]:
@@ -73,7 +73,7 @@ def run(words: list, **environment: str) -> tuple[float, str]:
 
 def configs(base: dict, folder: Path, count: int | None = None) -> list[Path]:
     """The trials' run folders, to be run by hand."""
-    from toughen.runs.configuring import build
+    from toughen.runs.config_io import build
     from toughen.runs.folder import create
     from toughen.sweeps.checking import grid
     from toughen.sweeps.reading import read_definition

@@ -7,7 +7,7 @@ import torch
 from transformers import BertConfig, BertForSequenceClassification
 
 import toughen
-from toughen.fast import prefetch
+from toughen.cuda_graphs import prefetch
 
 device = "cuda" if torch.cuda.is_available() else "cpu"
 torch.manual_seed(0)

@@ -5,7 +5,7 @@ from transformers import BertConfig, BertForSequenceClassification
 
 import toughen
 from toughen import Method
-from toughen.combine import Add
+from toughen.combine.single_pass import Add
 from toughen.compare import TaskLoss
 from toughen.search import Noise, Normal
 from toughen.sites import Hidden

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 import toughen
-from toughen.atomic import whole, write_text
 from toughen.heads.card import write_card
-from toughen.training import state
+from toughen.internal.atomic import whole, write_text
+from toughen.trainers import checkpoint as state
 
 from .tiny import TOKENIZER, bert
 

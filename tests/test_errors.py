@@ -11,9 +11,12 @@ from torch import Tensor, nn
 
 import toughen
 from toughen import Method, Sum
-from toughen.combine import Accumulate, Add, Average, Replace, Replay, Sharpen
+from toughen.combine.accumulate import Accumulate
+from toughen.combine.free_replay import Replay
+from toughen.combine.sharpness import Sharpen
+from toughen.combine.single_pass import Add, Average, Replace
 from toughen.compare import Divergence, TaskLoss
-from toughen.compare.teacher import Teacher
+from toughen.compare.ema_teacher import Teacher
 from toughen.errors import MethodError, RobustnessWarning, SiteError, StepError, require
 from toughen.search import Ascent, Ball, Noise, Normal, PowerIteration, SharpnessAscent, Uniform, Zeros, nothing
 from toughen.sites import DropoutMask, Hidden, NormalizedEmbedding, Nowhere, Weights, WordEmbedding
@@ -663,7 +666,7 @@ def test_a_model_in_eval_mode_is_told_of_once(training: bool, rate: float, dropo
 def test_special_tokens_of_a_processor_are_its_tokenizers() -> None:
     from types import SimpleNamespace
 
-    from toughen.checks import special_ids
+    from toughen.engine.validation import special_ids
 
     from .tiny import TOKENIZER
 

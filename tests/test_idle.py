@@ -10,8 +10,8 @@ import torch
 from transformers import Trainer
 
 import toughen
+from toughen.engine.idle import ENOUGH
 from toughen.errors import RobustnessWarning
-from toughen.idle import ENOUGH
 
 from .tiny import TOKENIZER, bert, text_batch
 from .training.tiny import bert as dropping

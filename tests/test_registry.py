@@ -12,7 +12,7 @@ import pytest
 import toughen
 import toughen.combine
 import toughen.compare
-import toughen.compare.teacher
+import toughen.compare.ema_teacher
 import toughen.method
 import toughen.search
 import toughen.search.constraint
@@ -46,7 +46,7 @@ def names() -> dict[str, Any]:
         toughen.method,
         toughen.combine,
         toughen.compare,
-        toughen.compare.teacher,
+        toughen.compare.ema_teacher,
         toughen.search,
         toughen.search.constraint,
         toughen.sites,

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from toughen import tasks
-from toughen.evaluation.attacks.noise import noisy
+from toughen.attacks.noise import noisy
 from toughen.tasks.spec import Task
 from toughen.tasks.tokenising import align, tokeniser
 

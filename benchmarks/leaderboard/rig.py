@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 import toughen
 from toughen import tasks
-from toughen.fast import compile_layers, uncompile_layers
-from toughen.parts import LearnedSearch
+from toughen.cuda_graphs import compile_layers, uncompile_layers
+from toughen.search.base import LearnedSearch
 
 from .packed import Material
 from .planning import SECOND_ORDER

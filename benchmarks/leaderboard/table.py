@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from toughen.atomic import write_json, write_text
+from toughen.internal.atomic import write_json, write_text
 from toughen.reports.drawing import Drawing
 
 from .journal import Row, read

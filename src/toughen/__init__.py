@@ -14,16 +14,15 @@ from ._version import __version__ as __version__
 
 if TYPE_CHECKING:
     from . import compat as compat
+    from . import cuda_graphs as cuda_graphs
     from . import evaluation as evaluation
-    from . import fast as fast
     from . import kernels as kernels
     from . import recipes as recipes
     from . import reports as reports
     from . import sweeps as sweeps
     from . import tasks as tasks
     from . import timing as timing
-    from .attached import Attached as Attached
-    from .attention_plot import draw_attention as draw_attention
+    from .engine.attached import Attached as Attached
     from .evaluation.clean import evaluate as evaluate
     from .heads.build import second_order as second_order
     from .method import Method as Method
@@ -51,33 +50,34 @@ if TYPE_CHECKING:
     from .registry import available as available
     from .registry import make as make
     from .registry import named as named
+    from .reports.attention import draw_attention as draw_attention
     from .reports.page import report as report
+    from .runs.api import Run as Run
+    from .runs.api import resume as resume
+    from .runs.api import train as train
     from .runs.predictor import load as load
-    from .runs.twin import Run as Run
-    from .runs.twin import resume as resume
-    from .runs.twin import train as train
-    from .schedule import Ramp as Ramp
+    from .schedules import Ramp as Ramp
     from .sweeps.running import Sweep as Sweep
     from .sweeps.running import sweep as sweep
-    from .training.accelerate import accelerated_backward as accelerated_backward
-    from .training.trainer import robust as robust
+    from .trainers.accelerate import accelerated_backward as accelerated_backward
+    from .trainers.hf import robust as robust
 
 # Where each public name lives. Nothing is imported before it is asked for, so `import toughen` costs nothing.
 _HOMES = {
-    "Attached": "attached",
+    "Attached": "engine.attached",
     "Method": "method",
-    "Ramp": "schedule",
-    "draw_attention": "attention_plot",
+    "Ramp": "schedules",
+    "draw_attention": "reports.attention",
     "Sum": "method",
     "available": "registry",
     "make": "registry",
     "named": "registry",
-    "accelerated_backward": "training.accelerate",
-    "robust": "training.trainer",
+    "accelerated_backward": "trainers.accelerate",
+    "robust": "trainers.hf",
     "second_order": "heads.build",
-    "Run": "runs.twin",
-    "resume": "runs.twin",
-    "train": "runs.twin",
+    "Run": "runs.api",
+    "resume": "runs.api",
+    "train": "runs.api",
     "load": "runs.predictor",
     "evaluate": "evaluation.clean",
     "report": "reports.page",
@@ -85,7 +85,7 @@ _HOMES = {
     "sweep": "sweeps.running",
 }
 
-_PACKAGES = ("compat", "evaluation", "fast", "kernels", "recipes", "reports", "sweeps", "tasks", "timing")
+_PACKAGES = ("compat", "cuda_graphs", "evaluation", "kernels", "recipes", "reports", "sweeps", "tasks", "timing")
 
 
 def __getattr__(name: str) -> Any:

@@ -6,18 +6,25 @@ from typing import Any
 
 from torch import nn
 
-from .attached import Attached
-from .batch import wants
-from .checks import refuse_other_things
-from .combine import Accumulate, Add, Average, Replay, Sharpen
+from .combine.accumulate import Accumulate
+from .combine.base import Combine
+from .combine.free_replay import Replay
+from .combine.sharpness import Sharpen
+from .combine.single_pass import Add, Average
 from .compare import Budgeted, Divergence, TaskAndDivergence
-from .compare.teacher import Teacher
+from .compare.base import Compare
+from .compare.ema_teacher import Teacher
+from .engine.attached import Attached
+from .engine.step import wants
+from .engine.validation import refuse_other_things
 from .errors import MethodError
-from .outcome import Task
-from .parts import Combine, Compare, Dropout, LearnedSearch, Search, Site
+from .internal.architectures import Task
+from .internal.rng import Dropout
 from .search import Ascent, Zeros
+from .search.base import LearnedSearch, Search
 from .search.constraint import Constraint
 from .sites import AttentionLogits, DropoutMask, Nowhere, Weights
+from .sites.base import Site
 
 
 @dataclass(frozen=True)

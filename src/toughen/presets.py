@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 from typing import Any, TypeVar
 
 from .errors import MethodError, RobustnessWarning, nearest
-from .schedule import Ramp, lowest, scheduled
+from .schedules import Ramp, lowest, scheduled
 
 S = TypeVar("S")
 POSITIVE = ("step_size", "rho", "probe", "growth")

@@ -2,9 +2,9 @@ import pytest
 import torch
 
 import toughen
-from toughen.attention_plot import attention_maps, draw_attention
 from toughen.errors import MethodError
 from toughen.heads import second_order
+from toughen.reports.attention import attention_maps, draw_attention
 
 from .families import batch, build
 

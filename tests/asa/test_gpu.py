@@ -32,7 +32,7 @@ def test_fused_kernels_give_the_mask_a_gradient(dtype, per_head):
 
 
 def test_noise_is_the_same_on_every_device():
-    from toughen.search.noise import logistic
+    from toughen.search.counter_rng import logistic
 
     key = torch.tensor([123, -456], dtype=torch.int32)
     shape = torch.Size((2, 3, 40, 40))
@@ -49,8 +49,8 @@ def test_no_step_waits_for_the_device():
     view = attached.bound[0].injector
 
     def ask():
-        from toughen.parts import PairView
-        from toughen.perturbation import Perturbation
+        from toughen.engine.perturbation import Perturbation
+        from toughen.sites.base import PairView
 
         view.current = Perturbation()
         view(0, lambda: PairView(torch.randn(2, 8, 32, device="cuda"), queries=torch.ones(2, 8, device="cuda").bool()))

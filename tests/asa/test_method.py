@@ -11,10 +11,10 @@ from transformers import AutoConfig, AutoModelForMultipleChoice, AutoModelForTok
 
 import toughen
 from toughen.errors import MethodError, StepError
-from toughen.rng import Noise
-from toughen.schedule import Clock, Ramp
-from toughen.search import hide
-from toughen.search.noise import logistic
+from toughen.internal.rng import Noise
+from toughen.schedules import Clock, Ramp
+from toughen.search import mask_function as hide
+from toughen.search.counter_rng import logistic
 
 from ..tiny import NO_DROPOUT, SMALL, bert, text_batch
 

@@ -5,7 +5,7 @@ import torch
 from transformers import Trainer
 
 import toughen
-from toughen.compare.spread import LabelSpread
+from toughen.engine.label_variance import LabelSpread
 
 from ..training.tiny import settings
 from .test_method import BATCH, bert

@@ -9,7 +9,7 @@ from torch import nn
 from transformers import AutoModelForSequenceClassification, Trainer, TrainingArguments
 
 import toughen
-from toughen.compare.logits import keep_logits_in_float32
+from toughen.engine.float32_logits import keep_logits_in_float32
 from toughen.errors import MethodError, RobustnessWarning
 
 from ..tiny import assert_same_gradients, bert, gradients, text_batch
@@ -89,7 +89,7 @@ def test_nothing_large_is_kept():
     model = bert(dtype=torch.float32)
     attached = toughen.asa(visible=0.6).attach(model, seed=3)
     adversary, kept = attached.adversary["0"], []
-    from toughen.search.hide import Hide
+    from toughen.search.mask_function import Hide
 
     query, key = adversary(torch.randn(2, 50, 32))
     rule = attached.bound[0].method.search._rule(32, _view())
@@ -101,7 +101,7 @@ def test_nothing_large_is_kept():
 
 
 def _view():
-    from toughen.parts import PairView
+    from toughen.sites.base import PairView
 
     return PairView(torch.zeros(1))
 

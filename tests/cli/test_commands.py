@@ -17,7 +17,7 @@ import yaml
 from toughen.cli.commands.predict import FORMATS
 from toughen.cli.main import COMMANDS, available, main
 from toughen.cli.parser import parse_train
-from toughen.runs.configuring import build
+from toughen.runs.config_io import build
 from toughen.runs.predictor import Prediction
 from toughen.tasks.spec import Task
 

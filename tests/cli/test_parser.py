@@ -11,7 +11,7 @@ from toughen import recipes
 from toughen.cli.old_flags import NEW, translate
 from toughen.cli.parser import parse_train, train_parser
 from toughen.runs.config import GROUPS
-from toughen.runs.configuring import build, to_yaml
+from toughen.runs.config_io import build, to_yaml
 from toughen.runs.errors import RunError
 from toughen.runs.folder import read_config
 

@@ -19,11 +19,11 @@ from transformers import (
 )
 
 from toughen import tasks
-from toughen.atomic import write_json
 from toughen.cli.commands import evaluate as command
 from toughen.cli.main import main
 from toughen.evaluation import AttackSettings, Outputs, evaluate, measure, outputs_of
 from toughen.evaluation.outputs import class_order
+from toughen.internal.atomic import write_json
 from toughen.runs import load
 from toughen.tasks.spec import DataError, Task
 

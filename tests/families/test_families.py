@@ -13,7 +13,7 @@ import transformers as hf
 from torch import Tensor, nn
 
 import toughen
-from toughen.attached import Attached
+from toughen.engine.attached import Attached
 from toughen.errors import SiteError
 from toughen.sites import Hidden, NormalizedEmbedding, WordEmbedding
 

@@ -12,9 +12,10 @@ from torch import Tensor, nn
 
 import toughen
 from toughen.compare import Divergence
-from toughen.compare.features import class_token
+from toughen.compare.model_outputs import Outcome, read
+from toughen.engine.features import class_token
 from toughen.errors import SiteError
-from toughen.outcome import IGNORED, Outcome, read, task_of
+from toughen.internal.architectures import IGNORED, task_of
 
 from .test_families import METHODS, NO_ATTENTION, UNTOUCHED, attached_to, step
 from .zoo import FAMILIES, batch_for, text, words

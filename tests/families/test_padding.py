@@ -11,10 +11,10 @@ import transformers as hf
 from torch import Tensor, nn
 
 import toughen
-from toughen.outcome import IGNORED
-from toughen.parts import View
+from toughen.internal.architectures import IGNORED
 from toughen.registry import factory
 from toughen.search import Given, Noise
+from toughen.sites.base import View
 
 from ..tiny import bert, gradients, text_batch
 from .test_families import METHODS, attached_to, refusal, step

@@ -7,9 +7,9 @@ import torch
 
 import toughen
 from tests.tiny import TOKENIZER, assert_same_gradients, bert, gradients, text_batch
+from toughen.cuda_graphs import compile_layers, prefetch, uncompile_layers
+from toughen.cuda_graphs.eligibility import of_error, of_method, of_model
 from toughen.errors import RobustnessWarning
-from toughen.fast import compile_layers, prefetch, uncompile_layers
-from toughen.fast.obstacles import of_error, of_method, of_model
 
 
 @pytest.mark.parametrize("name", ["smart", "freelb", "sam", "bregman"])
@@ -82,7 +82,7 @@ def test_an_update_that_cannot_be_made_is_refused():
 
 def test_what_of_an_update_can_be_a_graph():
     """Gradients where captured steps put them, and an optimizer that does the same each time."""
-    from toughen.fast import Captured, CapturedUpdate
+    from toughen.cuda_graphs import Captured, CapturedUpdate
 
     model = bert(torch.float32)
     weights = list(model.parameters())
@@ -142,7 +142,7 @@ def test_what_broke_a_capture_is_told():
 def test_masks_are_made_for_every_batch_and_only_inside():
     from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS as TABLE
 
-    from toughen.fast.masks import steady_masks
+    from toughen.cuda_graphs.attention_masks import steady_masks
 
     model, seen, before = bert(), [], dict(TABLE.items())
     layer = model.bert.encoder.layer[0].attention.self

@@ -284,7 +284,7 @@ def test_packed_and_captured_against_padded_and_eager(name, compiled):
     for fast in (True, False):
         model = bert(torch.float32, max_position_embeddings=128).cuda()
         if fast and compiled:
-            toughen.fast.compile_layers(model)
+            toughen.cuda_graphs.compile_layers(model)
         with made(name).attach(model, TOKENIZER, seed=3) as attached, torch.autocast("cuda", torch.bfloat16):
             step = attached.captured(model)
             for _ in range(4):

@@ -6,9 +6,18 @@ from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassificati
 
 import toughen
 from tests.tiny import NO_DROPOUT, SMALL, TOKENIZER, assert_same_gradients, bert, gradients, text_batch
+from toughen.cuda_graphs.eligibility import packable
+from toughen.cuda_graphs.packing import (
+    PARTS,
+    STACKS,
+    Packing,
+    layout,
+    packing_of,
+    real_tokens,
+    rounded,
+    tokens_to_compute,
+)
 from toughen.errors import RobustnessWarning
-from toughen.fast.obstacles import packable
-from toughen.fast.packing import PARTS, STACKS, Packing, layout, packing_of, real_tokens, rounded, tokens_to_compute
 
 SIZES = {**SMALL, **NO_DROPOUT, "pad_token_id": 0}
 DISTIL = {"dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 64, "dropout": 0.0}

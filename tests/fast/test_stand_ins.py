@@ -8,8 +8,8 @@ import torch
 
 import toughen
 from tests.tiny import TOKENIZER, bert, text_batch
-from toughen.fast import captured as capturing
-from toughen.fast import graph
+from toughen.cuda_graphs import capture as graph
+from toughen.cuda_graphs import graph_cache as capturing
 
 
 class Recorded:
@@ -115,13 +115,13 @@ def test_under_accumulation_the_update_is_two_graphs(stand_ins):
 def test_a_compiled_model_runs_twice_before(stand_ins):
     model = bert(torch.float32)
     with toughen.plain().attach(model, TOKENIZER) as attached:
-        toughen.fast.compile_layers(model, backend="eager")
+        toughen.cuda_graphs.compile_layers(model, backend="eager")
         step = attached.captured(model)
         for _ in range(4):
             model.zero_grad()
             step(text_batch())
         assert step.steps == {"eager": 2, "captured": 2}
-    toughen.fast.uncompile_layers(model)
+    toughen.cuda_graphs.uncompile_layers(model)
 
 
 def test_what_was_compiled_before_stays_compiled():
@@ -131,11 +131,11 @@ def test_what_was_compiled_before_stays_compiled():
     model.compile(backend="eager")
     own = model._compiled_call_impl, first._compiled_call_impl
     for _ in range(2):
-        toughen.fast.compile_layers(model, backend="eager")
+        toughen.cuda_graphs.compile_layers(model, backend="eager")
     assert second._compiled_call_impl is not None
     assert first._compiled_call_impl is not own[1]
     for _ in range(2):
-        toughen.fast.uncompile_layers(model)
+        toughen.cuda_graphs.uncompile_layers(model)
         assert (model._compiled_call_impl, first._compiled_call_impl) == own
         assert second._compiled_call_impl is None
 

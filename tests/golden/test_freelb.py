@@ -2,8 +2,8 @@ import pytest
 import torch
 
 import toughen
-from toughen.parts import View
 from toughen.search import Absolute, Uniform, UniformBall
+from toughen.sites.base import View
 
 from .cases import error, gradient_errors, load, model_of, names, under
 

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from safetensors.torch import load_file
 
 from toughen.heads import MultiHeadPooling, SecondOrderHead, second_order, svpn, svpn_exact
-from toughen.heads.original import rename
+from toughen.heads.checkpoint_import import rename
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 CASES = {path.stem: path for path in sorted((GOLDEN / "mgcrp").glob("*.json"))}

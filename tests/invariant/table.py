@@ -12,9 +12,9 @@ from transformers import BertConfig, BertForSequenceClassification
 
 import toughen
 from toughen.errors import RobustnessWarning
-from toughen.parts import View
 from toughen.registry import factory
 from toughen.search import Given
+from toughen.sites.base import View
 
 EXAMPLES, LENGTH, VOCABULARY = 16, 12, 64
 

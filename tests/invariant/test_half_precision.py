@@ -10,7 +10,7 @@ from transformers import AutoConfig, AutoModelForSequenceClassification, Trainin
 
 import toughen
 from tests.tiny import NO_DROPOUT, SMALL, TOKENIZER, bert, text_batch
-from toughen.fast.compiling import compile_layers
+from toughen.cuda_graphs.compile import compile_layers
 
 HALF = [torch.bfloat16, torch.float16]
 

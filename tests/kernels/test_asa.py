@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import toughen
-from toughen.fast.compiling import compile_layers
+from toughen.cuda_graphs.compile import compile_layers
 from toughen.kernels import attention, hiding
 
 from ..tiny import bert, gradients, text_batch

@@ -7,7 +7,7 @@ import torch
 
 import toughen
 from toughen import kernels
-from toughen.fast.compiling import compile_layers
+from toughen.cuda_graphs.compile import compile_layers
 from toughen.kernels import attention
 
 from ..tiny import bert, gradients, text_batch

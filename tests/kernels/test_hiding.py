@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from toughen.kernels import hiding
-from toughen.search.hide import Hide, Rule
+from toughen.search.mask_function import Hide, Rule
 
 from .interpreted import interpreter, needed
 

@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from toughen.parts import View
+from toughen.sites.base import View
 
 few = settings(max_examples=25, deadline=None, derandomize=True)
 seeds = st.integers(0, 2**31)

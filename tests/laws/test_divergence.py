@@ -7,8 +7,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toughen.compare import Divergence, rows
-from toughen.outcome import Outcome, Prediction
+from toughen.compare import Divergence
+from toughen.compare import rowwise as rows
+from toughen.compare.model_outputs import Outcome, Prediction
 
 from .draws import few, seeds, tensor
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 from hypothesis import given
 
-from toughen.perturbation import Perturbation
-from toughen.search import (
+from toughen.engine.perturbation import Perturbation
+from toughen.search import (  # fmt: skip
     INF,
     Absolute,
     Ascent,
@@ -24,7 +24,7 @@ from toughen.search import (
     UniformBall,
     Unit,
     Zeros,
-)  # fmt: skip
+)
 
 from .draws import few, seeds, shapes, tensor, view
 

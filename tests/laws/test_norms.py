@@ -7,9 +7,9 @@ import torch
 from hypothesis import given
 
 from toughen.errors import MethodError
-from toughen.parts import View
 from toughen.search import INF, Absolute, Ball, PowerIteration, Relative, Rescale, Sign, Unit
 from toughen.search.norms import norm
+from toughen.sites.base import View
 
 from .draws import few, seeds, shapes, sizes, tensor, view
 

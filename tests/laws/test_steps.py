@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 import toughen
 from toughen.errors import MethodError
-from toughen.outcome import IGNORED
+from toughen.internal.architectures import IGNORED
 
 EMBEDDED = ["smart", "vat", "creat", "pgd", "freelb", "fgm", "freeat"]  # they climb at the word embedding
 

@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from toughen.parts import View
 from toughen.search import RelativeWeightAscent, SharpnessAscent
 from toughen.search.constraint import SpectralHead
+from toughen.sites.base import View
 
 SEARCHES = {
     "sam": SharpnessAscent(0.05),

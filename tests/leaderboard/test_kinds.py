@@ -9,8 +9,8 @@ import torch
 from benchmarks.leaderboard import packed, rig
 from benchmarks.leaderboard.protocol import METHODS, Run, written
 from benchmarks.leaderboard.workers import open_bench
-from toughen.fast import compile_layers, step
-from toughen.fast.packing import Packing
+from toughen.cuda_graphs import compile_layers, step
+from toughen.cuda_graphs.packing import Packing
 
 from . import small
 

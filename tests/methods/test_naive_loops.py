@@ -10,8 +10,8 @@ import torch
 import toughen
 from benchmarks import naive
 from benchmarks.naive import Naive, l2, symmetric
-from toughen.combine import Average
-from toughen.compare.teacher import Teacher
+from toughen.combine.single_pass import Average
+from toughen.compare.ema_teacher import Teacher
 from toughen.search import Given
 
 from ..tiny import TOKENIZER, assert_same_gradients, bert, gradients, text_batch

@@ -10,8 +10,8 @@ from toughen.runs.config import Config, DataConfig, TrainConfig
 from toughen.runs.job import Job, Material
 from toughen.runs.method_config import make_method
 from toughen.runs.progress import Reporter
-from toughen.runs.single import train_seed
 from toughen.runs.stopping import Stop
+from toughen.runs.train_seed import train_seed
 from toughen.tasks import Data, Task
 
 TASK = Task("toy", "Toy", "sentence", "classes", ("text",), ("neg", "pos"))

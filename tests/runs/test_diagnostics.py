@@ -5,8 +5,9 @@ import json
 import pytest
 
 from toughen.reports import report
-from toughen.runs import diagnostics, single
-from toughen.runs.twin import resume
+from toughen.runs import diagnostics
+from toughen.runs import train_seed as single
+from toughen.runs.api import resume
 
 pytestmark = pytest.mark.usefixtures("no_page")
 SHORT = {"batch_size": 8, "learning_rate": 3e-3, "max_steps": 4, "log_steps": 2}

@@ -23,7 +23,7 @@ def test_a_fast_run_on_a_cpu(start, capsys):
 
 def test_a_fast_run_begins_in_training_mode(start, capsys):
     """An epoch ends with an evaluation; a graph is known by the mode, and would be made twice."""
-    from toughen.fast.captured import Captured
+    from toughen.cuda_graphs.graph_cache import Captured
 
     modes, own = [], Captured.__call__
 

@@ -12,9 +12,10 @@ from safetensors.torch import load_file
 from transformers import BertConfig, BertForSequenceClassification, GPT2Config, GPT2LMHeadModel
 
 from toughen import second_order, tasks
-from toughen.runs import Diverged, RunError, resume, single
+from toughen.runs import Diverged, RunError, resume
+from toughen.runs import train_seed as single
 from toughen.runs.callbacks import Watch
-from toughen.runs.configuring import build
+from toughen.runs.config_io import build
 from toughen.runs.health import Health
 from toughen.runs.progress import Reporter
 from toughen.runs.stopping import Stop

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from toughen.runs import RunError, load, train
-from toughen.runs.configuring import build
+from toughen.runs.config_io import build
 from toughen.runs.modeling import load_model, load_tokenizer, merged
 from toughen.runs.predictor import Predictor
 from toughen.tasks import Task
@@ -228,7 +228,7 @@ def test_a_key_that_only_the_code_reads(little, tmp_path):
 def test_methods_as_objects(start, no_page, tmp_path):
     import toughen
     from toughen import Method, compare, search, sites
-    from toughen.combine import Add
+    from toughen.combine.single_pass import Add
 
     no_page.undo()
     run = start(toughen.smart(weight=5.0) + toughen.rdrop(), seeds=[1])

@@ -11,14 +11,14 @@ import pytest
 from safetensors.torch import load_file
 
 from toughen.runs import Interrupted, RunError
-from toughen.runs.configuring import build
+from toughen.runs.api import resume
+from toughen.runs.config_io import build
+from toughen.runs.execute import execute
 from toughen.runs.files import remove_folder
 from toughen.runs.folder import checkpoints, create
 from toughen.runs.launch import _wait, run_new
 from toughen.runs.locking import held
-from toughen.runs.session import execute
 from toughen.runs.trainer import RunTrainer
-from toughen.runs.twin import resume
 
 from .conftest import python
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("no_page")
 KILLED = """
 import os, signal
 from pathlib import Path
-from toughen.runs.session import execute
+from toughen.runs.execute import execute
 from toughen.runs.trainer import RunTrainer
 whole = RunTrainer.training_step
 def step(self, *args, **kwargs):
@@ -117,7 +117,7 @@ def test_sigterm_saves_and_resumes_on_the_same_bits(little, tmp_path, monkeypatc
 CLOSED = """
 import os, signal
 from pathlib import Path
-from toughen.runs.session import execute
+from toughen.runs.execute import execute
 from toughen.runs.trainer import RunTrainer
 whole = RunTrainer.training_step
 def step(self, *args, **kwargs):
@@ -163,7 +163,7 @@ def test_killed_between_training_and_scoring(little, tmp_path, monkeypatch):
     def die(*_):
         raise Killed
 
-    monkeypatch.setattr("toughen.runs.single.finish_seed", die)
+    monkeypatch.setattr("toughen.runs.train_seed.finish_seed", die)
     with pytest.raises(Killed):
         execute(killed)
     monkeypatch.undo()

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from toughen.runs import RunError, load, read, train
-from toughen.runs.configuring import build
+from toughen.runs.config_io import build
 from toughen.runs.folder import create, read_config
 from toughen.runs.progress import Reporter
 
@@ -205,7 +205,7 @@ def test_what_is_no_text_is_refused(finished, given):
 
 
 def test_a_config_in_python_is_not_lost_to_defaults(little, tmp_path, monkeypatch):
-    monkeypatch.setattr("toughen.runs.twin.run_new", lambda folder, **_: None)
+    monkeypatch.setattr("toughen.runs.api.run_new", lambda folder, **_: None)
     below = {
         **{"model": little.model, "data": little.data, "seed": [4, 5], "baseline": True, "fast": True, "nproc": 2},
         **{"method": {"name": "freelb", "steps": 3}, "peft": "lora"},

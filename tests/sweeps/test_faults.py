@@ -11,7 +11,7 @@ import yaml
 
 from toughen.cli.main import main
 from toughen.reports import find_runs
-from toughen.runs.configuring import build
+from toughen.runs.config_io import build
 from toughen.sweeps import running
 from toughen.sweeps.worker import GRACE, Limits, Worker
 

@@ -18,9 +18,9 @@ from transformers import (
 )
 
 import toughen
+from toughen.compare.model_outputs import Outcome
 from toughen.errors import SiteError
-from toughen.outcome import Outcome
-from toughen.rng import Replay, without_dropout
+from toughen.internal.rng import Replay, without_dropout
 
 from .tiny import bert, collated, texts
 

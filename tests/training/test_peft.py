@@ -56,8 +56,8 @@ def test_every_method_trains_the_adapters_alone(name: str, checkpointing: bool) 
 
 def test_creat_sees_the_backbone_s_features() -> None:
     """Under an adapter `base_model` is the whole model: its output is no hidden state."""
-    from toughen.compare.features import FeatureWatch
-    from toughen.outcome import Outcome
+    from toughen.compare.model_outputs import Outcome
+    from toughen.engine.features import FeatureWatch
 
     model = adapted()
     watch = FeatureWatch(model)

@@ -11,7 +11,7 @@ import yaml
 from jsonargparse import ArgumentParser, Namespace
 
 from ..runs.config import GROUPS, docs_of
-from ..runs.configuring import merge, seeds_of
+from ..runs.config_io import merge, seeds_of
 from ..runs.errors import RunError
 from ..runs.kinds import worded
 from ..runs.method_config import options_of
@@ -154,7 +154,7 @@ def parse_train(arguments: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any
     launch = {key: values.pop(key) for key in LAUNCH}
     if show:
         del values["resume"]
-        from ..runs.configuring import build, to_yaml
+        from ..runs.config_io import build, to_yaml
 
         sys.stdout.write(to_yaml(build(values)))
         sys.exit(0)

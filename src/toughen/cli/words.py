@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..runs.config import NAMED_GROUPS, DataConfig
-from ..runs.configuring import merge, normalised
+from ..runs.config_io import merge, normalised
 from ..runs.errors import RunError
 from ..runs.strict_yaml import read_yaml
 

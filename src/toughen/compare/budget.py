@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from ..errors import MethodError, StepError
-from ..outcome import Outcome
 from .divergence import Divergence, pointwise
-from .rows import log_probabilities
+from .model_outputs import Outcome
+from .rowwise import log_probabilities
 
 
 @dataclass(frozen=True)

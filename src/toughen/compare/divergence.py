@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from ..errors import MethodError, nearest
-from ..outcome import Outcome
-from .rows import Pointwise, Reduction, distance
+from .model_outputs import Outcome
+from .rowwise import Pointwise, Reduction, distance
 
 Form: TypeAlias = Literal["kl", "reverse_kl", "symmetric_kl", "js", "cross_entropies", "log_odds"]
 Stop: TypeAlias = Literal["nothing", "clean", "targets"]

@@ -9,11 +9,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from ..compare.rows import exact
+from ..compare.rowwise import exact
+from ..engine.perturbation import Perturbation
 from ..errors import SiteError, StepError, nearest
-from ..parts import View
-from ..perturbation import Perturbation
 from ..search import INF, Absolute, Ascent, Given, Normal, Unit
+from ..sites.base import View
 from .losses import log_probabilities
 
 LossFn: TypeAlias = Callable[[Tensor, Tensor], Tensor]

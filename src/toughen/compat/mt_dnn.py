@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..compare.divergence import log_odds
-from ..compare.rows import exact
+from ..compare.rowwise import exact
 from .losses import js_loss, kl_loss, log_probabilities
 
 

@@ -6,11 +6,11 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from ..engine.perturbation import Perturbation
 from ..errors import StepError
-from ..parts import View
-from ..perturbation import Perturbation
 from ..search import Absolute, Ascent, Given, Normal, Raw
 from ..search.norms import Units
+from ..sites.base import View
 
 
 def inf_norm(x: Tensor) -> Tensor:

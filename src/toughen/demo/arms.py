@@ -44,7 +44,7 @@ def train_arm(name: str, seed: int, data: Mapping[str, Sequence[Row]], encoder: 
     from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 
     from ..tasks import collator, compute_metrics
-    from ..training.trainer import robust
+    from ..trainers.hf import robust
 
     tokenizer = encoder.tokenizer()
     splits = {split: tokenised(tokenizer, rows) for split, rows in data.items()}

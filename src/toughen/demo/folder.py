@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from .._version import __version__
-from ..atomic import write_json, write_text
 from ..evaluation.measures import measure, probabilities
 from ..evaluation.outputs import Outputs
+from ..internal.atomic import write_json, write_text
 from ..statistics import summarise
 from .arms import MAX_LENGTH, Arm, Settings
 from .encoder import SENTIMENT, Encoder

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._version import __version__
-from ..atomic import write_json
+from ..internal.atomic import write_json
 
 from ..tasks import load, task as task_named  # isort: skip
 from ..tasks.read.folder import check_apart
@@ -20,7 +20,7 @@ from .slices import text_slices
 from .subjects import Subject, subjects_of
 
 if TYPE_CHECKING:
-    from .attacks.settings import AttackSettings
+    from ..attacks.settings import AttackSettings
 
 # The run's own settings that say how its files are read.
 _OWN_FILE = ("text_column", "label_column", "delimiter", "encoding", "quoting", "max_line", "label_separator")
@@ -184,7 +184,7 @@ def _same_rows(subject: Subject, split: str, rows: int) -> None:
 
 def _suite(attack: "str | Sequence[str]", settings: "AttackSettings | None", limit: int | None, progress: bool) -> Any:
     """Imported where it is wanted: a clean evaluation needs none of it."""
-    from .attacks.suite import Suite
+    from ..attacks.suite import Suite
 
     return Suite.of(attack, settings, limit, progress)
 

@@ -13,7 +13,7 @@ from ..tasks.spec import Task
 from .outputs import Outputs
 
 if TYPE_CHECKING:
-    from .attacks.running import Attacked
+    from ..attacks.running import Attacked
 
 _FEW = 12  # a column with more values than this is no slice
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..lazy import lazily
+from ..internal.lazy import lazily
 from .register import register as _register
 
 if TYPE_CHECKING:
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from .configuration import SecondOrderConfig as SecondOrderConfig
     from .covariance import CrossCovariance as CrossCovariance
     from .covariance import cross_covariance as cross_covariance
-    from .exact import svpn_exact as svpn_exact
     from .head import SecondOrderHead as SecondOrderHead
     from .modeling import SecondOrderForImageClassification as SecondOrderForImageClassification
     from .modeling import SecondOrderForMultipleChoice as SecondOrderForMultipleChoice
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from .settings import HeadSettings as HeadSettings
     from .settings import head_settings as head_settings
     from .square_root import matrix_square_root as matrix_square_root
+    from .svd import svpn_exact as svpn_exact
 
 _HOME = {
     "second_order": "build",
@@ -34,7 +34,7 @@ _HOME = {
     "SecondOrderConfig": "configuration",
     "CrossCovariance": "covariance",
     "cross_covariance": "covariance",
-    "svpn_exact": "exact",
+    "svpn_exact": "svd",
     "SecondOrderHead": "head",
     "SecondOrderForImageClassification": "modeling",
     "SecondOrderForMultipleChoice": "modeling",

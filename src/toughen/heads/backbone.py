@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from torch import nn
 
-from ..outcome import reads_left_to_right
+from ..internal.architectures import reads_left_to_right
 
 # Leading tokens that are no patches, where the config does not say so itself.
 PREFIX_TOKENS = {"deit": 2}

@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from ..atomic import write_text
-from ..markdown import line
+from ..internal.atomic import write_text
+from ..internal.markdown import line
 from .configuration import is_published
 
 TASKS = {

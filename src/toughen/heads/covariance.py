@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..tensors import at_least_float32, no_autocast
+from ..internal.foreach import at_least_float32, no_autocast
 
 Center = Literal["channel", "scalar", "none"]
 Norm = Literal["none", "layer", "batch"]

@@ -14,8 +14,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from ..internal.foreach import TINY, at_least_float32, floor_of, no_autocast
 from ..kernels import triton_works
-from ..tensors import TINY, at_least_float32, floor_of, no_autocast
 from .covariance import centered, check_mask, product, token_weights
 from .normalize import svpn
 

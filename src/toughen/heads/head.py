@@ -8,8 +8,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from ..tensors import no_autocast
-from . import original
+from ..internal.foreach import no_autocast
+from . import checkpoint_import as original
 from .pooling import POOLINGS
 from .settings import HeadSettings, head_settings
 

@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ..tensors import TINY, floor_of
+from ..internal.foreach import TINY, floor_of
 
 TOKENS = 16  # at once: more spill the registers
 

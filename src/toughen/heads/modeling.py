@@ -12,7 +12,7 @@ from transformers import initialization as init
 from transformers.modeling_outputs import ImageClassifierOutput, MultipleChoiceModelOutput, SequenceClassifierOutput
 from transformers.modeling_utils import PreTrainedModel
 
-from . import words
+from . import token_roles as words
 from .backbone import body_of
 from .card import write_card
 from .configuration import SecondOrderConfig

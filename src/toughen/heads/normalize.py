@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..tensors import at_least_float32, floor_of, no_autocast
-from .exact import svpn_exact
+from ..internal.foreach import at_least_float32, floor_of, no_autocast
+from .svd import svpn_exact
 
 Side = Literal["rows", "columns"]
 Start = Literal["learned", "ones", "fixed", "random"]

@@ -7,7 +7,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from ..tensors import at_least_float32, no_autocast
+from ..internal.foreach import at_least_float32, no_autocast
 from .covariance import CrossCovariance, token_weights, weighted_mean
 from .fused import pooled_at_once
 from .normalize import SVPN

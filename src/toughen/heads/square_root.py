@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..tensors import at_least_float32, floor_of, no_autocast
+from ..internal.foreach import at_least_float32, floor_of, no_autocast
 
 
 def matrix_square_root(x: Tensor, iterations: int = 5) -> Tensor:

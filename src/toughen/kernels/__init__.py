@@ -11,7 +11,7 @@ from importlib.util import find_spec
 import torch
 from torch import Tensor
 
-from ..tensors import HALF
+from ..internal.foreach import HALF
 
 ENABLED = True  # set to False, the torch code runs everywhere
 FOUND = find_spec("triton") is not None

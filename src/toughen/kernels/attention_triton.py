@@ -11,7 +11,7 @@ Queries, keys and values are (batch, heads, L, D) of any strides but 1 in the la
 import triton
 import triton.language as tl
 
-from .words import kept, row_words
+from .counter_rng import kept, row_words
 
 LOG2E = tl.constexpr(1.4426950408889634)
 LOWEST = tl.constexpr(-16384.0)  # of a hidden pair: no weight beside a visible one, and a row of them alone is level

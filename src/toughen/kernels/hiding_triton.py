@@ -9,7 +9,7 @@ masks and gradients are (texts * masks, L, L), contiguous; which pairs the model
 import triton
 import triton.language as tl
 
-from .words import bent, mixed
+from .counter_rng import bent, mixed
 
 
 @triton.jit

@@ -5,10 +5,10 @@ from typing import TypeAlias
 
 from torch import Tensor
 
-from ..parts import View
-from ..schedule import Scheduled
+from ..schedules import Scheduled
 from ..search import Absolute, Ball, Free, Given, Growing, Init, Relative, Units
 from ..search.norms import Project
+from ..sites.base import View
 
 Start: TypeAlias = Callable[[View], Tensor]
 """A function that gives the starting perturbation of a view, to take the random draw's place."""

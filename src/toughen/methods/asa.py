@@ -3,15 +3,15 @@ from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
-from ..combine import Add
+from ..combine.single_pass import Add
 from ..compare import Budgeted, Divergence
 from ..compare.budget import BatchDivergence
 from ..errors import MethodError
+from ..internal.rng import Dropout
 from ..method import Method
-from ..parts import Dropout
 from ..presets import choose
 from ..registry import named
-from ..schedule import Scheduled
+from ..schedules import Scheduled
 from ..search import Reversal
 from ..sites import AttentionLogits
 

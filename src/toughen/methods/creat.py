@@ -1,13 +1,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..combine import Average
+from ..combine.single_pass import Average
 from ..compare import TaskAwayFromFeatures, TaskLoss
+from ..internal.rng import Dropout
 from ..method import Method
-from ..parts import Dropout
 from ..presets import choose
 from ..registry import named
-from ..schedule import Scheduled
+from ..schedules import Scheduled
 from ..search import Ascent, Normal, Unit
 from ..sites import WordEmbedding
 from ._common import Start, ball, start, units

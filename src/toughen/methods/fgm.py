@@ -1,14 +1,15 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..combine import Accumulate, Sharpen
+from ..combine.accumulate import Accumulate
+from ..combine.sharpness import Sharpen
 from ..compare import TaskLoss
 from ..errors import MethodError
+from ..internal.rng import Dropout
 from ..method import Method
-from ..parts import Dropout
 from ..presets import choose
 from ..registry import named
-from ..schedule import Scheduled
+from ..schedules import Scheduled
 from ..search import Ascent, SharpnessAscent, Unit
 from ..sites import Weights, WordEmbedding
 from ._common import units

@@ -2,13 +2,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
-from ..combine import Replay
+from ..combine.free_replay import Replay
 from ..compare import TaskLoss
+from ..internal.rng import Dropout
 from ..method import Method
-from ..parts import Dropout
 from ..presets import choose
 from ..registry import named
-from ..schedule import Scheduled
+from ..schedules import Scheduled
 from ..sites import WordEmbedding
 from ._common import Start
 from .freelb import PRESETS as FREELB

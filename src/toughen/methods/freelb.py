@@ -2,18 +2,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from ..combine import Accumulate
+from ..combine.accumulate import Accumulate
 from ..compare import TaskLoss
 from ..errors import MethodError
+from ..internal.rng import Dropout
 from ..method import Method
-from ..parts import Dropout
 from ..presets import choose
 from ..registry import named
-from ..schedule import Scheduled
+from ..schedules import Scheduled
 from ..search import INF, Ascent, Uniform, UniformBall, Unit
 from ..sites import WordEmbedding
 from ..sites.embedding import RECOMMENDED_SKIP
-from ..sites.mask import Skip
+from ..sites.token_mask import Skip
 from ._common import Start, ball, start, units
 
 

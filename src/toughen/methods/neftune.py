@@ -1,4 +1,4 @@
-from ..combine import Replace
+from ..combine.single_pass import Replace
 from ..compare import TaskLoss
 from ..method import Method
 from ..registry import named

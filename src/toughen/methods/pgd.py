@@ -1,13 +1,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..combine import Replace
+from ..combine.single_pass import Replace
 from ..compare import TaskLoss
+from ..internal.rng import Dropout
 from ..method import Method
-from ..parts import Dropout
 from ..presets import choose
 from ..registry import named
-from ..schedule import Scheduled
+from ..schedules import Scheduled
 from ..search import Ascent, UniformBall, Unit, Zeros
 from ..sites import WordEmbedding
 from ._common import Start, ball, start, units

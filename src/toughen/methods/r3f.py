@@ -1,10 +1,10 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from ..combine import Add
+from ..combine.single_pass import Add
 from ..compare import Divergence
+from ..internal.rng import Dropout
 from ..method import Method
-from ..parts import Dropout
 from ..presets import choose
 from ..registry import named
 from ..search import Absolute, Noise, Normal, Relative, Uniform

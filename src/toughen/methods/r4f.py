@@ -1,8 +1,8 @@
 from dataclasses import replace
 from typing import Literal
 
+from ..internal.rng import Dropout
 from ..method import Method
-from ..parts import Dropout
 from ..presets import choose
 from ..registry import named
 from ..search.constraint import SpectralHead

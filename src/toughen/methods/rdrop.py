@@ -1,4 +1,4 @@
-from ..combine import Add
+from ..combine.single_pass import Add
 from ..compare import Divergence, TaskAndDivergence
 from ..method import Method
 from ..registry import named

@@ -1,7 +1,7 @@
-from ..combine import Sharpen
+from ..combine.sharpness import Sharpen
 from ..compare import TaskLoss
+from ..internal.rng import Dropout
 from ..method import Method
-from ..parts import Dropout
 from ..registry import named
 from ..search import RelativeWeightAscent, SharpnessAscent
 from ..sites import Weights

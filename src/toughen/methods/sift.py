@@ -1,13 +1,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..combine import Add
+from ..combine.single_pass import Add
 from ..compare import Divergence
+from ..internal.rng import Dropout
 from ..method import Method
-from ..parts import Dropout
 from ..presets import choose
 from ..registry import named
-from ..schedule import Scheduled
+from ..schedules import Scheduled
 from ..search import INF, Ascent, Normal, Unit
 from ..sites import NormalizedEmbedding
 from ._common import OURS, Start, ball, start, units

@@ -1,13 +1,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..combine import Add
+from ..combine.single_pass import Add
 from ..compare import Divergence
+from ..internal.rng import Dropout
 from ..method import Method
-from ..parts import Dropout
 from ..presets import choose
 from ..registry import named
-from ..schedule import Scheduled
+from ..schedules import Scheduled
 from ..search import Normal, PowerIteration
 from ..sites import WordEmbedding
 from ._common import Start, start, units

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ..lazy import lazily
+from ..internal.lazy import lazily
 
 if TYPE_CHECKING:
     from .comparison import Comparison as Comparison

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from .._version import __version__
-from ..atomic import write_text
 from ..errors import require
+from ..internal.atomic import write_text
 from .attacks import Attack, attacks_of
 from .cards import cards
 from .comparison import By, Comparison, compare_runs

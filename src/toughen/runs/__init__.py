@@ -2,9 +2,12 @@
 
 from typing import TYPE_CHECKING
 
-from ..lazy import lazily
+from ..internal.lazy import lazily
 
 if TYPE_CHECKING:
+    from .api import Run as Run
+    from .api import resume as resume
+    from .api import train as train
     from .config import Config as Config
     from .errors import Diverged as Diverged
     from .errors import Interrupted as Interrupted
@@ -13,9 +16,6 @@ if TYPE_CHECKING:
     from .folder import read as read
     from .predictor import Predictor as Predictor
     from .predictor import load as load
-    from .twin import Run as Run
-    from .twin import resume as resume
-    from .twin import train as train
 
 # Modules are nouns and none has the name of a function here: an imported module would hide it.
 _HOMES = {

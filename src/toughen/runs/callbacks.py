@@ -7,7 +7,7 @@ from typing import Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from ..atomic import json_line
+from ..internal.atomic import json_line
 from .errors import Interrupted
 from .health import Health
 from .job import Job

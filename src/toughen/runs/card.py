@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from ..heads.configuration import is_published
-from ..markdown import line
+from ..internal.markdown import line
 from ..tasks import Data, Task
 from .config import Config
 

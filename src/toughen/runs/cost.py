@@ -2,7 +2,10 @@
 
 from typing import Any
 
-from ..combine import Accumulate, Replace, Replay, Sharpen
+from ..combine.accumulate import Accumulate
+from ..combine.free_replay import Replay
+from ..combine.sharpness import Sharpen
+from ..combine.single_pass import Replace
 from ..sites import Nowhere
 
 SEARCH = 2 / 3  # a pass of the search: forward, and back to the perturbation only, without the weights' gradients

@@ -41,7 +41,7 @@ def _attention(job: Job, trainer: Any, rows: Any) -> dict[str, Any] | None:
     attached = trainer.attached
     if not attached.updates or not any(bound.adversary for bound in attached.bound):
         return None
-    from ..attention_plot import attention_maps
+    from ..reports.attention import attention_maps
 
     batch = _batch(trainer, rows)
     attached.attach()
@@ -91,7 +91,7 @@ def _spectrum(job: Job, trainer: Any, rows: Any) -> dict[str, Any] | None:
     if job.config.head.name != "second-order":
         return None
     from ..heads.spectrum import spectrum
-    from ..rng import without_dropout
+    from ..internal.rng import without_dropout
 
     model = trainer.accelerator.unwrap_model(trainer.model)
     with without_dropout(model):

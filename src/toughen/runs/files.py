@@ -5,8 +5,8 @@ import shutil
 import uuid
 from pathlib import Path
 
-from ..atomic import write_json as write_json
-from ..atomic import write_text as write_text
+from ..internal.atomic import write_json as write_json
+from ..internal.atomic import write_text as write_text
 
 
 def write_new(path: Path, text: str) -> bool:

@@ -12,7 +12,7 @@ from shlex import quote
 from typing import Any
 
 from .config import Config
-from .configuring import build, to_yaml
+from .config_io import build, to_yaml
 from .errors import RunError
 from .files import write_json, write_new
 from .method_config import parts_of

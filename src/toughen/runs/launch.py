@@ -30,7 +30,7 @@ def execute_everywhere(
     processes = read_config(folder).nproc
     with held(folder) if node_rank == 0 else nullcontext(()) as lock:  # the other machines come to a folder in use
         if processes == 1 and nnodes == 1:
-            from .session import execute
+            from .execute import execute
 
             execute(folder, method)
         else:

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 from transformers import Trainer
 
-from ..combine import Add
-from ..training import state
-from ..training.trainer import robust
+from ..combine.single_pass import Add
+from ..trainers import checkpoint as state
+from ..trainers.hf import robust
 from .cost import cost_of, search_gradients
 from .errors import RunError
 from .health import Health

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import NoReturn
 
 from .errors import Diverged, Interrupted, MemoryLow
+from .execute import execute
 from .files import write_text
 from .launch import FAULT
-from .session import execute
 
 
 def main() -> int:

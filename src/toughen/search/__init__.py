@@ -1,9 +1,7 @@
 """HOW to find a perturbation."""
 
+from .adversary import Reversal as Reversal
 from .ascent import Ascent as Ascent
-from .ascent import Noise as Noise
-from .ascent import PowerIteration as PowerIteration
-from .ascent import nothing as nothing
 from .init import Given as Given
 from .init import Init as Init
 from .init import NeftuneNoise as NeftuneNoise
@@ -11,6 +9,8 @@ from .init import Normal as Normal
 from .init import Uniform as Uniform
 from .init import UniformBall as UniformBall
 from .init import Zeros as Zeros
+from .noise import Noise as Noise
+from .noise import nothing as nothing
 from .norms import INF as INF
 from .norms import Absolute as Absolute
 from .norms import Ball as Ball
@@ -22,6 +22,6 @@ from .norms import Rescale as Rescale
 from .norms import Sign as Sign
 from .norms import Unit as Unit
 from .norms import Units as Units
-from .reversal import Reversal as Reversal
+from .power_iteration import PowerIteration as PowerIteration
 from .weights import RelativeWeightAscent as RelativeWeightAscent
 from .weights import SharpnessAscent as SharpnessAscent

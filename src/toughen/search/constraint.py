@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import SiteError
-from ..outcome import find_classifier
+from ..internal.architectures import find_classifier
 
 SQUARINGS = 12
 

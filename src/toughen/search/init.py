@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..errors import MethodError
-from ..parts import View
+from ..sites.base import View
 from .norms import INF, Units
 
 

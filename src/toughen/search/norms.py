@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from ..errors import MethodError, nearest
-from ..parts import View
-from ..schedule import Scheduled, lowest, now
+from ..schedules import Scheduled, lowest, now
+from ..sites.base import View
 
 Over: TypeAlias = Literal["token", "example"]
 INF = math.inf

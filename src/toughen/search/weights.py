@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from ..errors import MethodError
-from ..parts import View
-from ..tensors import confine, length, lengths, magnitudes, scale, without_infinities
+from ..internal.foreach import confine, length, lengths, magnitudes, scale, without_infinities
+from ..sites.base import View
 
 
 def _scale(grads: Sequence[Tensor], sizes: Tensor, radius: Tensor | float) -> None:

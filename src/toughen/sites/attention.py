@@ -7,10 +7,10 @@ from typing import Any, cast
 from torch import Tensor, nn
 
 from ..errors import SiteError
-from ..outcome import IGNORED, task_of, without_adapters
-from ..parts import Detach, Inject, Place
+from ..internal.architectures import IGNORED, task_of, without_adapters
 from .attention_deberta import attach_deberta, disentangled_blocks
 from .attention_interface import OVER, Door, register
+from .base import Detach, Inject, Place
 
 
 @dataclass(frozen=True)

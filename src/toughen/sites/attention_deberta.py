@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import SiteError
-from ..parts import Detach, Inject
-from .mask import pair_view
+from .base import Detach, Inject
+from .token_mask import pair_view
 
 _BIASES = ("disentangled_attention_bias", "disentangled_att_bias")  # v2 and v3, v1
 

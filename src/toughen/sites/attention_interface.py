@@ -20,8 +20,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from ..errors import SiteError
 from ..kernels.attention import attend, fits
-from ..parts import Inject
-from .mask import compact, pair_view
+from .base import Inject
+from .token_mask import compact, pair_view
 
 OVER = {"sdpa": "toughen_hide", "eager": "toughen_hide_eager"}
 _DOOR = "_toughen_door"

@@ -6,9 +6,9 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..parts import Detach, Inject
+from .base import Detach, Inject
 from .locate import by_path, embedding_norm, input_embedding, order_of, watch_reader
-from .mask import Skip, check_skip, delta_for, perturbed_output
+from .token_mask import Skip, check_skip, delta_for, perturbed_output
 
 RECOMMENDED_SKIP: Skip = ("padding", "special")
 

@@ -5,10 +5,10 @@ from typing import Any
 
 from torch import nn
 
-from ..parts import Detach, Inject
+from .base import Detach, Inject
 from .embedding import RECOMMENDED_SKIP
 from .locate import by_path, layer_path, order_of
-from .mask import Skip, check_skip, perturbed_output
+from .token_mask import Skip, check_skip, perturbed_output
 
 
 @dataclass(frozen=True)

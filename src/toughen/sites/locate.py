@@ -6,8 +6,8 @@ from typing import Any, cast
 from torch import nn
 
 from ..errors import SiteError, nearest
-from ..parts import Detach
-from .mask import Order
+from .base import Detach
+from .token_mask import Order
 
 _PADDING = ("_pad_to_window_size", "_pad_to_block_size", "_pad_to_mult_of_chunk_length")  # what such models have
 _EMBEDDING_NORMS = ("embeddings.LayerNorm", "embeddings.norm", "embeddings.layer_norm", "layernorm_embedding")

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from ..errors import nearest
 from ..runs.config import GROUPS, Config
-from ..runs.configuring import normalised, plain
+from ..runs.config_io import normalised, plain
 from ..runs.kinds import fits, worded
 from ..runs.method_config import make_method, options_of
 from ..runs.trainer_options import trainer_options

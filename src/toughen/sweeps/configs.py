@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from ..runs.config import Config
-from ..runs.configuring import build, merge, normalised
+from ..runs.config_io import build, merge, normalised
 from ..runs.signatures import own_file
 
 FILES = ("dir", "train_file", "validation_file", "test_file", "cache_dir")

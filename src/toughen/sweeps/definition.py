@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 from ..errors import nearest
-from ..runs.configuring import normalised, seeds_of
+from ..runs.config_io import normalised, seeds_of
 from .errors import SweepError
 from .options import Early, Resources, early_terminate, resources, whole
 from .space import Choice, Parameter, number, parameter

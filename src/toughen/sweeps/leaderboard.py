@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..markdown import line
+from ..internal.markdown import line
 from .definition import Settings, rows_word, word
 from .trials import Outcome
 

@@ -28,7 +28,7 @@ LOCK_SECONDS = 60.0  # what an orphan of an earlier start may take to end
 def preload() -> None:
     """Import what every run needs."""
     os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")  # counting GPUs must not open them before the fork
-    for name in ("datasets", "sklearn.metrics", "toughen.runs.session", "toughen.runs.trainer"):
+    for name in ("datasets", "sklearn.metrics", "toughen.runs.execute", "toughen.runs.trainer"):
         import_module(name)
     import transformers
 

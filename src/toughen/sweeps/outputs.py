@@ -1,6 +1,6 @@
 """The files a sweep leaves beside its trials: leaderboard.csv, .md, .html, and the best config."""
 
-from ..runs.configuring import to_yaml
+from ..runs.config_io import to_yaml
 from ..runs.files import write_text
 from .configs import trial_config
 from .director import Director

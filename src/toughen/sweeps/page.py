@@ -5,7 +5,7 @@ from typing import Any
 
 from .._version import __version__
 from ..errors import require
-from ..runs.configuring import to_yaml
+from ..runs.config_io import to_yaml
 from ..runs.progress import clock
 from .configs import trial_config
 from .definition import rows_word

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from .. import recipes
-from ..runs.configuring import merge, normalised
+from ..runs.config_io import merge, normalised
 from ..runs.strict_yaml import read_yaml
 from .configs import anchored
 from .definition import Definition, parse

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from ..errors import nearest
 from ..runs.config import GROUPS
-from ..runs.configuring import EXPONENT
+from ..runs.config_io import EXPONENT
 from .errors import SweepError
 
 KEYS = ("values", "value", "min", "max", "log", "step", "distribution")

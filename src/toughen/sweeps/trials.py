@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..reports.folder import read_lines
-from ..runs.configuring import to_yaml
+from ..runs.config_io import to_yaml
 from ..runs.files import remove_folder, write_json, write_text
 from ..runs.folder import read_config
 from .configs import trial_config

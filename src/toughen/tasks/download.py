@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from ..atomic import write_bytes
+from ..internal.atomic import write_bytes
 from .glue import GLUE, SPELLED
 from .read.hub import Unreachable, hub_split
 from .registry import task as task_named

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..atomic import whole
+from ..internal.atomic import whole
 from .glue import GLUE, SPELLED
 from .registry import task as task_named
 from .spec import DataError, Task

@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..attached import Attached
-from ..fast.compiling import compile_layers, uncompile_layers
-from ..markdown import line
+from ..cuda_graphs.compile import compile_layers, uncompile_layers
+from ..engine.attached import Attached
+from ..internal.markdown import line
 from ..registry import available, factory, make
 from .subject import SPECIAL, Shape, batch_of, model_named, settings_of
 

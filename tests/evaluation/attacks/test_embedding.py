@@ -8,12 +8,12 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForMultipleChoice, AutoModelForTokenClassification
 
+from toughen.attacks.bent import Bent, Height, bent
+from toughen.attacks.climber import Climber
+from toughen.attacks.embedding import EmbeddingAttack
+from toughen.attacks.target import as_answers
 from toughen.evaluation import AttackSettings, Target, Victim, make_attacks, run_attack
-from toughen.evaluation.attacks.bent import Bent, Height, bent
-from toughen.evaluation.attacks.climber import Climber
-from toughen.evaluation.attacks.embedding import EmbeddingAttack
-from toughen.evaluation.attacks.target import as_answers
-from toughen.search.ascent import Noise
+from toughen.search.counter_rng import Noise
 from toughen.tasks import answers_of, metrics
 from toughen.tasks.spec import DataError, Task
 

@@ -8,9 +8,9 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import AutoConfig, AutoModelForTokenClassification, PreTrainedTokenizerFast
 
+from toughen.attacks.disturbances import KINDS, contractions, whitespace
+from toughen.attacks.noise import NoiseAttack, noisy
 from toughen.evaluation import Target, Victim, differences, run_attack, seed_scores
-from toughen.evaluation.attacks.disturbances import KINDS, contractions, whitespace
-from toughen.evaluation.attacks.noise import NoiseAttack, noisy
 from toughen.tasks.spec import DataError, Task
 
 from ...tiny import NO_DROPOUT, SMALL, TOKENIZER, bert

@@ -11,7 +11,10 @@ import torch
 import yaml
 from transformers import AutoConfig
 
-from toughen.atomic import write_json
+from toughen.attacks.running import Attacked
+from toughen.attacks.sets import fitting
+from toughen.attacks.target import Outcome, share
+from toughen.attacks.victim import Victim
 from toughen.cli.attack_tables import show
 from toughen.cli.commands import evaluate as command
 from toughen.cli.main import main
@@ -27,12 +30,9 @@ from toughen.evaluation import (
     run_attack,
     seed_scores,
 )
-from toughen.evaluation.attacks.running import Attacked
-from toughen.evaluation.attacks.sets import fitting
-from toughen.evaluation.attacks.target import Outcome, share
-from toughen.evaluation.attacks.victim import Victim
 from toughen.evaluation.outputs import Outputs
 from toughen.evaluation.slices import text_slices
+from toughen.internal.atomic import write_json
 from toughen.statistics import mcnemar
 from toughen.tasks import auto_class, load, metrics, task
 from toughen.tasks.spec import DataError, Task
@@ -190,7 +190,7 @@ def test_errors_are_one_line(run, capsys):
 
 
 def test_all_leaves_out_what_does_not_fit(run, capsys, monkeypatch):
-    monkeypatch.setattr("toughen.evaluation.attacks.synonyms._installed", lambda: None)
+    monkeypatch.setattr("toughen.attacks.synonyms._installed", lambda: None)
     few = replace(FEW, budget=Budget(5, 0.5))
     (found,) = evaluate(run, attack="all", settings=few, samples=20, progress=True, limit=6)
     assert [each.summary["attack"] for each in found.attacks] == [

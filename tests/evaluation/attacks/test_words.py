@@ -10,13 +10,13 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from tokenizers.decoders import ByteLevel
 from transformers import PreTrainedTokenizerFast
 
-from toughen.evaluation.attacks.bent import Height
-from toughen.evaluation.attacks.budget import Budget, Keep
-from toughen.evaluation.attacks.characters import EDITS, HOMOGLYPHS, NEIGHBOURS, edited, slips
-from toughen.evaluation.attacks.flips import _one_piece, _Slopes
-from toughen.evaluation.attacks.synonyms import load_synonyms, substitutes
-from toughen.evaluation.attacks.vocabulary import Vocabulary, _decodable
-from toughen.evaluation.attacks.words import Passage, Words, cased_like, parts
+from toughen.attacks.bent import Height
+from toughen.attacks.budget import Budget, Keep
+from toughen.attacks.characters import EDITS, HOMOGLYPHS, NEIGHBOURS, edited, slips
+from toughen.attacks.flips import _one_piece, _Slopes
+from toughen.attacks.synonyms import load_synonyms, substitutes
+from toughen.attacks.vocabulary import Vocabulary, _decodable
+from toughen.attacks.words import Passage, Words, cased_like, parts
 from toughen.tasks.spec import DataError, Task
 
 from ...tiny import TOKENIZER
@@ -147,7 +147,7 @@ def test_an_installed_wordnet_is_found(tmp_path, monkeypatch):
 
 
 def test_without_any_the_way_out_is_told(monkeypatch, tmp_path):
-    monkeypatch.setattr("toughen.evaluation.attacks.synonyms.find_spec", lambda name: None)
+    monkeypatch.setattr("toughen.attacks.synonyms.find_spec", lambda name: None)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("NLTK_DATA", raising=False)
     with pytest.raises(DataError, match=r"--synonyms.*neighbours needs nothing"):

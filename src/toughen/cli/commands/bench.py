@@ -34,7 +34,7 @@ def add(parser: Any) -> None:
 
 
 def run(arguments: Any) -> int:
-    from ...atomic import write_text
+    from ...internal.atomic import write_text
     from ...timing import bench, markdown
 
     def seen(row: Any) -> None:

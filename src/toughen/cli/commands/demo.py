@@ -14,7 +14,7 @@ def add(parser: Any) -> None:
 
 def run(arguments: Any) -> int:
     from ...demo import demo
-    from ...runs.configuring import seeds_of
+    from ...runs.config_io import seeds_of
     from ..tables import console
 
     out = console()

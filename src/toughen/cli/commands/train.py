@@ -68,7 +68,7 @@ def _check_machines(launch: dict[str, Any], folder: Any) -> None:
 
 
 def _created(values: dict[str, Any], launch: dict[str, Any]) -> Path:
-    from ...runs.configuring import build
+    from ...runs.config_io import build
     from ...runs.folder import create
     from ...runs.launch import joined
 

@@ -10,7 +10,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...atomic import whole, write_bytes
+from ...internal.atomic import whole, write_bytes
 from .._extra import extra
 from ..spec import Task
 from .rows import Recipe

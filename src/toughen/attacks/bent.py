@@ -1,0 +1,102 @@
+"""A model with a perturbation at its word embeddings: the engine's own site and search, no training."""
+
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ..engine.perturbation import Injector, Perturbation
+from ..engine.validation import special_ids
+from ..internal.rng import Noise
+from ..search import Ascent, Zeros, nothing
+from ..search.base import Search
+from ..sites import WordEmbedding
+from ..sites.base import View
+from ..tasks.spec import Task
+from ..tasks.tokenising import IGNORED
+from .victim import Judge, Victim
+
+FROM_ZERO = Ascent(1.0, 1, Zeros())  # a perturbation begins at nothing, and its gradient is wanted
+
+
+class Bent:
+    """Forward passes under a perturbation; padding and special tokens are never touched."""
+
+    def __init__(self, victim: Victim, injector: Injector) -> None:
+        self.victim, self.injector = victim, injector
+
+    def logits(self, batch: Mapping[str, Any], perturbation: Perturbation, search: Search) -> Tensor:
+        """One pass; a perturbation that has not begun yet begins as the search has it."""
+        inputs = {name: value for name, value in batch.items() if name != "labels"}
+        self.injector.search = search
+        self.injector.serve(inputs)
+        self.injector.current = perturbation
+        try:
+            return self.victim.logits(inputs).float()
+        finally:
+            self.injector.current = None
+
+    def slope(self, batch: Mapping[str, Any], height: "Height", labels: Tensor) -> tuple[Tensor, Tensor, View]:
+        """Of the unchanged texts: logits, how the height moves with their embeddings, and those as a view."""
+        start = Perturbation()
+        logits = self.logits(batch, start, FROM_ZERO)
+        (slope,) = torch.autograd.grad(height.smooth(logits, labels).sum(), start.deltas)
+        return logits.detach(), slope, start.views[0]
+
+
+@contextmanager
+def bent(victim: Victim) -> Generator[Bent]:
+    """The model with the site attached; afterwards it is as it was."""
+    injector = Injector(nothing(), Noise(0), special_ids(victim.model, victim.tokenizer))
+    detach = WordEmbedding().attach(victim.model, injector)
+    try:
+        yield Bent(victim, injector)
+    finally:
+        detach()
+
+
+class Height:
+    """How wrong an answer is, by example: what an ascent climbs (`smooth`), and what decides (`hard`).
+
+    For classes both are margins between wrong and right classes. A margin keeps its gradient where the cross-entropy of
+    a confident model has none, and `hard` above 0 is a wrong answer. For other heads both are the example's loss.
+    """
+
+    def __init__(self, task: Task) -> None:
+        self.task, self.judge = task, Judge(task)
+        self._tables: dict[int, Tensor] = {}  # by the number of classes: made once, as every step of an ascent asks
+
+    def smooth(self, logits: Tensor, labels: Tensor) -> Tensor:
+        right = self._right(logits, labels)
+        if right is None:
+            return self._loss(logits, labels)
+        wrong = logits.masked_fill(right, -torch.inf).logsumexp(-1)
+        return wrong - logits.masked_fill(~right, -torch.inf).logsumexp(-1)
+
+    def hard(self, logits: Tensor, labels: Tensor) -> Tensor:
+        right = self._right(logits, labels)
+        if right is None:
+            return self._loss(logits, labels)
+        wrong = logits.masked_fill(right, -torch.inf).amax(-1)
+        return wrong - logits.masked_fill(~right, -torch.inf).amax(-1)
+
+    def _right(self, logits: Tensor, labels: Tensor) -> Tensor | None:
+        if not self.task.decides:
+            return None
+        classes = logits.shape[-1]
+        if classes not in self._tables:
+            names = range(max(len(self.task.labels), classes))
+            rows = [torch.from_numpy(self.judge.right(label, classes)) for label in names]
+            self._tables[classes] = torch.stack(rows).to(logits.device)
+        return self._tables[classes][labels]
+
+    def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        if self.task.head == "regression":
+            return (logits.reshape(len(logits)) - labels.reshape(len(labels)).float()) ** 2
+        if self.task.head == "multilabel":
+            return F.binary_cross_entropy_with_logits(logits, labels.float(), reduction="none").sum(-1)
+        each = F.cross_entropy(logits.transpose(1, 2), labels, ignore_index=IGNORED, reduction="none")
+        return each.sum(-1) / labels.ne(IGNORED).sum(-1).clamp(min=1)

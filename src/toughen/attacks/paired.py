@@ -1,0 +1,83 @@
+"""Models under the same attack on the same rows: paired differences, and scores by seed."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..statistics import mcnemar, paired_bootstrap
+from ..tasks import difference, metrics
+from .running import Attacked
+from .target import Outcome
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Two models at one point of an attack, first minus second."""
+
+    attack: str
+    point: str
+    """"after" for text attacks; a radius, a kind of noise with its strength, a set."""
+    first: float
+    second: float
+    low: float
+    high: float
+    p: float | None
+    """Paired bootstrap on rows, by the sign of the difference; None for metrics other than accuracy."""
+    mcnemar: float | None
+    """McNemar's exact test on the rows that divide the two; None where none does, or for other metrics."""
+
+    @property
+    def difference(self) -> float:
+        return self.first - self.second
+
+
+def differences(first: Sequence[Attacked], second: Sequence[Attacked], samples: int = 2000) -> list[Difference]:
+    """Paired differences at every point that both models have, over the same rows."""
+    others = {each.summary["attack"]: each for each in second}
+    return [
+        found
+        for each in first
+        if (other := others.get(each.summary["attack"])) is not None
+        for found in _points(each, other, samples)
+    ]
+
+
+def _points(first: Attacked, second: Attacked, samples: int) -> Iterator[Difference]:
+    name = str(first.summary["attack"])
+    if first.texts and second.texts and first.texts != second.texts:
+        raise ValueError(
+            f"{name}: the two models were attacked on other rows (each on those its own run held out?); pairs need the "
+            "same rows: give file= (--file)."
+        )
+    for point, one in first.outcomes.items():
+        two = second.outcomes.get(point)
+        if two is None:
+            continue
+        if len(one.rows) != len(two.rows):
+            raise ValueError(f"{name} at {point}: {len(one.rows)} rows and {len(two.rows)}; pairs need the same rows.")
+        scores = _score(first, one), _score(second, two)
+        if one.labels is None:
+            yes = [True] * len(one.rows)
+            drawn, exact = paired_bootstrap(one.rows, two.rows, yes, samples=samples), mcnemar(one.rows, two.rows, yes)
+            yield Difference(name, point, *scores, float(drawn.low or 0), float(drawn.high or 0), drawn.p, exact.p)
+        else:
+            metric = str(first.summary["metric"])
+            told = difference(first.task, one.rows, two.rows, one.labels, metric, samples=samples)
+            yield Difference(name, point, *scores, told.low, told.high, None, None)
+
+
+def seed_scores(models: Mapping[int, Sequence[Attacked]]) -> dict[tuple[str, str], dict[int, float]]:
+    """Attack and point -> seed -> score, for the models of one arm: `summarise` and `paired_t` take it from there."""
+    found: dict[tuple[str, str], dict[int, float]] = {}
+    for seed, attacks in models.items():
+        for each in attacks:
+            for point, here in each.outcomes.items():
+                found.setdefault((str(each.summary["attack"]), point), {})[seed] = _score(each, here)
+    return found
+
+
+def _score(attacked: Attacked, here: Outcome) -> float:
+    if here.labels is None:
+        return float(np.mean(here.rows))
+    return metrics(attacked.task)(here.rows, here.labels)[str(attacked.summary["metric"])]

@@ -1,0 +1,151 @@
+"""The model under attack, as a function of texts: one tokenizer call a wave, like lengths together, answers kept."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from typing import Any, Literal
+
+import numpy as np
+
+from ..evaluation.outputs import bounded, class_order, length_of
+from ..tasks import collator
+from ..tasks.collate import rows_of
+from ..tasks.spec import DataError, Task
+from ..tasks.tokenising import align, tokeniser
+from .words import Row
+
+Precision = Literal["auto", "fp32", "bf16"]
+MARGIN = 1e-3
+"""Logits by which another class must win before a text counts as adversarial: rounding must not undo it later."""
+_USUAL = 32  # tokens of a row for which a batch may be full
+_KEPT = 400_000  # answers kept; more would fill the memory on long texts
+
+
+class Victim:
+    """A classifier with its tokenizer. `scores` may run in bfloat16; `exact` never does, and is what counts."""
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any,
+        task: Task,
+        *,
+        max_length: int | None = None,
+        batch_size: int | None = None,
+        precision: Precision = "auto",
+    ) -> None:
+        self.model, self.tokenizer, self.task = model, tokenizer, task
+        self.order = class_order(model.config, task)
+        self.work = tokeniser(task, tokenizer, bounded(max_length, model, tokenizer))
+        self.collate = collator(task, tokenizer)
+        self.cuda = model.device.type == "cuda"
+        self.half = precision == "bf16" or (precision == "auto" and self.cuda)
+        # As many rows as keep the device busy; fewer where gradients need the activations of every layer.
+        self.rows = batch_size or (2048 if self.cuda else 64)
+        self.rows_with_gradient = batch_size or (256 if self.cuda else 32)
+        self.passed = 0  # texts put through the model so far
+        self._kept: dict[Any, Any] = {}
+
+    def exact(self, rows: Sequence[Row]) -> Any:
+        """Logits in float32, in the order of the task's classes, as `evaluate` has them."""
+        return self._logits(rows, half=False)
+
+    def scores(self, rows: Sequence[Row]) -> Any:
+        """Logits for a search: each text is put to the model once, in half precision where that is quicker."""
+        keys = [self.key(row) for row in rows]
+        new = {key: row for key, row in zip(keys, rows, strict=True) if key not in self._kept}
+        if len(self._kept) + len(new) > _KEPT:
+            self._kept = {key: self._kept[key] for key in set(keys) if key in self._kept}
+        if new:
+            self._kept.update(zip(new, self._logits(list(new.values()), self.half), strict=True))
+        return np.stack([self._kept[key] for key in keys])
+
+    def key(self, row: Row) -> Any:
+        return tuple(str(row[column]) for column in self.task.columns)
+
+    def _logits(self, rows: Sequence[Row], half: bool) -> Any:
+        import torch
+
+        found: list[Any] = [None] * len(rows)
+        with torch.inference_mode(), self.autocast(half):
+            for places, batch in self.batches(rows):
+                values = self.logits(batch).float().cpu().numpy()
+                for place, value in zip(places, values, strict=True):
+                    found[place] = value
+        self.passed += len(rows)
+        return np.stack(found) if self.task.head != "tokens" else found
+
+    def logits(self, batch: Mapping[str, Any]) -> Any:
+        """One forward pass: a tensor, the classes in the order of the task."""
+        values = self.model(**batch).logits
+        return values if self.order is None else values[..., self.order]
+
+    def autocast(self, half: bool) -> Any:
+        import torch
+
+        return torch.autocast(self.model.device.type, torch.bfloat16) if half else nullcontext()
+
+    def batches(self, rows: Sequence[Row], most: int | None = None) -> Iterator[tuple[list[int], dict[str, Any]]]:
+        """Which rows, and their tensors: rows of like length share a batch, and no output depends on the order.
+
+        A batch has at most so many rows, and long ones count for more.
+        """
+        most = most or self.rows
+        features = self.features(rows)
+        lengths = [length_of(row["input_ids"]) for row in features]
+        ranked = sorted(range(len(rows)), key=lengths.__getitem__)
+        start = 0
+        while start < len(ranked):
+            count = min(most, len(ranked) - start)
+            while count > 1 and count * lengths[ranked[start + count - 1]] > most * _USUAL:
+                count = max(1, min(count - 1, most * _USUAL // lengths[ranked[start + count - 1]]))
+            places = ranked[start : start + count]
+            batch = self.collate([features[place] for place in places])
+            yield places, {name: value.to(self.model.device, non_blocking=True) for name, value in batch.items()}
+            start += count
+
+    def features(self, rows: Sequence[Row]) -> list[dict[str, Any]]:
+        """Token ids of every row; with its tags, where each word has one."""
+        encoded = self.work.encode({column: [row[column] for row in rows] for column in self.task.columns})
+        found = rows_of(encoded, [len(row["choices"]) for row in rows] if self.task.head == "choices" else ())
+        if self.task.head != "tokens":
+            return found
+        return [{**row, "labels": align(encoded.word_ids(i), rows[i]["label"])} for i, row in enumerate(found)]
+
+
+class Judge:
+    """Which classes of the model are right for a label: one of them, or all that a set folds onto it (HANS)."""
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+
+    def right(self, label: int, classes: int) -> Any:
+        fold = self.task.fold if len(self.task.fold) == classes else range(classes)
+        return np.asarray(fold) == label
+
+    def margin(self, logits: Any, label: int) -> float:
+        """By how much the best wrong class leads over the best right one; above 0 the answer is wrong."""
+        right = self.right(label, len(logits))
+        return float(logits[~right].max() - logits[right].max())
+
+    def chance(self, logits: Any, label: int) -> float:
+        """The probability of the label."""
+        values = np.exp(np.asarray(logits, dtype=np.float64) - logits.max())
+        return float(values[self.right(label, len(logits))].sum() / values.sum())
+
+    def answer(self, logits: Any) -> int:
+        """The class the model says, as the set has it."""
+        number = int(np.argmax(logits))
+        return self.task.fold[number] if len(self.task.fold) == len(logits) else number
+
+    def name(self, number: int) -> str:
+        return self.task.labels[number] if number < len(self.task.labels) else str(number)
+
+
+def needs_classes(task: Task, attack: str) -> None:
+    """Refuse tasks without one class a text, where there is no answer to turn over."""
+    if not task.decides:
+        kind = {"regression": "a regression", "multilabel": "several labels a text", "tokens": "a tag for every word"}
+        raise DataError(
+            f"attack {attack!r} looks for texts whose class changes; {task.name!r} is {kind[task.head]}. "
+            "Use embedding or noise there."
+        )

@@ -1,0 +1,13 @@
+"""HOW the comparison enters the update.
+
+A Combine is a generator of losses. Its driver back-propagates each loss before it asks for the next, so what stands
+after a `yield` runs after backward: FreeLB reads the perturbation's gradient there, SAM moves the weights.
+"""
+
+from .accumulate import Accumulate as Accumulate
+from .base import Combine as Combine
+from .free_replay import Replay as Replay
+from .sharpness import Sharpen as Sharpen
+from .single_pass import Add as Add
+from .single_pass import Average as Average
+from .single_pass import Replace as Replace

@@ -1,0 +1,33 @@
+"""A backward pass at every point of the ascent."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from ..errors import MethodError
+from .base import Pass, Turn
+
+
+@dataclass(frozen=True)
+class Accumulate:
+    """A backward pass at every point of the ascent; its gradient serves the weights and the perturbation (FreeLB).
+
+    `average` divides by the number of passes; ParaGen's code sums.
+    """
+
+    passes: int
+    average: bool = True
+
+    def __post_init__(self) -> None:
+        if self.passes < 1:
+            raise MethodError(f"Accumulate(passes={self.passes}): at least one pass is needed.")
+
+    def turns(self, last: bool, window: int) -> tuple[Turn, ...]:
+        return tuple(Turn(sync=last and left == 0) for left in reversed(range(self.passes)))
+
+    def __call__(self, batch: Pass) -> Iterator[Tensor]:
+        for left in reversed(range(self.passes)):
+            yield batch.term() / (self.passes if self.average else 1)
+            if left:
+                batch.climb()

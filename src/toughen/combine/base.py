@@ -1,0 +1,49 @@
+"""What a combine is: HOW the comparison enters the update."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from torch import Tensor
+
+from ..compare.model_outputs import Outcome
+from ..schedules import Clock
+from ..sites.base import Detach
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One coming backward pass, as its driver must know it beforehand."""
+
+    sync: bool  # gradients are exchanged between processes after it
+    step: bool = False  # the optimizer steps after it, within the method
+    kept: bool = True  # its loss belongs to the objective that is reported
+
+
+class Pass(Protocol):
+    """One micro-batch, as a Combine sees it."""
+
+    @property
+    def last(self) -> bool: ...  # whether it closes its accumulation window
+
+    @property
+    def clock(self) -> Clock: ...  # how far the training is
+
+    @property
+    def window(self) -> Sequence["Pass"]: ...  # the micro-batches of the window so far, this one included
+
+    def clean(self) -> Outcome: ...  # the unperturbed pass, made once
+    def again(self) -> Outcome: ...  # one more unperturbed pass
+    def task_loss(self) -> Tensor: ...  # the clean pass's loss, or an error that asks for labels
+    def find(self) -> None: ...  # run the search
+    def term(self) -> Tensor: ...  # a perturbed pass, compared
+    def climb(self) -> None: ...  # one search step from the gradients the last backward pass left
+    def move_weights(self, keep_gradient: bool) -> Detach: ...  # perturb the weights; returns the way back
+
+
+class Combine(Protocol):
+    """HOW the comparison enters the update: losses, each to be back-propagated before the next is asked for."""
+
+    def turns(self, last: bool, window: int) -> tuple[Turn, ...]: ...
+
+    def __call__(self, batch: Pass) -> Iterator[Tensor]: ...

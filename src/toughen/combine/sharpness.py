@@ -1,0 +1,42 @@
+"""The gradient at perturbed weights."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from .base import Pass, Turn
+
+
+@dataclass(frozen=True)
+class Sharpen:
+    """The gradient at weights moved uphill (SAM, AWP).
+
+    A first round over the whole accumulation window finds the direction, a second gives the gradient there: the
+    result does not depend on how an update is split into micro-batches or processes. `keep_clean` adds the first
+    round's gradient instead of dropping it.
+    """
+
+    keep_clean: bool = False
+
+    @property
+    def rounds(self) -> int:
+        return 2
+
+    def turns(self, last: bool, window: int) -> tuple[Turn, ...]:
+        first = Turn(sync=last, kept=self.keep_clean)
+        again = tuple(Turn(sync=left == 0) for left in reversed(range(window)))
+        return (first, *again) if last else (first,)
+
+    def __call__(self, batch: Pass) -> Iterator[Tensor]:
+        yield batch.task_loss()
+        if not batch.last:
+            return
+        restore = batch.move_weights(self.keep_clean)
+        try:
+            for one in batch.window:
+                loss = one.again().loss
+                assert loss is not None  # the first round had labels
+                yield loss
+        finally:
+            restore()

@@ -1,0 +1,136 @@
+"""What one forward pass predicted, in one form for every kind of head."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias, cast
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import StepError
+from ..internal.architectures import IGNORED, Task
+
+Kind: TypeAlias = Literal["classes", "labels", "values"]
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """A block of scores. `kind` says what a row is: one distribution, independent labels, or real numbers."""
+
+    scores: Tensor  # (..., columns)
+    kind: Kind
+    counts: Tensor | None = None  # (...): 1 for a row that counts, 0 for padding and unlabelled positions; None: all
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A forward pass: its task loss if there were labels, its predictions, and features if a method asked for them."""
+
+    loss: Tensor | None
+    predictions: tuple[Prediction, ...]
+    features: Tensor | None = None
+    spread: Tensor | None = None  # variance of the labels so far, where they are real numbers and a method asked for it
+
+    def detach(self) -> "Outcome":
+        return Outcome(
+            None if self.loss is None else self.loss.detach(),
+            tuple(replace(p, scores=p.scores.detach()) for p in self.predictions),
+            None if self.features is None else self.features.detach(),
+            self.spread,
+        )
+
+
+def read(output: Any, batch: Mapping[str, Any], task: Task = "auto", config: Any = None) -> Outcome:
+    """A model's output as an `Outcome`. Accepts a ModelOutput, a mapping, or a tuple of (loss, logits)."""
+    if isinstance(output, Outcome):
+        return output
+    loss, get = _fields(output)
+    labels: Tensor | None = batch.get("labels")
+    if task == "span":
+        padding = batch.get("attention_mask")
+        start, end = (_span(get(key), padding) for key in ("start_logits", "end_logits"))
+        return Outcome(loss, (start, end))
+    scores = get("logits")
+    if task == "pixels":  # (B, classes, height, width), coarser than the labels: all of them count
+        return Outcome(loss, (Prediction(scores.movedim(1, -1), "classes"),))
+    if task == "frames":  # of speech: its letters are labels of no frame in particular
+        return Outcome(loss, (Prediction(scores, "classes"),))
+    if task in ("tokens", "masked_lm", "seq2seq_lm", "causal_lm") or (task == "auto" and scores.dim() == 3):
+        return Outcome(loss, (Prediction(scores, "classes", _labelled(scores, labels, batch, task)),))
+    if task == "flags":  # of each token whether it was replaced: (B, L), each a label of its own
+        return Outcome(loss, (Prediction(scores.unsqueeze(-1), "labels", _unpadded(scores.shape, batch)),))
+    if scores.dim() == 1:  # with labels DeBERTa's regression gives its one column as (B,), not (B, 1)
+        scores = scores.unsqueeze(-1)
+    kind: Kind = "classes" if task == "choices" else _sentence_kind(scores, labels, config)
+    return Outcome(loss, (Prediction(scores, kind),))
+
+
+def _fields(output: Any) -> tuple[Tensor | None, Callable[[str], Tensor]]:
+    if isinstance(output, Mapping):
+        named = cast("Mapping[str, Any]", output)
+        return named.get("loss"), lambda name: field(named, name)
+    if hasattr(output, "logits"):
+        return getattr(output, "loss", None), lambda name: getattr(output, name)
+    if isinstance(output, tuple) and output:
+        loss, *scores = cast("tuple[Any, ...]", output)
+        if loss is not None and loss.dim():  # a batch without labels has no loss: the scores come first
+            loss, scores = None, [loss, *scores]
+        ordered = dict(zip(("start_logits", "end_logits"), scores, strict=False)) | {"logits": scores[0]}
+        return loss, lambda name: field(ordered, name)
+    raise TypeError(
+        f"Cannot read a {type(output).__name__} as a model output: return a ModelOutput, a mapping with 'logits', "
+        "or a tuple (loss, logits)."
+    )
+
+
+def field(output: Mapping[str, Any], *names: str) -> Tensor:
+    """What an output has under the first of these names that it knows."""
+    for name in names:
+        if name in output:
+            return output[name]
+    raise StepError(
+        f"The model's output has no {names[0]!r}, only {', '.join(output)}. Methods read predictions: take a class "
+        "with one head, such as AutoModelForSequenceClassification, or return a mapping of 'loss' and 'logits'."
+    )
+
+
+def _sentence_kind(scores: Tensor, labels: Tensor | None, config: Any) -> Kind:
+    """The rule of transformers' own heads: `problem_type` if set, else the number and type of the labels."""
+    problem = getattr(config, "problem_type", None)
+    if problem == "regression" or (problem is None and scores.shape[-1] == 1):
+        return "values"
+    soft = str(getattr(config, "model_type", "")).startswith("deberta")  # it learns shares of classes from such labels
+    if problem == "multi_label_classification" or (
+        problem is None
+        and not soft
+        and labels is not None
+        and labels.is_floating_point()
+        and labels.shape == scores.shape
+    ):
+        return "labels"
+    return "classes"
+
+
+def _labelled(scores: Tensor, labels: Tensor | None, batch: Mapping[str, Any], task: Task) -> Tensor | None:
+    """Which positions count: the labelled ones, else those that are not padding."""
+    rows = scores.shape[:-1]
+    if labels is not None and labels.dim() == 2:
+        counts = labels.ne(IGNORED)
+        if counts.shape[1] < rows[1]:  # a prefix (prompt tuning, image tokens) comes before the labelled positions
+            counts = nn.functional.pad(counts, (rows[1] - counts.shape[1], 0))
+        if task == "causal_lm":  # position t predicts label t + 1; the last one predicts nothing
+            counts = torch.cat([counts[:, 1:], torch.zeros_like(counts[:, :1])], dim=1)
+        return counts
+    return _unpadded(rows, batch)
+
+
+def _unpadded(rows: torch.Size, batch: Mapping[str, Any]) -> Tensor | None:
+    mask: Tensor | None = batch.get("attention_mask")
+    return mask.bool() if mask is not None and mask.shape == rows else None
+
+
+def _span(scores: Tensor, padding: Tensor | None) -> Prediction:
+    """Start or end positions: one distribution over the tokens of an example, padding left out."""
+    if padding is not None and padding.shape == scores.shape:
+        scores = scores.masked_fill(padding == 0, torch.finfo(torch.float16).min)
+    return Prediction(scores, "classes")

@@ -1,0 +1,70 @@
+"""WHAT to compare: the task's own loss, alone or with more."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from ..errors import MethodError, StepError
+from .divergence import Divergence
+from .model_outputs import Outcome
+from .rowwise import exact
+
+
+def loss_of(outcome: Outcome) -> Tensor:
+    if outcome.loss is None:
+        raise StepError(
+            "The model returned no loss, so the batch has no labels, and this method needs them. "
+            "Add 'labels' to the batch, or use toughen.vat() for unlabelled ones."
+        )
+    return outcome.loss
+
+
+@dataclass(frozen=True)
+class TaskLoss:
+    """The loss of the perturbed pass."""
+
+    needs_clean: ClassVar[bool] = False
+
+    def __call__(self, bent: Outcome, clean: Outcome | None, deltas: Sequence[Tensor]) -> Tensor:
+        return loss_of(bent)
+
+
+@dataclass(frozen=True)
+class TaskAndDivergence:
+    """The mean of both passes' task losses in place of the clean one alone, and a divergence (R-Drop).
+
+    Beside a loss that is not the clean one (`in_place` False) there is nothing to replace: the divergence alone.
+    """
+
+    divergence: Divergence
+    weight: float
+    in_place: bool = field(default=True, repr=False)  # a sum's to say, no setting of the method
+
+    needs_clean: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if not self.weight >= 0:
+            raise MethodError(f"TaskAndDivergence(weight={self.weight}): a regulariser's weight cannot be negative.")
+
+    def __call__(self, bent: Outcome, clean: Outcome | None, deltas: Sequence[Tensor]) -> Tensor:
+        term = self.weight * self.divergence(bent, clean, deltas)
+        return term if clean is None or not self.in_place else term + 0.5 * (loss_of(bent) - loss_of(clean))
+
+
+@dataclass(frozen=True)
+class TaskAwayFromFeatures:
+    """The task loss less `temperature` times the cosine of perturbed and clean class-token features (CreAT)."""
+
+    temperature: float = 1.0
+
+    needs_clean: ClassVar[bool] = True
+    needs_features: ClassVar[bool] = True
+
+    def __call__(self, bent: Outcome, clean: Outcome | None, deltas: Sequence[Tensor]) -> Tensor:
+        if clean is None or bent.features is None or clean.features is None:
+            raise StepError("CreAT compares the features of a perturbed and a clean pass, and one of them is missing.")
+        likeness = F.cosine_similarity(exact(bent.features), exact(clean.features), dim=-1).mean()
+        return loss_of(bent) - self.temperature * likeness

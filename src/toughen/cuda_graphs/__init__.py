@@ -1,0 +1,22 @@
+"""A robust step at little more than the price of its arithmetic: captured as a CUDA graph, without padding."""
+
+from typing import TYPE_CHECKING
+
+from ..internal.lazy import lazily
+
+if TYPE_CHECKING:
+    from .compile import compile_layers as compile_layers
+    from .compile import uncompile_layers as uncompile_layers
+    from .graph_cache import Captured as Captured
+    from .optimizer import CapturedUpdate as CapturedUpdate
+    from .prefetch import prefetch as prefetch
+
+_HOME = {
+    "Captured": "graph_cache",
+    "CapturedUpdate": "optimizer",
+    "compile_layers": "compile",
+    "uncompile_layers": "compile",
+    "prefetch": "prefetch",
+}
+__all__ = sorted(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]
+__getattr__, __dir__ = lazily(__name__, _HOME)

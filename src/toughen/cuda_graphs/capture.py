@@ -1,0 +1,90 @@
+"""One captured step: what it is made of, how it is recorded, and what tells it from others."""
+
+import gc
+from collections.abc import Generator, Hashable, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from ..internal.rng import Tape
+
+Key: TypeAlias = tuple[Hashable, ...]
+
+
+@dataclass(frozen=True)
+class Noted:
+    """What is known of a step that was run: its random stream, and the weights that got a gradient."""
+
+    tape: Tape
+    weights: Sequence[nn.Parameter]
+    runs: int  # so many steps of this kind were run
+
+
+@dataclass(frozen=True)
+class Graph:
+    """One captured step, with the memory it reads from and writes to."""
+
+    graph: torch.cuda.CUDAGraph
+    tape: Tape
+    inputs: dict[str, Any]
+    loss: Tensor
+    weights: Sequence[nn.Parameter]  # those that get a gradient
+    passed: list[Any]
+
+    def play(self, batch: Mapping[str, Any]) -> Tensor:
+        for name, value in batch.items():
+            if isinstance(value, Tensor):
+                self.inputs[name].copy_(value, non_blocking=True)
+        with self.tape.played():
+            self.graph.replay()
+        return self.loss.clone()
+
+
+@contextmanager
+def recording(graph: torch.cuda.CUDAGraph, pool: Any = None, stream: Any = None) -> Generator[None]:
+    """Round what a graph is to repeat. Nothing of it is executed."""
+    gc.collect()
+    collecting = gc.isenabled()
+    gc.disable()  # what it would free now are calls that no capture survives
+    try:
+        with torch.cuda.graph(graph, pool, stream, capture_error_mode="thread_local"):
+            yield
+    finally:
+        if collecting:
+            gc.enable()
+
+
+@cache
+def stream_of(device: torch.device) -> torch.cuda.Stream:
+    """The stream all captures on a device are made on: cuBLAS keeps 64 MiB for each that it ever saw."""
+    return torch.cuda.Stream(device)
+
+
+def runs_before(model: nn.Module) -> int:
+    """How often a step must have run before nothing in it is done for the first time."""
+    compiled = any(getattr(module, "_compiled_call_impl", None) is not None for module in model.modules())
+    return 2 if compiled or hasattr(model, "_orig_mod") else 1
+
+
+def on_device(value: Any, device: torch.device, own: bool = False) -> Any:
+    if not isinstance(value, Tensor):
+        return value
+    moved = value.to(device, non_blocking=True)
+    return moved.clone() if own and moved is value else moved
+
+
+def shape_of(batch: Mapping[str, Any]) -> Key:
+    return tuple(
+        (name, value.shape, value.dtype) if isinstance(value, Tensor) else (name, value)
+        for name, value in sorted(batch.items())
+    )
+
+
+def state_of(model: nn.Module, weights: Sequence[nn.Parameter]) -> Key:
+    """What a graph takes for granted: the mode, the precision, which weights are trained and where they lie."""
+    precision = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else None
+    return (model.training, precision, *[(w.data_ptr(), w.requires_grad) for w in weights])

@@ -1,0 +1,49 @@
+"""Why a step cannot be a CUDA graph, or must keep its padding; known before it is tried."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+
+from ..combine.base import Turn
+from ..engine.state import Bound
+from ..sites import AttentionLogits, Hidden
+
+
+def of_model(model: nn.Module, device: torch.device) -> str | None:
+    """The reason, or None."""
+    if device.type != "cuda":
+        return f"the model is on the {device.type}, and CUDA graphs need a CUDA device"
+    if isinstance(model, nn.parallel.DistributedDataParallel) or hasattr(model, "set_requires_gradient_sync"):
+        return f"{type(model).__name__} exchanges gradients between processes in the middle of the step"
+    if any(weight.device != device for weight in model.parameters()):
+        return "the model lies on several devices"
+    if model.training and any(getattr(module, "gradient_checkpointing", False) for module in model.modules()):
+        return "gradient checkpointing sets random states in the backward pass; switch it off, memory allowing"
+    return None
+
+
+def of_method(bound: Sequence[Bound], turns: Sequence[Turn], last: bool, updates: bool = False) -> str | None:
+    """The reason, or None, for the coming micro-batch of attached methods; `updates` are captured with it or not."""
+    if any(turn.step for turn in turns) and not updates:
+        return "the method updates the weights between its passes (FreeAT), with an optimizer that is not captured"
+    rounds: int | None = getattr(bound[0].method.combine, "rounds", None)
+    if rounds is not None and (not last or len(turns) > rounds):
+        return (
+            "the method goes over all micro-batches of an update again (SAM, AWP, FreeAT); train without accumulation"
+        )
+    return None
+
+
+def packable(bound: Sequence[Bound]) -> bool:
+    """Whether padding may be left out of the layers: nothing in there is perturbed or looked at."""
+    return not any(one.needs_features or isinstance(one.method.site, (Hidden, AttentionLogits)) for one in bound)
+
+
+def of_error(error: BaseException) -> str:
+    """The first of a chain of errors: what broke the capture, and not that it is broken."""
+    while error.__context__ is not None:
+        error = error.__context__
+    if "legacy stream" in str(error):
+        return "the graph of an earlier forward pass is alive: detach the losses and outputs you keep (loss.detach())"
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"

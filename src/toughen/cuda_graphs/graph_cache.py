@@ -1,0 +1,188 @@
+"""A whole training step - all passes, the search, the backward passes - as one CUDA graph for each shape of batch.
+
+Small and base models at fine-tuning batch sizes are bound by kernel launches. A graph launches them all at once.
+"""
+
+import random
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol, TypeAlias, cast
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import RobustnessWarning
+from ..internal.foreach import add, fill, zero
+from ..internal.rng import Noise, Tape
+from .attention_masks import steady_masks
+from .capture import Graph, Key, Noted, on_device, recording, runs_before, shape_of, state_of, stream_of
+from .eligibility import of_error, of_model
+
+Run: TypeAlias = Callable[[dict[str, Any]], Tensor]
+
+MOST_GRAPHS = 64
+
+
+class Host(Protocol):
+    """What a captured step needs of a method on a model."""
+
+    noise: Noise
+    passed: list[Any]
+
+    def window(self, last: bool) -> AbstractContextManager[Any]: ...  # round a micro-batch: opens and closes an update
+
+
+class Captured:
+    """Runs training steps, from the second sight of a shape on as a replay of its CUDA graph.
+
+    The first step of a shape runs eagerly; its result counts. Compiled models need two: the second may go other ways
+    through what the first compiled, and compile more. Where a step cannot be captured it goes on running eagerly, and
+    a warning says why: `obstacle` has the reason. `steps` counts both kinds.
+    """
+
+    def __init__(self, host: Host, model: nn.Module) -> None:
+        self.host, self.model = host, model
+        self.obstacle: str | None = None
+        self.steps = {"eager": 0, "captured": 0}
+        self._weights = list(model.parameters())  # as an optimizer has them: those of the model at this time
+        self._graphs: dict[Key, Graph] = {}
+        self._noted: dict[Key, Noted] = {}
+        self.lent: dict[nn.Parameter, Tensor] = {}  # a gradient for each weight, which all graphs write to
+        self._pool: Any = None
+
+    def __call__(
+        self,
+        run: Run,
+        batch: Mapping[str, Any],
+        *,
+        last: bool = True,
+        several: bool = False,
+        also: Key = (),
+        obstacle: str | None = None,
+    ) -> Tensor:
+        """`run` on the batch, which does one micro-batch with its backward passes, or its `several` ones.
+
+        `also` tells steps of the same shape apart, `obstacle` says why this one must not be captured.
+        """
+        weights, device = self._weights, self._weights[0].device
+        self._complain(obstacle)
+        with self.host.window(last):
+            if self.obstacle is not None:
+                return self._eager(run, batch, device)
+            fresh = all(weight.grad is None for weight in weights)
+            key = (*shape_of(batch), *also, last, fresh, *state_of(self.model, weights))
+            if key in self._graphs:
+                return self._replay(self._graphs[key], batch, fresh)
+            self._complain(of_model(self.model, device))
+            noted = self._noted.get(key)
+            if noted is not None and noted.runs >= runs_before(self.model) and self.obstacle is None:
+                graph = self._capture(run, batch, self._noted.pop(key), device, fresh, several)
+                if graph is not None:
+                    self._graphs[key] = graph
+                    return self._replay(graph, batch, fresh)
+            if self.obstacle is not None:
+                return self._eager(run, batch, device)
+            tape = Tape(device)
+            loss = self._eager(run, batch, device, tape)
+            seen = [weight for weight in weights if weight.grad is not None]
+            self._noted[key] = Noted(tape, seen, 1 if noted is None else noted.runs + 1)
+            return loss
+
+    def _eager(self, run: Run, batch: Mapping[str, Any], device: torch.device, tape: Tape | None = None) -> Tensor:
+        self.steps["eager"] += 1
+        moved = {name: on_device(value, device) for name, value in batch.items()}
+        if tape is None:
+            return run(moved)
+        with tape.noted(), steady_masks():
+            return run(moved)
+
+    def _replay(self, graph: Graph, batch: Mapping[str, Any], fresh: bool) -> Tensor:
+        self.steps["captured"] += 1
+        self._lend(graph.weights, fresh)
+        self.host.passed = graph.passed
+        return graph.play(batch)
+
+    def _lend(self, weights: Sequence[nn.Parameter], fresh: bool) -> None:
+        """The buffers the graph writes to become the weights' gradients, with what is there already in them."""
+        empty: list[Tensor] = []
+        for weight in weights:
+            buffer = self.lent[weight]
+            if weight.grad is buffer:
+                continue
+            if weight.grad is None:
+                empty.append(buffer)
+            else:
+                buffer.copy_(weight.grad)
+            weight.grad = buffer
+        if not fresh:  # a fresh graph writes over them
+            zero(empty)
+
+    def _capture(
+        self, run: Run, batch: Mapping[str, Any], noted: Noted, device: torch.device, fresh: bool, several: bool
+    ) -> Graph | None:
+        """The graph of a step, nothing of which is executed; None where it cannot be captured.
+
+        Gradients of one backward pass are made inside the graph and copied to the buffers, which takes fewer launches;
+        those of several are added to the buffers themselves, which takes less memory.
+        """
+        if len(self._graphs) >= MOST_GRAPHS:
+            self._complain(f"there are more than {MOST_GRAPHS} shapes of batches: pad lengths to a few, as --fast does")
+            return None
+        tape, weights = noted.tape, [weight for weight in self._weights if weight.requires_grad]
+        before = [weight.grad for weight in weights]
+        inputs = {name: on_device(value, device, own=True) for name, value in batch.items()}
+        graph, loss = torch.cuda.CUDAGraph(), torch.zeros((), device=device)
+        if self._pool is None:
+            self._pool = torch.cuda.graph_pool_handle()
+        tape.lend_streams(graph)
+        for generator in self.host.noise.generators.values():
+            if generator.device.type == "cuda":
+                graph.register_generator_state(generator)
+        for weight in weights:
+            weight.grad = None
+        for weight in noted.weights:
+            if weight not in self.lent:
+                self.lent[weight] = torch.zeros_like(weight)
+            weight.grad = self.lent[weight] if several else None
+        torch.clear_autocast_cache()  # half-precision copies made before would be the graph's for ever
+        chance, streams = (torch.get_rng_state(), random.getstate()), self.host.noise.clone()
+        self.host.passed = []  # graphs of the eager step, whose nodes would run on its stream
+        try:
+            with recording(graph, self._pool, stream_of(device)), tape.captured(), steady_masks():
+                buffers = [self.lent[weight] for weight in noted.weights]
+                if several and fresh:
+                    zero(buffers)
+                loss.copy_(run(inputs))
+                if {weight for weight in weights if weight.grad is not None} != set(noted.weights):
+                    raise RuntimeError("other weights got a gradient than in the step before")
+                if not several:
+                    write = fill if fresh else add
+                    write(buffers, [cast(Tensor, weight.grad) for weight in noted.weights])
+            passed = self.host.passed
+        except Exception as error:
+            # A capture that broke off leaves its generators behind as if it still went on.
+            tape.reset()
+            self.host.noise.generators.update(streams)
+            self._complain(of_error(error))
+            return None
+        finally:
+            torch.clear_autocast_cache()
+            for weight, grad in zip(weights, before, strict=True):
+                weight.grad = grad
+        if not torch.equal(chance[0], torch.get_rng_state()) or chance[1] != random.getstate():
+            self._complain("the model draws random numbers on the CPU, which a replay would not draw again")
+            return None
+        return Graph(graph, tape, inputs, loss, noted.weights, passed)
+
+    def clear(self) -> None:
+        """Forget all graphs."""
+        self._graphs.clear()
+        self._noted.clear()
+        self.lent.clear()
+
+    def _complain(self, obstacle: str | None) -> None:
+        if obstacle is None or self.obstacle is not None:
+            return
+        self.obstacle = obstacle
+        warnings.warn(f"Steps are not captured, they run eagerly: {obstacle}.", RobustnessWarning, stacklevel=4)

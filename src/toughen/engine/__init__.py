@@ -1,0 +1,1 @@
+"""The running engine: one micro-batch on its way through a method."""

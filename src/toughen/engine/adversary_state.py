@@ -1,0 +1,131 @@
+"""The weights of a learnt search on a model: in the optimizer and under its wrappers, and in nothing that is saved."""
+
+import warnings
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import MethodError, RobustnessWarning
+from ..internal.foreach import local
+from ..search.base import LearnedSearch, Search
+from ..sites.base import Detach
+from .perturbation import Injector, Perturbation
+
+NAME = "toughen_adversary"
+UPDATES_BEFORE_CHECK = 20  # by then every optimizer has made a step, after warm-up and skipped half-precision ones
+
+
+class Adversary:
+    """A learnt search's weights as a submodule of the model, left out of its state dict.
+
+    `model.state_dict()`, `save_pretrained` and the Trainer's checkpoints hold the model alone; the adversary travels
+    with `attached.state_dict()`.
+    """
+
+    def __init__(self, model: nn.Module, injector: Injector, module: nn.Module) -> None:
+        like = next((p for p in model.parameters() if p.requires_grad and p.is_floating_point()), None)
+        if like is None:
+            raise MethodError(f"{type(model).__name__} has no trainable weight: there is nothing to train against.")
+        self.model, self.injector, self.module = model, injector, module.to(like.device, like.dtype)
+        injector.module = self.module
+        self._first = next(module.parameters())
+        self._before: Tensor | None = self._first.detach().clone()
+
+    def install(self) -> Detach:
+        """Put the weights on the model; again after a detach, as they were."""
+        self.model.add_module(NAME, self.module)
+        hooks = [
+            self.model.register_state_dict_post_hook(_leave_out),
+            self.model.register_load_state_dict_post_hook(_not_missing),
+        ]
+
+        def remove() -> None:
+            for hook in hooks:
+                hook.remove()
+            delattr(self.model, NAME)
+
+        return remove
+
+    def warn_if_still(self, updates: int) -> None:
+        """An optimizer made before `attach` does not know the adversary. One look at its weights, once."""
+        if self._before is None or updates < UPDATES_BEFORE_CHECK:
+            return
+        now = self._first.detach()  # perhaps on another device than at first
+        if not hasattr(now, "to_local") and torch.equal(self._before.to(now.device), now):
+            warnings.warn(
+                f"The adversary has not moved in {updates} updates: the optimizer does not have its weights. Make the "
+                "optimizer after method.attach(model), from model.parameters().",
+                RobustnessWarning,
+                stacklevel=4,
+            )
+        self._before = None
+
+    def ask(self, batch: Mapping[str, Any], sample: bool) -> tuple[Any, dict[int, Tensor]]:
+        """One perturbed pass without gradients: the output, and each place's mask, True where a pair is visible."""
+        injector, answers = self.injector, dict[int, Tensor]()
+        injector.serve(batch)
+        injector.current, injector.sampled = Perturbation(), sample
+        injector.listen = lambda place, bias: answers.update({place: bias == 0})
+        try:
+            with torch.no_grad():
+                output = self.model(**batch)
+        finally:
+            injector.current, injector.sampled, injector.listen = None, True, None
+        return output, {place: mask.squeeze(1) if mask.shape[1] == 1 else mask for place, mask in answers.items()}
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return {name: local(value).contiguous() for name, value in self.module.state_dict().items()}
+
+    @torch.no_grad()
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        own = self.module.state_dict()
+        if own.keys() != state.keys():
+            raise MethodError(
+                f"The saved adversary has the weights {sorted(state)}, and this one {sorted(own)}. Resume with the "
+                "settings the run was started with (layers, per_head, rank)."
+            )
+        for name, value in own.items():
+            if local(value).shape != state[name].shape:
+                raise MethodError(
+                    f"The saved adversary's {name} is {tuple(state[name].shape)}, and this one's "
+                    f"{tuple(local(value).shape)}. Resume with the settings the run was started with (per_head, rank)."
+                )
+        for name, value in own.items():
+            local(value).copy_(state[name])
+        self._before = None
+
+
+def build(model: nn.Module, injector: Injector, site: Any, seed: int) -> Adversary | None:
+    """What a learnt search needs, from a seed that all processes share; None for every other search."""
+    if not isinstance(injector.search, LearnedSearch):
+        return None
+    random = torch.Generator().manual_seed(seed)
+    return Adversary(model, injector, injector.search.build(site.places(model), random))
+
+
+def only(adversaries: Iterable[Adversary | None]) -> Adversary:
+    """The one learnt adversary of a sum of methods."""
+    for adversary in adversaries:
+        if adversary is not None:
+            return adversary
+    raise MethodError("No attached method has a learnt adversary. toughen.asa() has one.")
+
+
+def refuse_wrapped(model: nn.Module, search: Search) -> None:
+    """A wrapper knows only the weights that were there when it was made."""
+    if isinstance(search, LearnedSearch) and isinstance(model, nn.parallel.DistributedDataParallel):
+        raise MethodError(
+            "The adversary's weights must be there when the model is wrapped, or their gradients are not "
+            "exchanged. Attach first, then wrap in DistributedDataParallel."
+        )
+
+
+def _leave_out(module: nn.Module, state: dict[str, Any], prefix: str, _metadata: Any) -> None:
+    for key in [key for key in state if key.startswith(f"{prefix}{NAME}.")]:
+        del state[key]
+
+
+def _not_missing(_module: nn.Module, keys: Any) -> None:
+    keys.missing_keys[:] = [key for key in keys.missing_keys if f"{NAME}." not in key]

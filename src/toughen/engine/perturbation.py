@@ -1,0 +1,149 @@
+"""The perturbation of one micro-batch, and the way it gets into the forward pass."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import StepError
+from ..internal.foreach import half_dtype
+from ..internal.rng import Noise
+from ..schedules import Clock
+from ..search.base import LearnedSearch, Search
+from ..sites.base import PairView, View
+
+
+def per_example(rows: Tensor, like: Tensor) -> Tensor:
+    """One value an example, ready to broadcast over `like`."""
+    return rows.view(-1, *[1] * (like.dim() - 1))
+
+
+@dataclass
+class Perturbation:
+    """One delta for each place of the site, born in the first perturbed pass."""
+
+    at: dict[int, Tensor] = field(default_factory=dict[int, Tensor])
+    views: dict[int, View] = field(default_factory=dict[int, View])
+    starts: dict[int, Tensor] = field(default_factory=dict[int, Tensor])
+    gradient_rows: list[Tensor] = field(default_factory=list[Tensor])  # of each step: texts, zero, not finite
+    keys: dict[int, Tensor] = field(default_factory=dict[int, Tensor])  # what a learnt search draws from
+
+    @property
+    def deltas(self) -> list[Tensor]:
+        return list(self.at.values())
+
+    def climb(self, search: Search, gradients: Sequence[Tensor | None]) -> None:
+        grads = [grad for grad in gradients if grad is not None]
+        if len(grads) < len(self.at):
+            raise StepError(
+                "No gradient came back to the perturbation: the last loss was not back-propagated before the next one "
+                "was asked for, or checkpointed layers ran without gradients (use_reentrant=True). For those use "
+                "model.gradient_checkpointing_enable({'use_reentrant': False})."
+            )
+        views = [self.views[place] for place in self.at]
+        old = [delta.detach() for delta in self.deltas]
+        sizes = [torch.linalg.vector_norm(grad.flatten(1), 1, dim=1) for grad in grads]  # before the search writes over
+        new = search.climb(old, grads, views)
+        for place, size, before, after in zip(list(self.at), sizes, old, new, strict=True):
+            finite = per_example(size.isfinite(), before)
+            self.at[place] = torch.where(finite, after, before).detach().requires_grad_()
+        self.gradient_rows += [self._count(size, view.mask) for size, view in zip(sizes, views, strict=True)]
+
+    @staticmethod
+    def _count(size: Tensor, mask: Tensor | None) -> Tensor:
+        """Texts that have a position to perturb, those with a zero gradient, those with one that is not finite."""
+        texts = torch.ones_like(size, dtype=torch.bool) if mask is None else mask.bool().flatten(1).any(1)
+        return torch.stack([texts, texts & (size == 0), texts & ~size.isfinite()]).sum(1)
+
+    @property
+    def gradient_counts(self) -> Tensor | None:
+        """Over all steps of the search: texts, those with a zero gradient, those with one that is not finite."""
+        return torch.stack(self.gradient_rows).sum(0) if self.gradient_rows else None
+
+    def point_outward(self, gradients: Sequence[Tensor | None]) -> list[Tensor | None]:
+        """Reverse the gradients that point back to the clean input.
+
+        A divergence is least there, so it grows along the perturbation. Half precision resolves the direction of its
+        gradient, but near the clean input rounding decides the sign.
+        """
+        pairs = [(delta, grad) for delta, grad in zip(self.deltas, gradients, strict=True) if grad is not None]
+        if not pairs:
+            return list(gradients)
+        slopes = torch.stack([(delta.detach() * grad).flatten(1).sum(1) for delta, grad in pairs]).sum(0)
+        inward = slopes < 0
+        return [None if grad is None else torch.where(per_example(inward, grad), -grad, grad) for grad in gradients]
+
+    def release(self) -> None:
+        """Let go of the graph; what is reported stays."""
+        self.at = {place: delta.detach() for place, delta in self.at.items()}
+
+    def finish(self, search: Search) -> None:
+        """What the last pass sees: no gradient is wanted for it any more."""
+        for place, delta in self.at.items():
+            self.at[place] = search.finish(delta.detach(), self.views[place])
+
+
+class Injector:
+    """What a site calls: it gives the current perturbation, and starts it where there is none yet."""
+
+    def __init__(self, search: Search, noise: Noise, special_ids: Tensor | None, clock: Clock | None = None) -> None:
+        self.search, self.noise, self.clock = search, noise, clock or Clock()
+        self.special_ids = special_ids
+        self.batch: Mapping[str, Any] = {}
+        self.current: Perturbation | None = None
+        self.read: Tensor | None = None  # the first input of the pass, as it is embedded
+        self.module: nn.Module | None = None  # the weights of a learnt search
+        self.half: torch.dtype | None = None  # the half precision of the last pass, if it has one
+        self.sampled = True  # whether a learnt search draws, or gives what is most likely
+        self.listen: Callable[[int, Tensor], None] | None = None  # sees every answer of a learnt search
+
+    @property
+    def active(self) -> bool:
+        return self.current is not None
+
+    def serve(self, batch: Mapping[str, Any]) -> None:
+        """The inputs of the coming passes, from which masks are made."""
+        self.batch = batch
+        ids = batch.get("input_ids")
+        if self.special_ids is not None and isinstance(ids, Tensor) and self.special_ids.device != ids.device:
+            self.special_ids = self.special_ids.to(ids.device)
+
+    def __call__(self, place: int, view: Callable[[], View]) -> Tensor:
+        assert self.current is not None
+        if self.module is not None:
+            return self._ask(place, view())
+        delta = self.current.at.get(place)
+        return self._start(view()) if delta is None else delta
+
+    @torch.compiler.disable()  # pyright: ignore[reportUntypedFunctionDecorator]  # random draws are not traced
+    def _start(self, view: View) -> Tensor:
+        assert self.current is not None
+        view = replace(view, random=self.noise.on(view.value.device), clock=self.clock)
+        with torch.no_grad():
+            delta = self.search.start(view)
+        delta = delta.requires_grad_() if self.search.steps else delta
+        self.half = half_dtype(view.value)
+        self.current.views[view.place] = view
+        self.current.starts[view.place] = delta.detach()
+        self.current.at[view.place] = delta
+        return delta
+
+    @torch.compiler.disable()  # pyright: ignore[reportUntypedFunctionDecorator]
+    def _ask(self, place: int, view: View) -> Tensor:
+        """Ask a learnt search. A checkpointed layer asks again in its backward pass, and must get the same answer."""
+        current, search, module = self.current, self.search, self.module
+        assert current is not None
+        assert module is not None
+        assert isinstance(search, LearnedSearch)
+        assert isinstance(view, PairView)
+        keys = current.keys
+        if self.sampled and place not in keys:
+            keys[place] = self.noise.key(view.value.device)
+        view = replace(view, key=keys.get(place), clock=self.clock)
+        delta, counted = search.ask(module, view)
+        current.at.setdefault(place, counted)
+        if self.listen is not None:
+            self.listen(place, delta)
+        return delta

@@ -1,0 +1,283 @@
+"""One micro-batch on its way through a method: the passes, the search, the comparison."""
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias, cast
+
+import torch
+from torch import Tensor, nn
+
+from ..combine.base import Combine
+from ..compare import loss_of
+from ..compare.base import Compare, Explained
+from ..compare.ema_teacher import Teacher
+from ..compare.model_outputs import Outcome, read
+from ..errors import MethodError, RobustnessWarning, SiteError, StepError
+from ..internal.architectures import Task
+from ..internal.distributed import put_in, settle
+from ..internal.foreach import length, no_autocast, total, zero
+from ..internal.rng import Dropout, DropoutSwitch, Replay
+from ..schedules import Clock
+from ..search.base import Search
+from ..search.constraint import Constraint
+from ..sites import DropoutMask, Nowhere, Weights
+from ..sites.base import Detach, Site, View
+from .features import FeatureWatch
+from .label_variance import LabelSpread
+from .perturbation import Injector, Perturbation, per_example
+
+Forward: TypeAlias = Callable[[], Any]
+Quiet: TypeAlias = Callable[[], AbstractContextManager[Any]]
+
+# Keeps the search's half-precision gradients off zero, as GradScaler does for the training's. A loss is a mean over
+# examples: with few of them each one's gradient is as much larger, and would overflow.
+INNER_SCALE, INNER_ROWS = 2.0**16, 16
+EXAMPLE_SCALE = 2.0**10  # the largest element of a prediction's gradient, where each example has a scale of its own
+
+
+class Recipe(Protocol):
+    """The fields of a method, as its batches read them."""
+
+    @property
+    def site(self) -> Site: ...
+    @property
+    def search(self) -> Search: ...
+    @property
+    def compare(self) -> Compare: ...
+    @property
+    def combine(self) -> Combine: ...
+    @property
+    def climb_on(self) -> Compare | None: ...
+    @property
+    def dropout(self) -> Dropout: ...
+    @property
+    def against(self) -> Teacher | None: ...
+    @property
+    def constraint(self) -> Constraint | None: ...
+
+
+def wants(compare: Compare | None, what: str, default: bool = False) -> bool:
+    """Whether a comparison asks for something: "needs_clean", "needs_features", "needs_spread"."""
+    return bool(getattr(compare, what, default)) if compare is not None else False
+
+
+@dataclass
+class Step:
+    """The forward passes of one micro-batch, shared by all methods of a sum: dropout policy, clean pass, counts."""
+
+    model: nn.Module
+    forward: Forward
+    inputs: Mapping[str, Any]
+    quiet: Quiet
+    task: Task
+    device: torch.device
+    switch: DropoutSwitch
+    watch: FeatureWatch | None
+    forwards: int = 0
+    backwards: int = 0
+    _replay: Replay | None = field(default=None, repr=False)
+    _clean: Outcome | None = field(default=None, repr=False)
+
+    def run(self, dropout: Dropout) -> Outcome:
+        if self._replay is None:
+            self._replay = Replay(self.device)
+        elif dropout == "shared":
+            self._replay.restore()
+        if dropout == "off":
+            self.switch.off()
+        self.forwards += 1
+        return self.probe() if self.watch is None else self.watch.around(self.probe, self.inputs)
+
+    def rewind(self) -> None:
+        """Back to the dropout mask of the first pass."""
+        if self._replay is not None:
+            self._replay.restore()
+
+    def probe(self) -> Outcome:
+        """One pass, read; dropout is as the model has it."""
+        return read(self.forward(), self.inputs, self.task, getattr(self.model, "config", None))
+
+    def clean(self, dropout: Dropout) -> Outcome:
+        if self._clean is None:
+            self._replay = None if dropout == "fresh" else self._replay  # who shares its mask goes back to here
+            self._clean = self.run(dropout)
+        return self._clean
+
+    def release(self) -> None:
+        """Let go of graphs once the step is over; what is reported stays."""
+        self._clean = None if self._clean is None else self._clean.detach()
+
+
+@dataclass
+class Batch:
+    """One micro-batch, as a Combine sees it."""
+
+    method: Recipe
+    step: Step
+    injector: Injector
+    last: bool
+    window: Sequence["Batch"] = ()
+    teacher: Outcome | None = None
+    spread: LabelSpread | None = None
+    perturbation: Perturbation = field(default_factory=Perturbation)
+    seen: dict[str, Tensor] = field(default_factory=dict[str, Tensor])
+
+    @property
+    def clock(self) -> Clock:
+        return self.injector.clock
+
+    def clean(self) -> Outcome:
+        outcome = self.step.clean(self.method.dropout)
+        if outcome.loss is not None:
+            self.seen["loss_clean"] = outcome.loss.detach()
+        return outcome
+
+    def again(self) -> Outcome:
+        outcome = self.step.run(self.method.dropout)
+        if outcome.loss is not None:
+            self.seen["loss_perturbed"] = outcome.loss.detach()
+        return outcome
+
+    def task_loss(self) -> Tensor:
+        return loss_of(self.clean())
+
+    def reference(self, compare: Compare) -> Outcome | None:
+        if self.teacher is not None:
+            return self.teacher
+        return self.clean() if wants(compare, "needs_clean", default=True) else None
+
+    def bent(self) -> Outcome:
+        """A perturbed pass."""
+        site = self.method.site
+        if isinstance(site, Nowhere):
+            return self.clean()
+        if isinstance(site, DropoutMask):
+            if not self.step.model.training:
+                warnings.warn(
+                    "R-Drop compares two dropout masks, and the model is in eval mode: both passes are the same and "
+                    "the term is 0. Call model.train() first.",
+                    RobustnessWarning,
+                    stacklevel=2,
+                )
+            return self.again()
+        outcome = self.under_perturbation(self.again)
+        if not self.perturbation.at:
+            raise SiteError(
+                f"{site!r} is attached, but the forward pass never came by it. Did you pass inputs_embeds, or run "
+                "another model than the one the method is attached to? A model compiled before this method was "
+                "attached runs without it: call torch._dynamo.reset(). Layers that a model skips at random are not "
+                "reached either: set layerdrop=0 in its config."
+            )
+        return outcome
+
+    def under_perturbation(self, run: Callable[[], Outcome]) -> Outcome:
+        self.injector.serve(self.step.inputs)
+        self.injector.current = self.perturbation
+        try:
+            return run()
+        finally:
+            self.injector.current = self.injector.read = None
+
+    def find(self) -> None:
+        search = self.method.search
+        if search.steps == 0:
+            return
+        goal = self.method.climb_on or self.method.compare
+        reference = self.reference(goal)
+        fixed = None if reference is None else reference.detach()
+        for _ in range(search.steps):
+            with self.step.quiet():
+                outcome = self.bent()
+                height = goal(outcome, fixed, self.perturbation.deltas)
+            with no_autocast(height):
+                grads = self._gradients(height, outcome if wants(goal, "from_predictions") else None)
+            if self._points_outward(goal):
+                grads = self.perturbation.point_outward(grads)
+            self.perturbation.climb(search, grads)
+        self.perturbation.finish(search)
+
+    def _points_outward(self, goal: Compare) -> bool:
+        """Whether the sign of a half-precision gradient is known without it: `goal` is least at the clean pass, and
+        that pass has the same dropout mask.
+        """
+        same_mask = self.method.dropout != "fresh" and self.teacher is None
+        return self.injector.half is not None and same_mask and wants(goal, "least_at_clean")
+
+    def _gradients(self, height: Tensor, outcome: Outcome | None) -> list[Tensor | None]:
+        """The gradient of the perturbation alone; the weights get none.
+
+        `outcome` is that of the pass, if `height` depends on its predictions alone.
+        """
+        deltas = self.perturbation.deltas
+        if self.injector.half != torch.float16:
+            return list(torch.autograd.grad(height, deltas, allow_unused=True))
+        if outcome is not None:
+            return self._gradients_by_example(height, [p.scores for p in outcome.predictions], deltas)
+        scale = INNER_SCALE * min(len(deltas[0]) / INNER_ROWS, 1.0)
+        grads = cast("tuple[Tensor | None, ...]", torch.autograd.grad(height * scale, deltas, allow_unused=True))
+        return [None if grad is None else grad / scale for grad in grads]
+
+    @staticmethod
+    def _gradients_by_example(height: Tensor, scores: list[Tensor], deltas: list[Tensor]) -> list[Tensor | None]:
+        """The same gradient, with a scale for each example: the divergence of a confident prediction has a gradient so
+        small that no common scale keeps it from underflow in float16 and others from overflow.
+        """
+        upstream = torch.autograd.grad(height, scores, retain_graph=True)
+        sizes = torch.stack([each.flatten(1).abs().amax(1).float() for each in upstream]).amax(0)
+        scale = EXAMPLE_SCALE / sizes.clamp(min=1e-30)
+        scaled = [each * per_example(scale, each).to(each.dtype) for each in upstream]
+        grads = cast("tuple[Tensor | None, ...]", torch.autograd.grad(scores, deltas, scaled, allow_unused=True))
+        rows = scale.repeat_interleave(len(deltas[0]) // len(scale))  # multiple choice: an example has several texts
+        return [None if grad is None else grad / per_example(rows, grad) for grad in grads]
+
+    def term(self) -> Tensor:
+        reference = self.reference(self.method.compare)
+        bent, compare = self.bent(), self.method.compare
+        if self.spread is not None:
+            bent = self.spread.told(bent, self.step.inputs.get("labels"))
+        if isinstance(compare, Explained):
+            term, pieces = compare.explain(bent, reference, self.perturbation.deltas)
+            self.seen |= {name: piece.detach() for name, piece in pieces.items()}
+        else:
+            term = compare(bent, reference, self.perturbation.deltas)
+        self.seen["term"] = term.detach()
+        return term
+
+    def climb(self) -> None:
+        self.perturbation.climb(self.method.search, [delta.grad for delta in self.perturbation.deltas])
+
+    @torch.no_grad()
+    def move_weights(self, keep_gradient: bool) -> Detach:
+        site = self.method.site
+        if not isinstance(site, Weights):
+            raise MethodError(f"Only site=Weights() moves weights; this method perturbs at {site!r}.")
+        settle(self.step.model)
+        weights = site.parameters(self.step.model)
+        if not weights:
+            raise StepError(
+                f"{site!r} matches no weight of {type(self.step.model).__name__} that has a gradient. Either no name "
+                "contains such a word or the weights are frozen (see model.named_parameters()), or the first loss was "
+                "not back-propagated."
+            )
+        grads = [weight.grad for weight in weights if weight.grad is not None]
+        grads = [grad.clone() for grad in grads] if keep_gradient else grads  # the search writes over them
+        views = [View(weight.detach(), place=i) for i, weight in enumerate(weights)]
+        moves = self.method.search.climb([], grads, views)
+        self.seen["weight_move"] = length(moves)
+        go_back = put_in(self.step.model, weights, total(weights, moves))
+        if not keep_gradient:
+            self._drop_gradients()
+        return go_back
+
+    def _drop_gradients(self) -> None:
+        """Let go of them: the next backward pass then leaves its own, with no zeros to add to. A CUDA graph that is
+        being captured goes on writing to the same memory.
+        """
+        parameters = list(self.step.model.parameters())
+        if self.step.device.type == "cuda" and torch.cuda.is_current_stream_capturing():
+            zero([parameter.grad for parameter in parameters if parameter.grad is not None])
+            return
+        for parameter in parameters:
+            parameter.grad = None

@@ -1,0 +1,242 @@
+"""Randomness has owners: the perturbation's noise draws from its own generators, dropout can be replayed or off."""
+
+import random
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any, ClassVar, Literal, TypeAlias
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn.modules.batchnorm import (
+    _BatchNorm as BatchNorm,  # pyright: ignore[reportPrivateUsage]  # torch's only name for the family
+)
+from torch.nn.modules.dropout import (
+    _DropoutNd as DropoutModule,  # pyright: ignore[reportPrivateUsage]
+)
+
+from .distributed import alone
+
+Dropout: TypeAlias = Literal["shared", "fresh", "off"]
+
+# Attributes in which transformers' layers keep the rate of a functional dropout.
+RATES = (
+    "dropout",
+    "attention_dropout",
+    "activation_dropout",
+    "dropout_p",
+    "dropout_prob",
+    "hidden_dropout",
+    "attn_pdrop",
+    "embedding_dropout",
+    "layerdrop",
+)
+
+
+@dataclass
+class Noise:
+    """One generator a device, all from one seed, so that a perturbation never disturbs dropout's stream."""
+
+    seed: int
+    generators: dict[torch.device, torch.Generator] = field(default_factory=dict[torch.device, torch.Generator])
+
+    def on(self, device: torch.device) -> torch.Generator:
+        if device not in self.generators:
+            self.generators[device] = torch.Generator(device).manual_seed(self.seed)
+        return self.generators[device]
+
+    def key(self, device: torch.device) -> torch.Tensor:
+        """Two random words, left on the device, for noise that is computed from where it falls."""
+        words = torch.randint(-(2**31), 2**31, (2,), generator=self.on(device), device=device)
+        return words.to(torch.int32)
+
+    def clone(self) -> dict[torch.device, torch.Generator]:
+        return {device: generator.clone_state() for device, generator in self.generators.items()}
+
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        return {str(device): generator.get_state() for device, generator in self.generators.items()}
+
+    def load_state_dict(self, state: dict[str, torch.Tensor]) -> None:
+        for name, value in state.items():
+            self.on(torch.device(name)).set_state(value.cpu())
+
+
+def own_seed(seed: int | None) -> int:
+    """The run's seed, so that `torch.manual_seed` makes a run repeat; each process draws noise of its own."""
+    base = torch.initial_seed() if seed is None else seed
+    return (base + (0 if alone() else torch.distributed.get_rank())) % 2**63
+
+
+class Replay:
+    """The random state of the default generators at one moment, to be put back as often as needed.
+
+    Models of speech draw the frames they hide and the layers they skip from numpy's, a few others from Python's.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.tape = Tape.running
+        if self.tape is not None:
+            self.mark = self.tape.mark()
+            return
+        self.cpu = torch.get_rng_state()
+        self.cuda = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
+        self.numpy, self.python = np.random.get_state(), random.getstate()
+
+    def restore(self) -> None:
+        if self.tape is not None:
+            self.tape.rewind(self.mark)
+            return
+        torch.set_rng_state(self.cpu)
+        if self.cuda is not None:
+            torch.cuda.set_rng_state(self.cuda, self.device)
+        np.random.set_state(self.numpy)
+        random.setstate(self.python)
+
+
+class Tape:
+    """The places in dropout's random stream that a step goes back to, so that its CUDA graph can do so as well.
+
+    A graph cannot read or set a generator's state. So the step runs once with the tape on, which notes how far into the
+    stream each place is. For the capture every way back gets a stream of its own, which is put at its place before a
+    replay. Random numbers are then those of the same step run eagerly.
+    """
+
+    running: ClassVar["Tape | None"] = None
+
+    def __init__(self, device: torch.device) -> None:
+        self.generator: torch.Generator = torch.cuda.default_generators[device.index or 0]
+        self.marks: list[int] = []
+        self.rewinds: list[int] = []  # of each way back: the place it goes to
+        self.streams: list[torch.Generator] = []
+        self.start = self.length = 0
+        self._taken: list[int] | None = None  # the ways back while a graph is captured
+
+    @contextmanager
+    def noted(self) -> Generator[None]:
+        """Round a step that is run."""
+        self.start = self.generator.get_offset()
+        with self._on():
+            yield
+        self.length = self.generator.get_offset() - self.start
+
+    def lend_streams(self, graph: Any) -> None:
+        """Before the capture: one stream for each way back."""
+        self._before = self.generator.clone_state()
+        self.streams = [self.generator.clone_state() for _ in self.rewinds]
+        for stream in self.streams:
+            graph.register_generator_state(stream)
+
+    def reset(self) -> None:
+        """After a capture that failed."""
+        self.generator.graphsafe_set_state(self._before)
+
+    @contextmanager
+    def captured(self) -> Generator[None]:
+        """Inside the capture of a step like the noted one."""
+        own, marks = self.generator.graphsafe_get_state(), self.marks
+        self.marks, self._taken = [], []
+        try:
+            with self._on():
+                yield
+            if (len(self.marks), self._taken) != (len(marks), self.rewinds):
+                raise RuntimeError("the step went another way when it was captured")
+        finally:
+            self.generator.graphsafe_set_state(own)
+            self.marks, self._taken = marks, None
+
+    @contextmanager
+    def _on(self) -> Generator[None]:
+        before, Tape.running = Tape.running, self
+        try:
+            yield
+        finally:
+            Tape.running = before
+
+    def mark(self) -> int:
+        self.marks.append(self.generator.get_offset() - self.start if self._taken is None else 0)
+        return len(self.marks) - 1
+
+    def rewind(self, mark: int) -> None:
+        if self._taken is not None:
+            self.generator.graphsafe_set_state(self.streams[len(self._taken)])
+            self._taken.append(mark)
+            return
+        if Tape.running is self:
+            self.rewinds.append(mark)
+        self.generator.set_offset(self.start + self.marks[mark])
+
+    @contextmanager
+    def played(self) -> Generator[None]:
+        """Round a replay."""
+        self.start, seed = self.generator.get_offset(), self.generator.initial_seed()
+        for stream, mark in zip(self.streams, self.rewinds, strict=True):
+            if stream.initial_seed() != seed:
+                stream.manual_seed(seed)
+            stream.set_offset(self.start + self.marks[mark])
+        yield
+        self.generator.set_offset(self.start + self.length)
+
+
+class DropoutSwitch:
+    """Turns dropout off in a model, and puts every flag back.
+
+    `model.eval()` would also stop BatchNorm and gradient checkpointing, which both look at `training`: layers that
+    checkpoint stay in training mode and have their own rates set to zero instead.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model = model
+        self.flags: list[tuple[nn.Module, bool]] = []
+        self.rates: list[tuple[object, str, float]] = []
+
+    def off(self) -> None:
+        if not self.flags:
+            self.flags = [(module, module.training) for module in self.model.modules()]
+        for module in self.model.modules():
+            if isinstance(module, BatchNorm):
+                continue
+            if getattr(module, "gradient_checkpointing", False):
+                self._zero_rates(module)
+            else:
+                module.training = False
+
+    def _zero_rates(self, module: nn.Module) -> None:
+        # Falcon's layers and encoders of speech read rates from their config.
+        for owner, name in product((module, getattr(module, "config", None)), RATES):
+            rate = getattr(owner, name, None)
+            if isinstance(rate, float) and rate > 0:
+                self.rates.append((owner, name, rate))
+                setattr(owner, name, 0.0)
+
+    def restore(self) -> None:
+        for module, flag in self.flags:
+            module.training = flag
+        for module, name, rate in self.rates:
+            setattr(module, name, rate)
+        self.flags.clear()
+        self.rates.clear()
+
+
+@contextmanager
+def without_dropout(model: nn.Module) -> Generator[None]:
+    switch = DropoutSwitch(model)
+    switch.off()
+    try:
+        yield
+    finally:
+        switch.restore()
+
+
+def has_dropout(model: nn.Module) -> bool:
+    def rate(module: nn.Module) -> float:
+        rates: list[Any] = [module.p] if isinstance(module, DropoutModule) else [getattr(module, n, 0.0) for n in RATES]
+        return max((r for r in rates if isinstance(r, float)), default=0.0)
+
+    return any(rate(module) > 0 for module in model.modules())
+
+
+def has_batch_norm(model: nn.Module) -> bool:
+    return any(isinstance(module, BatchNorm) for module in model.modules())

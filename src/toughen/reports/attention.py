@@ -1,0 +1,121 @@
+"""A picture of what the adversary hides: clean and adversarial attention of a text, side by side."""
+
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from ..engine.attached import Attached
+from ..errors import MethodError, require
+from ..internal.architectures import task_of
+from ..internal.atomic import whole
+from ..internal.rng import without_dropout
+from ..sites.attention_interface import OVER
+
+
+class Attention(NamedTuple):
+    """One layer's attention, each (batch, heads, queries, keys)."""
+
+    clean: Tensor
+    adversarial: Tensor
+    visible: Tensor  # True where the adversary leaves a pair visible; one for all heads or one for each
+
+
+def attention_maps(attached: Attached, batch: Mapping[str, Any], *, sample: bool = False) -> dict[int, Attention]:
+    """Clean and adversarial attention by perturbed layer, without dropout."""
+    asking = {**batch, "output_attentions": True}
+    with torch.no_grad(), without_dropout(attached.model), _weights_shown(attached.model):
+        clean = attached.model(**asking).attentions
+        output, masks = attached.perturbed(asking, sample=sample)
+    if not clean or clean[0] is None:
+        raise MethodError(f"{type(attached.model).__name__} returns no attention weights, so there is nothing to draw.")
+    return {
+        layer: Attention(clean[layer], output.attentions[layer], mask if mask.dim() == 4 else mask.unsqueeze(1))
+        for layer, mask in masks.items()
+    }
+
+
+def draw_attention(
+    attached: Attached,
+    tokenizer: Any,
+    text: str | Sequence[str],
+    path: str | Path,
+    *,
+    layer: int = -1,
+    head: int | None = None,
+    sample: bool = False,
+) -> Path:
+    """Draw one layer's attention to a text (or pair of texts) and save it; the file's ending says PNG, SVG or PDF.
+
+    Left: attention as it is; right: under the adversary, hidden pairs crossed out. `head` chooses one, else their mean.
+    """
+    texts = (text,) if isinstance(text, str) else tuple(text)
+    batch: dict[str, Any] = dict(tokenizer(*texts, return_tensors="pt"))
+    device = next(attached.model.parameters()).device
+    batch = {key: value.to(device) for key, value in batch.items()}
+    ids = batch["input_ids"][0].tolist()
+    if task_of(attached.model) == "choices":  # which reads (batch, choices, length)
+        batch = {key: value.unsqueeze(1) for key, value in batch.items()}
+    maps = attention_maps(attached, batch, sample=sample)
+    layers = sorted(maps)
+    number = layers[layer] if -len(layers) <= layer < 0 else layer
+    if number not in maps:
+        raise MethodError(f"layer={layer} has no adversary. Those that have: {', '.join(map(str, layers))}.")
+    chosen = maps[number]
+    heads = chosen.clean.shape[1]
+    if head is not None and not -heads <= head < heads:
+        raise MethodError(f"head={head}: layer {number} has heads 0 to {heads - 1}; leave it out for their mean.")
+    clean, bent = (_one(weights[0], head) for weights in (chosen.clean, chosen.adversarial))
+    visible = chosen.visible[0]
+    visible = visible.any(0) if head is None or len(visible) == 1 else visible[head]
+    tokens = tokenizer.convert_ids_to_tokens(ids)
+    which = "mean of heads" if head is None else f"head {head}"
+    hidden = ~visible.cpu() & (clean > 0)  # not what the model itself never looks at
+    return _save(Path(path), clean, bent, hidden, tokens, f"layer {number}, {which}")
+
+
+def _one(weights: Tensor, head: int | None) -> Tensor:
+    return (weights.mean(0) if head is None else weights[head]).float().cpu()
+
+
+def _save(path: Path, clean: Tensor, bent: Tensor, hidden: Tensor, tokens: list[str], title: str) -> Path:
+    figures: Any = require("matplotlib.figure", "plot")
+    size = max(3.0, 0.32 * len(tokens) + 1.2)
+    figure = figures.Figure(figsize=(2 * size, size + 0.6), layout="constrained")
+    top = max(float(clean.max()), float(bent.max()))
+    names = [token.replace("$", r"\$") for token in tokens]  # two dollar signs would hold a formula
+    for axes, weights, name in zip(figure.subplots(1, 2), (clean, bent), ("clean", "adversarial"), strict=True):
+        image = axes.imshow(weights.numpy(), cmap="Blues", vmin=0, vmax=top)
+        axes.set(title=name, xlabel="attended to", ylabel="from")
+        axes.set_xticks(range(len(tokens)), names, rotation=90, fontsize=8)
+        axes.set_yticks(range(len(tokens)), names, fontsize=8)
+        if name == "adversarial":
+            rows, columns = torch.nonzero(hidden, as_tuple=True)
+            axes.scatter(columns.numpy(), rows.numpy(), marker="x", s=12, color="tab:red", linewidths=0.8)
+            figure.colorbar(image, ax=axes, shrink=0.8)
+    figure.suptitle(title)
+    with whole(path) as unfinished:
+        figure.savefig(unfinished, format=path.suffix.lstrip(".") or "png")
+    return path
+
+
+@contextmanager
+def _weights_shown(model: nn.Module) -> Generator[None]:
+    """Only attention written out step by step gives its weights."""
+    base: Any = next((module for module in model.modules() if _over_sdpa(module)), None)
+    if base is not None:
+        base.set_attn_implementation(OVER["eager"])
+    try:
+        yield
+    finally:
+        if base is not None:
+            base.set_attn_implementation(OVER["sdpa"])
+
+
+def _over_sdpa(module: Any) -> bool:
+    """Whether this is what the method switched: the model, one under adapters, or the backbone under a head."""
+    implementation = getattr(getattr(module, "config", None), "_attn_implementation", None)
+    return implementation == OVER["sdpa"] and hasattr(module, "set_attn_implementation")

@@ -1,0 +1,37 @@
+"""What a search is: HOW a perturbation is found."""
+
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
+import torch
+from torch import Tensor, nn
+
+from ..sites.base import PairView, Place, View
+
+
+class Search(Protocol):
+    """HOW to find the perturbation. A search owns no loop: it knows how to start, how to climb and how to finish."""
+
+    @property
+    def steps(self) -> int: ...  # ascent steps before the last pass; 0 asks for no gradient
+
+    def start(self, view: View) -> Tensor: ...
+
+    # It may write over the gradients: for weights every copy is felt.
+    def climb(self, deltas: Sequence[Tensor], grads: Sequence[Tensor], views: Sequence[View]) -> list[Tensor]: ...
+
+    def finish(self, delta: Tensor, view: View) -> Tensor: ...  # what the last pass sees
+
+
+@runtime_checkable
+class LearnedSearch(Protocol):
+    """A search with weights of its own, trained with the model's in the same backward pass.
+
+    It is asked anew in every perturbed pass: its answer carries a graph, so it cannot be kept for the next one.
+    """
+
+    def build(self, places: Sequence[Place], random: torch.Generator) -> nn.Module: ...
+
+    def ask(
+        self, module: nn.Module, view: PairView
+    ) -> tuple[Tensor, Tensor]: ...  # what to add; what the budget counts

@@ -1,0 +1,125 @@
+"""From an adversary's scores to hidden attention pairs, and back. Nothing of size L x L is kept for the backward."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..kernels import hiding
+from .counter_rng import logistic
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How scores become a mask. A pair is visible where its score, with noise, is above 0."""
+
+    scale: float  # of query times key
+    offset: float  # added to every score
+    temperature: float | Tensor  # of the sigmoid that stands for the step function in the backward pass
+    reverse: float | Tensor  # the adversary gets minus this much of the gradient
+    slope: float  # of the additive mask in the visibility, in the backward pass
+    hidden: float | None  # the additive mask where a pair is hidden; None: the lowest number
+    spare_rows: bool  # no query loses all its keys
+    share: bool  # count the visible pairs as a share of all, not as a number
+
+
+class Hide(torch.autograd.Function):
+    """Straight-through hiding with a reversed gradient.
+
+    Forward: (queries, keys) of the adversary to the attention's whole additive mask, in its own dtype, and to how much
+    of each example is visible. Backward: the scores and the noise are computed again. Our kernels make each of the two
+    one pass over memory.
+
+    The slope 1 of the recommended rule is the exact gradient of p_j = m_j exp(s_j) / sum_k m_k exp(s_k) in m_j where
+    m_j = 1: hiding is taken as multiplication in probability space. A hidden pair has p_j = 0 and gets its gradient
+    from the budget alone, in the published form too, whose slope is 10000.
+    """
+
+    @staticmethod
+    def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any,
+        query: Tensor,
+        key: Tensor,
+        draw: Tensor | None,
+        pairs: Tensor | None,
+        queries: Tensor | None,
+        rule: Rule,
+        dtype: torch.dtype,
+    ) -> tuple[Tensor, Tensor]:
+        low = torch.finfo(dtype).min if rule.hidden is None else rule.hidden
+        if hiding.fits(query, pairs):
+            rows = hiding.Rows(query @ key.mT, draw, pairs, queries)
+            bias, kept, among = hiding.hide(rows, rule.scale, rule.offset, low, rule.spare_rows, dtype)
+            count = among.clamp(min=1) if rule.share else torch.full_like(among, query.shape[1])
+        else:
+            bias, kept = _hidden(query, key, draw, pairs, queries, rule, low, dtype)
+            count = _counts(query, pairs, queries, rule)
+        ctx.save_for_backward(query, key, draw, pairs, queries, count)
+        ctx.rule = rule
+        return bias, kept / count
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        query, key, draw, pairs, queries, count = ctx.saved_tensors
+        rule: Rule = ctx.rule
+        grad_bias, grad_kept = grads
+        price, factor = grad_kept / count, -rule.reverse * rule.scale / rule.temperature
+        if hiding.fits(query, pairs):
+            rows = hiding.Rows(query @ key.mT, draw, pairs, queries)
+            sharpness = 1 / rule.temperature
+            grad = hiding.score_gradient(rows, grad_bias, price, rule.scale, rule.offset, rule.slope, sharpness, factor)
+            return grad @ key, grad.mT @ query, None, None, None, None, None
+        soft = _scores(query, key, draw, queries, rule).div_(rule.temperature).sigmoid_()
+        grad = torch.add(price.view(-1, 1, 1, 1), grad_bias, alpha=rule.slope)
+        grad.mul_(soft).mul_(soft.neg_().add_(1))  # the sigmoid's derivative
+        for real in (pairs, None if queries is None else queries[:, None, :, None]):
+            if real is not None:
+                grad.mul_(real)
+        grad = grad.mul_(factor).to(query.dtype)
+        return grad @ key, grad.mT @ query, None, None, None, None, None
+
+
+def _hidden(
+    query: Tensor,
+    key: Tensor,
+    draw: Tensor | None,
+    pairs: Tensor | None,
+    queries: Tensor | None,
+    rule: Rule,
+    low: float,
+    dtype: torch.dtype,
+) -> tuple[Tensor, Tensor]:
+    """The additive mask, and for each example the number of visible pairs."""
+    visible = _scores(query, key, draw, queries, rule) > 0
+    if queries is not None:
+        visible |= ~queries[:, None, :, None]  # padding's own rows are left as they are
+    if pairs is not None:
+        visible &= pairs
+    if rule.spare_rows:
+        empty, itself = ~visible.any(-1), visible.diagonal(dim1=-2, dim2=-1)
+        itself |= empty if pairs is None else empty & pairs.diagonal(dim1=-2, dim2=-1)
+    counted = visible if queries is None else visible & queries[:, None, :, None]
+    kept = counted.sum((1, 2, 3), dtype=torch.float32).to(torch.promote_types(query.dtype, torch.float32))
+    return torch.zeros(visible.shape, dtype=dtype, device=visible.device).masked_fill_(~visible, low), kept
+
+
+def _scores(query: Tensor, key: Tensor, draw: Tensor | None, queries: Tensor | None, rule: Rule) -> Tensor:
+    scores = (query @ key.mT).to(torch.promote_types(query.dtype, torch.float32))
+    scores.mul_(rule.scale)
+    if rule.offset:
+        scores.add_(rule.offset)
+    return scores if draw is None else scores.add_(logistic(draw, scores.shape, scores.dtype, queries))
+
+
+def _counts(query: Tensor, pairs: Tensor | None, queries: Tensor | None, rule: Rule) -> Tensor:
+    """What the number of visible pairs is divided by, for each example: the masks, and with `share` the real pairs."""
+    batch, masks, length, _ = query.shape
+    if not rule.share or (pairs is None and queries is None):
+        return query.new_full((batch,), masks * (length**2 if rule.share else 1), dtype=torch.float32)
+    if pairs is None:
+        assert queries is not None
+        return queries.sum(1, dtype=torch.float32).clamp(min=1) * length * masks
+    real = pairs if queries is None else pairs & queries[:, None, :, None]
+    total = real.expand(batch, *real.shape[1:]).sum((1, 2, 3), dtype=torch.float32).clamp(min=1)
+    return total * (masks // real.shape[1])

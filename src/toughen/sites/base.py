@@ -1,0 +1,96 @@
+"""What a site is, and what it shows of the model: WHERE a perturbation is."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+import torch
+from torch import Tensor, nn
+
+from ..schedules import Clock
+
+Detach: TypeAlias = Callable[[], None]
+
+
+@dataclass(frozen=True)
+class View:
+    """What a site shows at one of its places: the activation there, and which of its positions may be perturbed."""
+
+    value: Tensor  # detached; (batch, ..., width) for activations
+    mask: Tensor | None = None  # 1 where a perturbation may be, broadcastable to `value`; None: everywhere
+    place: int = 0  # which of the site's places
+    random: torch.Generator | None = field(default=None, repr=False, compare=False)
+    clock: Clock = field(default_factory=Clock, repr=False, compare=False)
+
+    @cached_property
+    def dtype(self) -> torch.dtype:
+        """Perturbations live in float32 (float64 for float64 models): 1e-5 is nothing in bfloat16."""
+        return torch.promote_types(self.value.dtype, torch.float32)
+
+    @cached_property
+    def count(self) -> Tensor:
+        """How many elements of each example may be perturbed, as (batch, 1, ...)."""
+        shape = (-1, *[1] * (self.value.dim() - 1))
+        if self.mask is None:
+            return self.value.new_full((self.value.shape[0],), self.value[0].numel(), dtype=self.dtype).view(shape)
+        return self.mask.to(self.dtype).expand(self.value.shape).flatten(1).sum(1).clamp(min=1).view(shape)
+
+    @cached_property
+    def rms(self) -> Tensor:
+        """Root mean square of each example's activation where it may be perturbed, as (batch, 1, ...)."""
+        square = self.masked(self.value.to(self.dtype)).flatten(1).square().sum(1).view(self.count.shape)
+        return (square / self.count).sqrt()
+
+    @cached_property
+    def lengths(self) -> dict[tuple[float, str], Tensor]:
+        """Lengths in units of this view, worked out once a batch (`search.norms.Relative`)."""
+        return {}
+
+    @cached_property
+    def _factor(self) -> Tensor | None:
+        return None if self.mask is None else self.mask.to(self.dtype)
+
+    def masked(self, x: Tensor) -> Tensor:
+        return x if self._factor is None else x * self._factor
+
+
+@dataclass(frozen=True)
+class PairView(View):
+    """What an attention site shows: `value` is the input of the attention block, and pairs are what may be hidden."""
+
+    pairs: Tensor | None = None  # (batch, 1 or heads, queries, keys), True where the model itself attends; None: all
+    queries: Tensor | None = None  # (batch, queries), False for padding; None: all are real
+    compute: torch.dtype = torch.float32  # of the attention's logits
+    key: Tensor | None = None  # what the random draw is made from, the same in every pass over the batch; None: no draw
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One place of a site, as a search that owns weights must know it beforehand."""
+
+    number: int
+    width: int
+    heads: int
+
+
+class Inject(Protocol):
+    """What a site calls from inside the forward pass."""
+
+    @property
+    def active(self) -> bool: ...  # whether this pass is to be perturbed at all
+
+    @property
+    def batch(self) -> Mapping[str, Any]: ...  # the model's inputs
+
+    @property
+    def special_ids(self) -> Tensor | None: ...  # ids of special tokens, if known
+
+    def __call__(self, place: int, view: Callable[[], View]) -> Tensor: ...  # what to add there; `view` for the start
+
+
+@runtime_checkable
+class Site(Protocol):
+    """WHERE to perturb."""
+
+    def attach(self, model: nn.Module, inject: Inject) -> Detach: ...

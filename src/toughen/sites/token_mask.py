@@ -1,0 +1,130 @@
+"""Which positions of an input may be perturbed."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ..errors import MethodError, SiteError
+from .base import Inject, PairView, View
+
+Skip: TypeAlias = tuple[str | int, ...]
+"""Positions left alone: "padding", "special" (class, separator, ... tokens), or the positions of a token id."""
+
+
+def check_skip(skip: Skip) -> None:
+    """Refuse words that name no kind of position, where the site is made and not in the middle of a pass."""
+    if not isinstance(skip, tuple):  # pyright: ignore[reportUnnecessaryIsInstance]  # a lone string is easily written
+        raise MethodError(f"skip={skip!r} must be a tuple, e.g. skip=('padding',); () perturbs every position.")
+    for what in skip:
+        if not isinstance(what, int) and what not in ("padding", "special"):
+            raise MethodError(f"skip={skip!r}: {what!r} is not known. Choose 'padding', 'special' or a token's id.")
+
+
+@dataclass(frozen=True)
+class Order:
+    """How a module lays the texts of a batch out, where it is not as the batch has them."""
+
+    turned: bool = False  # positions before texts
+    more: Literal["", "before", "behind"] = ""  # where positions that the batch does not have may come in
+
+
+AS_GIVEN = Order()
+
+
+def perturbed(inject: Inject, value: Tensor, skip: Skip, order: Order) -> Tensor:
+    """An activation with the perturbation that belongs there."""
+    own = value.transpose(0, 1) if order.turned else value
+    delta = delta_for(inject, own, skip, order).to(value.dtype)
+    return value + (delta.transpose(0, 1) if order.turned else delta)
+
+
+def perturbed_output(inject: Inject, output: Any, skip: Skip, order: Order) -> Any:
+    """What a module gives, perturbed; of several things the first (Swin's patch embedding tells its size as well)."""
+    if not isinstance(output, (tuple, list)):
+        return perturbed(inject, output, skip, order)
+    value, *rest = cast("Sequence[Any]", output)
+    return (perturbed(inject, value, skip, order), *rest)
+
+
+def delta_for(inject: Inject, value: Tensor, skip: Skip, order: Order) -> Tensor:
+    """The perturbation of an activation, which is that of the first input in a pass over several."""
+    delta = inject(0, lambda: View(value.detach(), token_mask(inject, value, skip, order)))
+    if delta.shape != value.shape and any(
+        n not in (1, m) for n, m in zip(delta.shape[::-1], value.shape[::-1], strict=False)
+    ):
+        raise SiteError(
+            f"The model ran on inputs of two shapes in one pass, {tuple(delta.shape)} and {tuple(value.shape)} as it "
+            "embeds them, and a perturbation fits one. Pad both to one length and run them as one batch."
+        )
+    return delta
+
+
+def pair_view(inject: Inject, hidden: Tensor, pairs: Tensor | None, place: int, compute: torch.dtype) -> PairView:
+    """A view of attention over (batch, length, width) activations; `pairs` are those the model itself attends to."""
+    real = token_mask(inject, hidden, ("padding",))
+    queries = None if real is None else real.view(hidden.shape[:2])
+    if pairs is not None:
+        pairs = pairs.expand(-1, -1, hidden.shape[1], -1)  # one row may stand for all queries
+    return PairView(compact(hidden.detach()), place=place, pairs=pairs, queries=queries, compute=compute)
+
+
+def compact(hidden: Tensor) -> Tensor:
+    """The activation in the autocast dtype.
+
+    Under autocast each projection of an attention block makes and keeps a half-precision copy of its input; made here,
+    one copy serves them all and the adversary.
+    """
+    kind = hidden.device.type
+    half = torch.is_autocast_enabled(kind) and hidden.dtype == torch.float32
+    return hidden.to(torch.get_autocast_dtype(kind)) if half else hidden
+
+
+def token_mask(inject: Inject, value: Tensor, skip: Skip, order: Order = AS_GIVEN) -> Tensor | None:
+    rows, length = value.shape[0], value.shape[1] if value.dim() > 2 else 0
+    own = min(length, _length(inject.batch)) if order.more else length
+    keep: Tensor | None = None
+    for what in skip:
+        one = _kept(inject, what, rows, own)
+        keep = one if keep is None else keep if one is None else keep & one
+    if keep is None:
+        return None
+    if own < length:
+        keep = F.pad(keep, (length - own, 0) if order.more == "before" else (0, length - own))
+    return keep.view(rows, length, *[1] * (value.dim() - 2))
+
+
+def _kept(inject: Inject, what: str | int, rows: int, length: int) -> Tensor | None:
+    ids = _fitting(inject.batch, "input_ids", rows, length)
+    if what == "padding":
+        mask = _fitting(inject.batch, "attention_mask", rows, length)
+        if mask is None:
+            return None
+        # (B, 1, 1, L), as a model's own layers have it: what is added to the logits, 0 where a key is visible.
+        additive = inject.batch["attention_mask"].dim() == 4 and mask.is_floating_point()
+        return mask.ge(0) if additive else mask.ne(0)
+    if what == "special":
+        flags = _fitting(inject.batch, "special_tokens_mask", rows, length)
+        if flags is not None:
+            return flags.eq(0)
+        if ids is None or inject.special_ids is None:
+            return None
+        return ids.unsqueeze(-1).ne(inject.special_ids).all(-1)  # isin sorts long lists (T5's), with a device sync
+    return None if ids is None else ids.ne(int(what))
+
+
+def _length(batch: Mapping[str, Any]) -> int:
+    known = (batch.get(key) for key in ("input_ids", "attention_mask"))
+    return max((tensor.shape[-1] for tensor in known if isinstance(tensor, Tensor)), default=0)
+
+
+def _fitting(batch: Mapping[str, Any], key: str, rows: int, length: int) -> Tensor | None:
+    """A (rows, length) tensor of the batch; multiple choice keeps its choices in a dimension of their own."""
+    tensor = batch.get(key)
+    if not isinstance(tensor, Tensor) or tensor.dim() < 2 or tensor.shape[-1] != length:
+        return None
+    flat = tensor.reshape(-1, length)
+    return flat if flat.shape[0] == rows else None

@@ -1,0 +1,48 @@
+"""WHERE to perturb, without a hook: dropout itself, the weights, or nowhere."""
+
+from dataclasses import dataclass
+
+from torch import nn
+
+from .base import Detach, Inject
+
+
+def _nothing() -> None:
+    return None
+
+
+@dataclass(frozen=True)
+class Nowhere:
+    """No perturbation and no second pass: the clean pass is what is compared."""
+
+    def attach(self, model: nn.Module, inject: Inject) -> Detach:
+        return _nothing
+
+
+@dataclass(frozen=True)
+class DropoutMask:
+    """A second pass under another dropout mask; nothing else is perturbed (R-Drop)."""
+
+    def attach(self, model: nn.Module, inject: Inject) -> Detach:
+        return _nothing
+
+
+@dataclass(frozen=True)
+class Weights:
+    """The trainable weights. `only` keeps those whose name contains one of the words; `skip` leaves some out."""
+
+    only: tuple[str, ...] = ()
+    skip: tuple[str, ...] = ()
+
+    def attach(self, model: nn.Module, inject: Inject) -> Detach:
+        return _nothing
+
+    def parameters(self, model: nn.Module) -> list[nn.Parameter]:
+        """The weights that have a gradient now."""
+        return [
+            parameter
+            for name, parameter in model.named_parameters()
+            if parameter.grad is not None
+            and (not self.only or any(word in name for word in self.only))
+            and not any(word in name for word in self.skip)
+        ]

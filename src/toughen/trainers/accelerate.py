@@ -1,0 +1,52 @@
+"""A method in a loop of one's own with Accelerate."""
+
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..combine.base import Turn
+from ..engine.attached import Attached
+from ..engine.driving import drive
+from ..errors import MethodError
+
+
+def accelerated_backward(
+    accelerator: Any,
+    attached: Attached,
+    model: nn.Module,
+    batch: Mapping[str, Any],
+    *,
+    step: Callable[[], Any] | None = None,
+) -> Tensor:
+    """Forward and backward for one batch; stands in place of `accelerator.backward(model(**batch).loss)`.
+
+    Works inside `accelerator.accumulate(model)`; Accelerate divides by the number of micro-batches and scales for
+    half precision. Returns the loss, detached. Methods that go over the whole window once more (SAM, AWP, FreeAT) make
+    their passes at its last micro-batch: the loss there is the window's sum, and that of the others 0.
+    """
+    sync: bool = accelerator.sync_gradients
+    turns = attached.turns(last=sync)
+    if step is None and any(turn.step for turn in turns):
+        raise MethodError("This method updates the weights after every pass (FreeAT): give the update as step=...")
+
+    def quiet() -> Any:
+        # accumulate() already holds no_sync open when sync is off, and it does not nest under FSDP2.
+        return accelerator.no_sync(model) if sync else nullcontext()
+
+    state = accelerator.gradient_state
+
+    def take(turn: Turn) -> Tensor:
+        state._set_sync_gradients(turn.sync)  # DeepSpeed steps its engine inside backward when True
+        loss = next(losses)
+        accelerator.backward(loss)
+        return loss
+
+    losses = attached.losses(lambda: model(**batch), batch, last=sync, quiet=quiet)
+    try:
+        total = drive(losses, turns, take, quiet=quiet, step=step)
+    finally:
+        state._set_sync_gradients(sync)
+    return torch.zeros((), device=accelerator.device) if total is None else total

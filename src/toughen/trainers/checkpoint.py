@@ -1,0 +1,30 @@
+"""A method's own state beside the Trainer's checkpoints: generators, update count, teacher."""
+
+from pathlib import Path
+
+from safetensors.torch import load_file, save_file
+
+from ..engine.attached import Attached
+from ..errors import StepError
+from ..internal.atomic import whole
+
+
+def _path(folder: str | Path, rank: int) -> Path:
+    return Path(folder) / f"toughen_state_{rank}.safetensors"
+
+
+def save(attached: Attached, folder: str | Path, rank: int = 0) -> None:
+    """One file a process, written whole or not at all."""
+    with whole(_path(folder, rank)) as unfinished:
+        save_file(attached.state_dict(), unfinished)
+
+
+def load(attached: Attached, folder: str | Path, rank: int = 0) -> None:
+    path = _path(folder, rank)
+    if not path.is_file():
+        raise StepError(
+            f"{path} is missing: the checkpoint was saved without a method, with save_only_model, or on fewer "
+            "processes, and the run cannot go on as it was. Resume as it was started, or start anew from the "
+            "checkpoint's model."
+        )
+    attached.load_state_dict(load_file(path))

@@ -1,0 +1,257 @@
+"""Hugging Face Trainer: overrides that call super, nothing copied."""
+
+import inspect
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, nullcontext
+from typing import Any, TypeVar, cast
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel, Trainer
+
+from ..combine.base import Turn
+from ..compare.model_outputs import Outcome
+from ..cuda_graphs.packing import padding_token
+from ..engine.attached import Attached
+from ..engine.driving import drive
+from ..errors import MethodError
+from ..method import Method, Sum
+from . import checkpoint as state
+from .cuda_graph_step import CapturedTraining
+from .hf_loss_scaling import (
+    compares_predictions,
+    divides_by_items,
+    divides_its_own_loss,
+    logits_of,
+    repeatable,
+    with_loss,
+)
+from .override_guard import InPlace, refuse_outputs
+from .token_counts import Counted
+
+T = TypeVar("T", bound=Trainer)
+PROBE_EVERY = 50  # updates at least between two probes, which cost three forward passes
+
+
+def robust(trainer: type[T] = Trainer) -> type[T]:
+    """The given Trainer class with a `method=` argument: `robust(Seq2SeqTrainer)(..., method=toughen.smart())`.
+
+    `fast=True` captures each step as a CUDA graph and leaves padding out of the layers where that pays; pad batches to
+    a few lengths then (`pad_to_multiple_of`). Steps that cannot be captured run as always, and a warning says why.
+    Evaluation, checkpoints and the saved model are the Trainer's own. What the method did is logged as `robust/...`.
+    """
+    if not (isinstance(trainer, type) and issubclass(trainer, Trainer)):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise MethodError(f"robust({str(trainer).partition('(')[0]}): give the class of a Trainer, not an object.")
+
+    class Robust(_RobustTrainer, trainer):  # pyright: ignore[reportGeneralTypeIssues, reportUntypedBaseClass]
+        pass
+
+    Robust.__name__ = Robust.__qualname__ = f"Robust{trainer.__name__}"
+    return cast("type[T]", Robust)
+
+
+class _RobustTrainer(Trainer):
+    def __init__(self, *args: Any, method: Method | Sum, probe: bool = True, fast: bool = False, **kwargs: Any) -> None:
+        if not isinstance(method, (Method, Sum)):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise MethodError(f"method={method!r} is not a method. Give e.g. method=toughen.smart().")
+        self._in_place = InPlace(type(self), _RobustTrainer)
+        super().__init__(*args, **kwargs)
+        self.add_callback(self._in_place)
+        if getattr(self.args, "n_gpu", 1) > 1:
+            raise MethodError("DataParallel copies the model in every pass; start one process a GPU with torchrun.")
+        self._method, self._fast = method, fast
+        self._graphs: CapturedTraining | None = None
+        self.fast_steps = ""  # after training: how many were captured, and why not all
+        self._attach(self.model)
+        self._compares = compares_predictions(method)
+        self._probe = probe
+        self._probed: dict[str, Tensor] = {}
+        self._probed_at = -PROBE_EVERY
+        self._pending: Generator[Tensor] | None = None
+
+    def _attach(self, model: Any) -> None:
+        own = cast(PreTrainedModel, self.accelerator.unwrap_model(model))
+        self.attached: Attached = self._method.attach(own, self.processing_class, seed=self.args.seed)
+        # Some language models divide by the number of labels of the whole update, and so does Trainer's smoothed loss;
+        # other heads only say they would, and Trainer would multiply their loss by accumulation steps and processes.
+        divided = divides_by_items(own, self.attached.task) or divides_its_own_loss(self, _RobustTrainer)
+        self.model_accepts_loss_kwargs = self.model_accepts_loss_kwargs and divided
+
+    def call_model_init(self, trial: Any = None) -> Any:
+        """`model_init=` makes a new model for every `train()`: the method moves over to it."""
+        model = super().call_model_init(trial)
+        if hasattr(self, "attached"):
+            self.attached.detach()
+            self._attach(model)
+        return model
+
+    def _spread(self, num_items_in_batch: Any) -> int:
+        """By how many micro-batches a loss is already divided: then Trainer leaves that division out."""
+        scaled: bool | None = getattr(self, "loss_is_scaled_for_ga", None)  # transformers 5.19 and later
+        if scaled is None:
+            counted = self.model_accepts_loss_kwargs and num_items_in_batch is not None
+            scaled = counted or self.compute_loss_func is not None
+        return self.current_gradient_accumulation_steps if scaled else 1
+
+    def train(self, *args: Any, **kwargs: Any) -> Any:
+        self.attached.attach()
+        try:
+            return super().train(*args, **kwargs)
+        finally:
+            if self._graphs is not None:
+                self.fast_steps = str(self._graphs)
+                self._graphs.close()
+                self._graphs = None
+            self.attached.detach()  # the trained model is a plain one
+
+    def _inner_training_loop(self, *args: Any, **kwargs: Any) -> Any:
+        """Trainer counts from 0 in every training that it does not resume, and so do schedules, teachers, spreads."""
+        self.attached.abandon()  # a window that an earlier run left open when it was interrupted
+        self.attached.updates = 0
+        for bound in self.attached.bound:
+            bound.restart()
+        self._probed_at = -PROBE_EVERY
+        return super()._inner_training_loop(*args, **kwargs)
+
+    def get_train_dataloader(self) -> Any:
+        if not self._fast:
+            return super().get_train_dataloader()
+        collate = self.data_collator
+        self.data_collator = cast(Any, Counted(collate, padding_token(self.attached.model)))
+        try:
+            return super().get_train_dataloader()
+        finally:
+            self.data_collator = collate
+
+    def compute_loss(
+        self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> Any:
+        if self._pending is None:  # evaluation, or a pass of the method itself
+            # By name, as Trainer does: a loss of the user's may have them in another order, or as **kwargs.
+            named = {"return_outputs": return_outputs, "num_items_in_batch": num_items_in_batch}
+            return super().compute_loss(model, inputs, **named)
+        if return_outputs:
+            refuse_outputs(type(self))
+        # A regulariser is a mean over its micro-batch and so must be divided whatever the model's loss is.
+        return next(self._pending) / self._spread(num_items_in_batch)
+
+    @contextmanager
+    def _own_pass(self) -> Generator[None]:
+        pending, self._pending = self._pending, None
+        try:
+            yield
+        finally:
+            self._pending = pending
+
+    def _forward(self, model: Any, inputs: dict[str, Any], num_items_in_batch: Any) -> Any:
+        """One pass, with the loss the Trainer's class makes of it: label smoothing, a loss function of the user's."""
+        spread = self._spread(num_items_in_batch)
+        with self._own_pass():
+            if torch.is_grad_enabled() and not self._compares:
+                loss = self.compute_loss(model, dict(inputs), num_items_in_batch=num_items_in_batch)
+                return Outcome(loss * spread, ())
+            again = repeatable(model, inputs, self.args.device)
+            loss, outputs = self.compute_loss(
+                model, dict(inputs), return_outputs=True, num_items_in_batch=num_items_in_batch
+            )
+            if torch.is_grad_enabled() and not logits_of(outputs).requires_grad:
+                outputs = again()
+        return with_loss(outputs, loss * spread)
+
+    def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Tensor:
+        self._in_place.ran = True
+        inputs = self._prepare_inputs(inputs)
+        sync = self.accelerator.sync_gradients
+        self.attached.total_steps = self.state.max_steps
+        if self._fast:
+            if self._graphs is None:
+                half, scaled = self.args.bf16 or self.args.fp16, self.accelerator.scaler is not None
+                optimizer = None if scaled else getattr(self.optimizer, "optimizer", None)
+                self._graphs = CapturedTraining(self.attached, model, half, optimizer)
+
+            def passes(inputs: Any, items: Any) -> Tensor:
+                return self._passes(model, inputs, items)
+
+            spread = self.current_gradient_accumulation_steps
+            total = self._graphs(passes, inputs, num_items_in_batch, sync, spread)
+        else:
+            total = self._passes(model, inputs, num_items_in_batch)
+        if self._probe and sync and self._probe_is_due():
+            with self.compute_loss_context_manager():
+                self._probed = self.attached.probe()
+        return total
+
+    def _passes(self, model: Any, inputs: Any, num_items_in_batch: Any) -> Tensor:
+        """All passes of one micro-batch, back-propagated."""
+        sync = self.accelerator.sync_gradients
+
+        def quiet() -> Any:
+            # Trainer already holds no_sync open when sync is off, and accelerate's does not nest under FSDP2.
+            return self.accelerator.no_sync(model) if sync else nullcontext()
+
+        def forward() -> Any:
+            return self._forward(model, inputs, num_items_in_batch)
+
+        turns = self.attached.turns(last=sync)
+        losses = self._pending = self.attached.losses(forward, inputs, last=sync, quiet=quiet)
+        gradients: Any = self.accelerator.gradient_state
+        step = super().training_step
+
+        def take(turn: Turn) -> Tensor:
+            gradients._set_sync_gradients(turn.sync)  # DeepSpeed steps its engine inside backward when True
+            loss = step(model, inputs, num_items_in_batch)
+            if inspect.getgeneratorstate(losses) == inspect.GEN_CREATED:
+                raise MethodError(
+                    f"The training_step under {type(self).__name__} does not ask self.compute_loss for its "
+                    "loss, so that the method never runs. Let it, or call super().training_step there."
+                )
+            return loss.float()  # in half precision a sum of several would be rounded
+
+        try:
+            total = drive(losses, turns, take, quiet=quiet, step=lambda: self._inner_update(model))
+        finally:
+            self._pending = None
+            gradients._set_sync_gradients(sync)
+        return torch.zeros((), device=self.args.device) if total is None else total
+
+    def _clip_grad_norm(self, model: Any) -> Any:
+        clip = cast("Callable[[Any], Any]", super()._clip_grad_norm)
+        update = None if self._graphs is None else self._graphs.update
+        if update is None:
+            return clip(model)
+        return update.clip(model.parameters(), self.args.max_grad_norm, lambda: clip(model))
+
+    def _inner_update(self, model: Any) -> None:
+        """An optimizer step between two passes (FreeAT); the schedule moves with the Trainer's own steps only."""
+        if self.args.max_grad_norm:
+            self.accelerator.clip_grad_norm_(model.parameters(), self.args.max_grad_norm)
+        optimizer: Any = self.optimizer
+        optimizer.step()
+        model.zero_grad()
+
+    def _probe_is_due(self) -> bool:
+        step = self.state.global_step
+        logging = self.args.logging_strategy == "steps" and (step + 1) % max(int(self.state.logging_steps), 1) == 0
+        if not logging or step - self._probed_at < PROBE_EVERY:
+            return False
+        self._probed_at = step
+        return True
+
+    def figures(self) -> dict[str, Tensor]:
+        """What is logged as `robust/...`: the last micro-batch, as this process saw it."""
+        return {**self.attached.report(), **self._probed}
+
+    def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
+        if "loss" in logs:  # the one place where the figures are read from the device
+            logs |= {f"robust/{name}": float(value) for name, value in self.figures().items()}
+            self._probed = {}
+        super().log(logs, *args, **kwargs)
+
+    def _save_rng_state(self, output_dir: str) -> None:
+        super()._save_rng_state(output_dir)
+        state.save(self.attached, output_dir, self.args.process_index)
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        super()._load_optimizer_and_scheduler(checkpoint)  # made on every resume, which loading random states is not
+        if checkpoint is not None:
+            state.load(self.attached, checkpoint, self.args.process_index)
