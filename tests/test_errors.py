@@ -12,14 +12,14 @@ from torch import Tensor, nn
 import toughen
 from toughen import Method, Sum
 from toughen.combine.accumulate import Accumulate
-from toughen.combine.free_replay import Replay
-from toughen.combine.sharpness import Sharpen
-from toughen.combine.single_pass import Add, Average, Replace
+from toughen.combine.free_replay import FreeReplay
+from toughen.combine.sharpness import SharpnessAware
+from toughen.combine.single_pass import Add, Average, PerturbedOnly
 from toughen.compare import Divergence, TaskLoss
-from toughen.compare.ema_teacher import Teacher
+from toughen.compare.ema_teacher import EmaTeacher
 from toughen.errors import MethodError, RobustnessWarning, SiteError, StepError, require
-from toughen.search import Ascent, Ball, Noise, Normal, PowerIteration, SharpnessAscent, Uniform, Zeros, nothing
-from toughen.sites import DropoutMask, Hidden, NormalizedEmbedding, Nowhere, Weights, WordEmbedding
+from toughen.search import Ascent, Ball, Noise, Normal, PowerIteration, SharpnessAscent, Uniform, Zeros, no_perturbation
+from toughen.sites import Hidden, NormalizedEmbedding, NoSite, SecondDropoutMask, Weights, WordEmbedding
 
 from .families.test_families import METHODS, attached_to, step, traces
 from .families.test_heads import HEADS, model_of
@@ -91,7 +91,7 @@ def test_sizes_that_cannot_be_are_refused(name: str, settings: dict[str, Any], m
 
 
 BAD_PARTS = [
-    (lambda: Ball(0.0), "Ball.*above 0. Use Free"),
+    (lambda: Ball(0.0), "Ball.*above 0. Use NoProjection"),
     (lambda: Ball(-1.0), "Ball.*above 0"),
     (lambda: Ascent(0.0), "a step must be above 0; for noise alone use Noise"),
     (lambda: Ascent(0.1, steps=-1), "steps cannot be negative"),
@@ -101,8 +101,8 @@ BAD_PARTS = [
     (lambda: Add(-1.0), "weight cannot be negative"),
     (lambda: Average(1.5), "between 0 and 1"),
     (lambda: Accumulate(0), "at least one pass"),
-    (lambda: Replay(0), "at least one pass"),
-    (lambda: Teacher(decay=-0.1), "between 0 and 1"),
+    (lambda: FreeReplay(0), "at least one pass"),
+    (lambda: EmaTeacher(decay=-0.1), "between 0 and 1"),
     (lambda: Divergence("symetric_kl"), "'symetric_kl' is not known. Did you mean 'symmetric_kl'"),
     (lambda: Divergence(stop="target"), "Did you mean 'targets'"),
     (lambda: Divergence(reduction="none"), "'none' is not known. Known: mean, sum"),
@@ -125,24 +125,27 @@ BAD_METHODS = [
         lambda: Method(WordEmbedding(), Ascent(0.1, 2), Divergence(), Accumulate(3)),
         r"Accumulate makes no clean pass, but Divergence.*Use compare=TaskLoss\(\) \(FreeLB\), or combine=Add",
     ),
-    (lambda: Method(WordEmbedding(), Ascent(0.1, 2), Divergence(), Replay(3)), "Replay makes no clean pass"),
+    (lambda: Method(WordEmbedding(), Ascent(0.1, 2), Divergence(), FreeReplay(3)), "Replay makes no clean pass"),
     (
         lambda: Method(WordEmbedding(), Ascent(0.1, 3), TaskLoss(), Accumulate(3)),
         "climbs between its passes: the search must have steps=2, not 3",
     ),
     (
-        lambda: Method(Nowhere(), Ascent(0.1), TaskLoss(), Replace()),
+        lambda: Method(NoSite(), Ascent(0.1), TaskLoss(), PerturbedOnly()),
         r"no perturbation to climb with.*Noise\(Zeros\(\)\)",
     ),
-    (lambda: Method(DropoutMask(), Ascent(0.1), TaskLoss(), Add(), dropout="fresh"), "no perturbation to climb with"),
-    (lambda: Method(DropoutMask(), nothing(), Divergence(), Add()), "compares two masks.*Use 'fresh'"),
+    (
+        lambda: Method(SecondDropoutMask(), Ascent(0.1), TaskLoss(), Add(), dropout="fresh"),
+        "no perturbation to climb with",
+    ),
+    (lambda: Method(SecondDropoutMask(), no_perturbation(), Divergence(), Add()), "compares two masks.*Use 'fresh'"),
     (
         lambda: Method(WordEmbedding(), Noise(Normal(0.1)), Divergence(), Add(), climb_on=TaskLoss()),
         "this search makes no step. Leave it out, or use Ascent",
     ),
     (
-        lambda: Method(WordEmbedding(), SharpnessAscent(0.1), TaskLoss(), Sharpen()),
-        r"site=Weights\(\) and combine=Sharpen\(\) go together; here are WordEmbedding and Sharpen",
+        lambda: Method(WordEmbedding(), SharpnessAscent(0.1), TaskLoss(), SharpnessAware()),
+        r"site=Weights\(\) and combine=SharpnessAware\(\) go together; here are WordEmbedding and SharpnessAware",
     ),
     (lambda: Method(Weights(), SharpnessAscent(0.1), TaskLoss(), Add()), "go together; here are Weights and Add"),
     (
@@ -154,7 +157,7 @@ BAD_METHODS = [
         r"one method with backward passes of its own, and Replace and Accumulate have them: leave one out\. The others "
         r"must add a term to the clean loss \(combine=Add\), as smart",
     ),
-    (lambda: toughen.sam() + toughen.smart(), "Sharpen goes over a whole update.*: use it alone"),
+    (lambda: toughen.sam() + toughen.smart(), "SharpnessAware goes over a whole update.*: use it alone"),
     (lambda: toughen.freeat() + toughen.smart(), "Replay goes over a whole update"),
     (lambda: toughen.make("smart+pgd+freelb"), "of its own, and pgd and freelb have them: leave one out"),
     (lambda: toughen.make("smart+sam"), "^sam goes over a whole update again.*: use it alone"),

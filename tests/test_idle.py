@@ -10,7 +10,7 @@ import torch
 from transformers import Trainer
 
 import toughen
-from toughen.engine.idle import ENOUGH
+from toughen.engine.idle import WARN_AFTER_BATCHES
 from toughen.errors import RobustnessWarning
 
 from .tiny import TOKENIZER, bert, text_batch
@@ -20,7 +20,7 @@ from .training.tiny import settings, texts
 BATCH = text_batch()
 
 
-def train(model, batches: int = ENOUGH + 3) -> None:
+def train(model, batches: int = WARN_AFTER_BATCHES + 3) -> None:
     for _ in range(batches):
         model(**BATCH).loss.backward()
 
@@ -48,7 +48,7 @@ def test_so_is_a_loop(name: str) -> None:
     model.bert.embeddings.requires_grad_(False)
     with toughen.make(name).attach(model, TOKENIZER), warnings.catch_warnings():
         warnings.simplefilter("error")
-        train(model, ENOUGH)
+        train(model, WARN_AFTER_BATCHES)
         with pytest.raises(RobustnessWarning, match="plain training"):
             model(**BATCH)
 
@@ -57,7 +57,7 @@ def test_so_is_a_loop(name: str) -> None:
 def test_nothing_is_said_where_the_method_is_used_or_nothing_is_trained(tmp_path: Path) -> None:
     model = bert()
     with toughen.smart().attach(model, TOKENIZER) as attached:
-        for _ in range(2 * ENOUGH):
+        for _ in range(2 * WARN_AFTER_BATCHES):
             model(**BATCH)  # nothing is back-propagated
             model.eval()
             model(**BATCH).loss.backward()

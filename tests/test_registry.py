@@ -19,7 +19,7 @@ import toughen.search.constraint
 import toughen.sites
 from toughen import registry
 from toughen.errors import MethodError, RobustnessWarning
-from toughen.registry import factory
+from toughen.registry import get_factory
 
 PRESETS = {
     "smart": ["recommended", "robust", "paper", "smart-pytorch", "mt-dnn"],
@@ -84,7 +84,7 @@ def test_a_method_is_frozen_and_varied_by_replace(name: str, preset: str | None)
 
 @pytest.mark.parametrize(("name", "preset"), EVERY)
 def test_every_method_and_preset_says_where_it_comes_from(name: str, preset: str | None) -> None:
-    doc = getdoc(factory(name)) or ""
+    doc = getdoc(get_factory(name)) or ""
     assert doc
     if preset is not None and name != "r4f":  # "as for r3f"
         assert f"{preset}:" in doc
@@ -92,10 +92,10 @@ def test_every_method_and_preset_says_where_it_comes_from(name: str, preset: str
 
 def test_the_presets_of_the_sources_are_all_there() -> None:
     for name in toughen.available():
-        assert ("preset" in signature(factory(name)).parameters) == (name in PRESETS), name
+        assert ("preset" in signature(get_factory(name)).parameters) == (name in PRESETS), name
     for name, presets in PRESETS.items():
         for preset in presets:
-            assert made(name, preset) == factory(name)(preset)
+            assert made(name, preset) == get_factory(name)(preset)
 
 
 def test_a_preset_keeps_its_numbers_and_takes_single_changes() -> None:

@@ -196,10 +196,10 @@ def updates_of(method: Any) -> int:
     """Updates that a method makes of every batch. FreeAT makes several, and is trained on so many times fewer batches:
     its authors divide the epochs, and all methods then make the same number of updates.
     """
-    from toughen.combine.free_replay import Replay
+    from toughen.combine.free_replay import FreeReplay
 
     combine = getattr(method, "methods", (method,))[0].combine  # a sum cannot hold it
-    return combine.passes if isinstance(combine, Replay) else 1
+    return combine.passes if isinstance(combine, FreeReplay) else 1
 
 
 def _ascends_divergence(method: Any) -> bool:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 import toughen
 from toughen import tasks
 from toughen.cuda_graphs import compile_layers, uncompile_layers
-from toughen.search.base import LearnedSearch
+from toughen.search.base import LearnedAdversary
 
 from .packed import Material
 from .planning import SECOND_ORDER
@@ -33,7 +33,7 @@ class Rig:
         self.method = make(method, settings)
         parts: tuple[Any, ...] = getattr(self.method, "methods", (self.method,))
         self._layers = self._compiled() if compiles(material.device) else {}
-        self.learns = any(isinstance(part.search, LearnedSearch) for part in parts)
+        self.learns = any(isinstance(part.search, LearnedAdversary) for part in parts)
         self.attached: Any = None
         self.step: Any = None
         self.optimizer: Any = None

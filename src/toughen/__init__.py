@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .evaluation.clean import evaluate as evaluate
     from .heads.build import second_order as second_order
     from .method import Method as Method
-    from .method import Sum as Sum
+    from .method import MethodSum as MethodSum
     from .methods.asa import asa as asa
     from .methods.bregman import bregman as bregman
     from .methods.creat import creat as creat
@@ -47,32 +47,40 @@ if TYPE_CHECKING:
     from .methods.smart import smart as smart
     from .methods.spectral import spectral as spectral
     from .methods.vat import vat as vat
-    from .registry import available as available
-    from .registry import make as make
-    from .registry import named as named
+    from .registry import create_method as create_method
+    from .registry import list_methods as list_methods
+    from .registry import register_method as register_method
     from .reports.attention import draw_attention as draw_attention
     from .reports.page import report as report
     from .runs.api import Run as Run
     from .runs.api import resume as resume
     from .runs.api import train as train
     from .runs.predictor import load as load
-    from .schedules import Ramp as Ramp
+    from .schedules import LinearSchedule as LinearSchedule
     from .sweeps.running import Sweep as Sweep
     from .sweeps.running import sweep as sweep
-    from .trainers.accelerate import accelerated_backward as accelerated_backward
+    from .trainers.accelerate import accelerate_backward as accelerate_backward
     from .trainers.hf import robust as robust
+
+    # Short or former names of the same things.
+    available = list_methods
+    make = create_method
+    named = register_method
+    Sum = MethodSum
+    Ramp = LinearSchedule
+    accelerated_backward = accelerate_backward
 
 # Where each public name lives. Nothing is imported before it is asked for, so `import toughen` costs nothing.
 _HOMES = {
     "Attached": "engine.attached",
     "Method": "method",
-    "Ramp": "schedules",
+    "LinearSchedule": "schedules",
     "draw_attention": "reports.attention",
-    "Sum": "method",
-    "available": "registry",
-    "make": "registry",
-    "named": "registry",
-    "accelerated_backward": "trainers.accelerate",
+    "MethodSum": "method",
+    "list_methods": "registry",
+    "create_method": "registry",
+    "register_method": "registry",
+    "accelerate_backward": "trainers.accelerate",
     "robust": "trainers.hf",
     "second_order": "heads.build",
     "Run": "runs.api",
@@ -85,21 +93,31 @@ _HOMES = {
     "sweep": "sweeps.running",
 }
 
+_ALIASES = {
+    "available": "list_methods",
+    "make": "create_method",
+    "named": "register_method",
+    "Sum": "MethodSum",
+    "Ramp": "LinearSchedule",
+    "accelerated_backward": "accelerate_backward",
+}
+
 _PACKAGES = ("compat", "cuda_graphs", "evaluation", "kernels", "recipes", "reports", "sweeps", "tasks", "timing")
 
 
 def __getattr__(name: str) -> Any:
+    name = _ALIASES.get(name, name)
     if name in _PACKAGES:
         return import_module(f".{name}", __name__)
     if name in _HOMES:
         return getattr(import_module(f".{_HOMES[name]}", __name__), name)
     if not name.startswith("_"):
         registry = import_module(".registry", __name__)
-        if name in registry.available():
-            return registry.factory(name)
+        if name in registry.list_methods():
+            return registry.get_factory(name)
     raise AttributeError(f"module 'toughen' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
     registry = import_module(".registry", __name__)
-    return sorted({*globals(), *_HOMES, *_PACKAGES, *registry.available()})
+    return sorted({*globals(), *_HOMES, *_ALIASES, *_PACKAGES, *registry.list_methods()})

@@ -8,22 +8,22 @@ from torch import nn
 
 from .combine.accumulate import Accumulate
 from .combine.base import Combine
-from .combine.free_replay import Replay
-from .combine.sharpness import Sharpen
+from .combine.free_replay import FreeReplay
+from .combine.sharpness import SharpnessAware
 from .combine.single_pass import Add, Average
-from .compare import Budgeted, Divergence, TaskAndDivergence
+from .compare import Divergence, DivergenceWithBudget, TaskLossAndDivergence
 from .compare.base import Compare
-from .compare.ema_teacher import Teacher
+from .compare.ema_teacher import EmaTeacher
 from .engine.attached import Attached
 from .engine.step import wants
-from .engine.validation import refuse_other_things
+from .engine.validation import require_module
 from .errors import MethodError
-from .internal.architectures import Task
+from .internal.architectures import HeadType
 from .internal.rng import Dropout
 from .search import Ascent, Zeros
-from .search.base import LearnedSearch, Search
+from .search.base import LearnedAdversary, Search
 from .search.constraint import Constraint
-from .sites import AttentionLogits, DropoutMask, Nowhere, Weights
+from .sites import AttentionLogits, NoSite, SecondDropoutMask, Weights
 from .sites.base import Site
 
 
@@ -37,7 +37,7 @@ class Method:
     combine: Combine
     climb_on: Compare | None = None  # what the search maximises; `compare` unless said otherwise
     dropout: Dropout = "shared"  # one mask for all passes of a batch, a "fresh" one for each, or "off"
-    against: Teacher | None = None  # what the comparison is with; None: the clean pass
+    against: EmaTeacher | None = None  # what the comparison is with; None: the clean pass
     constraint: Constraint | None = None
 
     def __post_init__(self) -> None:
@@ -46,8 +46,8 @@ class Method:
             if message:
                 raise MethodError(message)
 
-    def __add__(self, other: "Method | Sum") -> "Sum":
-        return Sum((self,)) + other if isinstance(other, (Method, Sum)) else NotImplemented  # pyright: ignore[reportUnnecessaryIsInstance]
+    def __add__(self, other: "Method | MethodSum") -> "MethodSum":
+        return MethodSum((self,)) + other if isinstance(other, (Method, MethodSum)) else NotImplemented  # pyright: ignore[reportUnnecessaryIsInstance]
 
     def attach(
         self,
@@ -55,7 +55,7 @@ class Method:
         tokenizer: Any = None,
         *,
         seed: int | None = None,
-        task: Task | None = None,
+        task: HeadType | None = None,
         total_steps: int | None = None,
     ) -> Attached:
         """Bind the method to a model; `attached.detach()` gives the model back as it was.
@@ -63,12 +63,12 @@ class Method:
         `tokenizer` says which tokens are special. `seed` starts the noise (default: torch's). `task` overrides what
         the head's class name says. `total_steps` is the number of updates, for methods with a schedule.
         """
-        refuse_other_things(model)
+        require_module(model)
         return Attached((self,), model, tokenizer, seed, task, total_steps)
 
 
 @dataclass(frozen=True)
-class Sum:
+class MethodSum:
     """Several methods at once: one clean pass, the regularisers of all added to it.
 
     One of them may be a method with backward passes of its own, such as FreeLB; the others must add to the clean loss.
@@ -77,9 +77,9 @@ class Sum:
     methods: tuple[Method, ...]
 
     def __post_init__(self) -> None:
-        if problem := clash([(type(m.combine).__name__, m) for m in self.methods]):
+        if problem := incompatibility([(type(m.combine).__name__, m) for m in self.methods]):
             raise MethodError(problem)
-        if sum(isinstance(m.search, LearnedSearch) for m in self.methods) > 1:
+        if sum(isinstance(m.search, LearnedAdversary) for m in self.methods) > 1:
             raise MethodError("A sum can hold one method with a learnt adversary, and this has several.")
         if len({m.dropout == "off" for m in self.methods}) > 1:
             raise MethodError("In a sum dropout is off for all methods or for none: they share the clean pass.")
@@ -87,8 +87,8 @@ class Sum:
         ordered = tuple(sorted(self.methods, key=lambda m: isinstance(m.combine, Add)))
         object.__setattr__(self, "methods", ordered)
 
-    def __add__(self, other: "Method | Sum") -> "Sum":
-        return Sum(self.methods + (other.methods if isinstance(other, Sum) else (other,)))
+    def __add__(self, other: "Method | MethodSum") -> "MethodSum":
+        return MethodSum(self.methods + (other.methods if isinstance(other, MethodSum) else (other,)))
 
     def attach(
         self,
@@ -96,11 +96,11 @@ class Sum:
         tokenizer: Any = None,
         *,
         seed: int | None = None,
-        task: Task | None = None,
+        task: HeadType | None = None,
         total_steps: int | None = None,
     ) -> Attached:
         """Bind all methods to a model; see `Method.attach`."""
-        refuse_other_things(model)
+        require_module(model)
         return Attached(_beside(self.methods), model, tokenizer, seed, task, total_steps)
 
 
@@ -112,16 +112,16 @@ def _beside(methods: Sequence[Method]) -> list[Method]:
     first, *others = methods
     if isinstance(first.combine, Add) and any(getattr(m.combine, "optional_labels", False) for m in others):
         methods = [replace(first, combine=replace(first.combine, optional_labels=True)), *others]
-    clean = isinstance(first.combine, (Add, Average)) or isinstance(first.site, Nowhere)
+    clean = isinstance(first.combine, (Add, Average)) or isinstance(first.site, NoSite)
     return [
         m
-        if clean or not isinstance(m.compare, TaskAndDivergence)
+        if clean or not isinstance(m.compare, TaskLossAndDivergence)
         else replace(m, compare=replace(m.compare, in_place=False))
         for m in methods
     ]
 
 
-def clash(named: Sequence[tuple[str, Method]]) -> str | None:
+def incompatibility(named: Sequence[tuple[str, Method]]) -> str | None:
     """Why methods cannot be one sum, by the names they are known by: their own, or those of their Combine."""
     own = [(name, m) for name, m in named if not isinstance(m.combine, Add)]
     names = " and ".join(name for name, _ in own)
@@ -130,7 +130,7 @@ def clash(named: Sequence[tuple[str, Method]]) -> str | None:
             f"A sum can hold one method with backward passes of its own, and {names} have them: leave one out. The "
             "others must add a term to the clean loss (combine=Add), as smart does."
         )
-    if own and isinstance(own[0][1].combine, (Sharpen, Replay)) and len(named) > 1:
+    if own and isinstance(own[0][1].combine, (SharpnessAware, FreeReplay)) and len(named) > 1:
         return f"{names} goes over a whole update again and cannot be summed with other methods: use it alone."
     return None
 
@@ -138,14 +138,14 @@ def clash(named: Sequence[tuple[str, Method]]) -> str | None:
 def _dropout(method: Method) -> str | None:
     if method.dropout not in Dropout.__args__:
         return f"dropout={method.dropout!r} is not known. Choose 'shared', 'fresh' or 'off'."
-    if isinstance(method.site, DropoutMask) and method.dropout != "fresh":
+    if isinstance(method.site, SecondDropoutMask) and method.dropout != "fresh":
         return f"DropoutMask compares two masks, so dropout={method.dropout!r} leaves nothing to compare. Use 'fresh'."
     return None
 
 
 def _clean_pass(method: Method) -> str | None:
     goals = [goal for goal in (method.compare, method.climb_on) if wants(goal, "needs_clean")]
-    if goals and method.against is None and isinstance(method.combine, (Accumulate, Replay)):
+    if goals and method.against is None and isinstance(method.combine, (Accumulate, FreeReplay)):
         return (
             f"{type(method.combine).__name__} makes no clean pass, but {goals[0]!r} compares with a clean prediction. "
             "Use compare=TaskLoss() (FreeLB), or combine=Add(weight)."
@@ -155,9 +155,9 @@ def _clean_pass(method: Method) -> str | None:
 
 def _steps(method: Method) -> str | None:
     site, steps = method.site, method.search.steps
-    if isinstance(site, (Nowhere, DropoutMask)) and steps:
+    if isinstance(site, (NoSite, SecondDropoutMask)) and steps:
         return f"{site!r} has no perturbation to climb with, but the search wants {steps} steps. Use Noise(Zeros())."
-    if isinstance(method.combine, (Accumulate, Replay)) and steps != method.combine.passes - 1:
+    if isinstance(method.combine, (Accumulate, FreeReplay)) and steps != method.combine.passes - 1:
         return (
             f"{method.combine!r} climbs between its passes: the search must have steps={method.combine.passes - 1}, "
             f"not {steps}."
@@ -168,24 +168,24 @@ def _steps(method: Method) -> str | None:
 
 
 def _weights(method: Method) -> str | None:
-    if isinstance(method.site, Weights) != isinstance(method.combine, Sharpen):
+    if isinstance(method.site, Weights) != isinstance(method.combine, SharpnessAware):
         return (
-            f"Weights are perturbed between two rounds over an update, so site=Weights() and combine=Sharpen() go "
-            f"together; here are {type(method.site).__name__} and {type(method.combine).__name__}."
+            f"Weights are perturbed between two rounds over an update, so site=Weights() and combine=SharpnessAware() "
+            f"go together; here are {type(method.site).__name__} and {type(method.combine).__name__}."
         )
     return None
 
 
 def _attention(method: Method) -> str | None:
-    if isinstance(method.site, AttentionLogits) != isinstance(method.search, LearnedSearch):
+    if isinstance(method.site, AttentionLogits) != isinstance(method.search, LearnedAdversary):
         return (
             "Attention pairs are hidden by a learnt adversary, so site=AttentionLogits() and search=Reversal() go "
             f"together; here are {type(method.site).__name__} and {type(method.search).__name__}."
         )
-    if isinstance(method.compare, Budgeted) != isinstance(method.search, LearnedSearch):
+    if isinstance(method.compare, DivergenceWithBudget) != isinstance(method.search, LearnedAdversary):
         return (
             "A learnt adversary hides everything unless that costs it something, so search=Reversal() and "
-            f"compare=Budgeted() go together; here are {type(method.search).__name__} and "
+            f"compare=DivergenceWithBudget() go together; here are {type(method.search).__name__} and "
             f"{type(method.compare).__name__}."
         )
     return None

@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 from typing import Any, TypeVar
 
 from .errors import MethodError, RobustnessWarning, nearest
-from .schedules import Ramp, lowest, scheduled
+from .schedules import LinearSchedule, minimum, scheduled
 
 S = TypeVar("S")
 POSITIVE = ("step_size", "rho", "probe", "growth")
@@ -31,7 +31,7 @@ def choose(presets: Mapping[str, S], preset: str, *, ball: bool = True, **change
 
 def _warn_if_cut(settings: Any, preset: Any) -> None:
     """A longer step has no effect where the ball cuts it; what a preset says is as published."""
-    step, radius = (lowest(getattr(settings, name, 0.0)) for name in ("step_size", "max_norm"))
+    step, radius = (minimum(getattr(settings, name, 0.0)) for name in ("step_size", "max_norm"))
     if step > radius > 0 and (settings.step_size, settings.max_norm) != (preset.step_size, preset.max_norm):
         warnings.warn(
             f"step_size={step:g}, but steps are cut at max_norm={radius:g}: raise max_norm, too.",
@@ -45,8 +45,8 @@ def check(settings: Any) -> None:
     for field in fields(settings):
         name = field.name
         value: Any = getattr(settings, name)
-        if isinstance(value, Ramp):
-            value = lowest(value)
+        if isinstance(value, LinearSchedule):
+            value = minimum(value)
         if name in SIZES and isinstance(value, str):
             raise MethodError(f"{name}={value!r}: it must be a number.")
         if name == "steps" and isinstance(value, float):

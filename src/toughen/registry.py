@@ -9,14 +9,14 @@ from pkgutil import iter_modules
 from typing import Any, ParamSpec, TypeVar
 
 from .errors import MethodError, nearest
-from .method import Method, Sum, clash
+from .method import Method, MethodSum, incompatibility
 
 P = ParamSpec("P")
-M = TypeVar("M", bound="Method | Sum")
+M = TypeVar("M", bound="Method | MethodSum")
 _NAMED: dict[str, Callable[..., Any]] = {}
 
 
-def named(name: str) -> Callable[[Callable[P, M]], Callable[P, M]]:
+def register_method(name: str) -> Callable[[Callable[P, M]], Callable[P, M]]:
     """Give a function that returns a method its name."""
 
     def register(function: Callable[P, M]) -> Callable[P, M]:
@@ -38,13 +38,13 @@ def _load_own() -> None:
             import_module(f"toughen.methods.{module.name}")
 
 
-def available() -> list[str]:
+def list_methods() -> list[str]:
     """The names of all methods that can be made."""
     _load_own()
     return sorted(_NAMED)
 
 
-def factory(name: str) -> Callable[..., Any]:
+def get_factory(name: str) -> Callable[..., Any]:
     """The function that makes the method of this name; its signature holds the method's settings."""
     _load_own()
     if name not in _NAMED:
@@ -54,36 +54,40 @@ def factory(name: str) -> Callable[..., Any]:
     return _NAMED[name]
 
 
-def make(name: str, **settings: Any) -> Method | Sum:
+def create_method(name: str, **settings: Any) -> Method | MethodSum:
     """A method by name, or a sum of names: `make("freelb", step_size=0.1)`, `make("smart+bregman")`.
 
     The settings of a sum go by part: `make("smart+bregman", smart={"preset": "paper"})`.
     """
     parts = [part.strip() for part in name.split("+")]
     if len(parts) == 1:
-        return _made(parts[0], settings)
+        return _create(parts[0], settings)
     if stray := [key for key, value in settings.items() if key not in parts or not isinstance(value, Mapping)]:
         raise MethodError(
             f"Settings of a sum are ambiguous. Make the parts yourself and add them: {' + '.join(parts)}; or say whose "
             f"{stray[0]!r} is: make({name!r}, {parts[0]}={{...}})."
         )
-    return add_up([(part, _made(part, settings.get(part, {}))) for part in parts])
+    return sum_methods([(part, _create(part, settings.get(part, {}))) for part in parts])
 
 
-def add_up(named: Sequence[tuple[str, Method | Sum]]) -> Method | Sum:
+def sum_methods(register_method: Sequence[tuple[str, Method | MethodSum]]) -> Method | MethodSum:
     """The sum of methods by their names, which a refusal then names."""
-    parts = [(name, each) for name, made in named for each in (made.methods if isinstance(made, Sum) else (made,))]
-    if problem := clash(parts):
+    parts = [
+        (name, each)
+        for name, made in register_method
+        for each in (made.methods if isinstance(made, MethodSum) else (made,))
+    ]
+    if problem := incompatibility(parts):
         raise MethodError(problem)
-    first, *others = [made for _, made in named]
+    first, *others = [made for _, made in register_method]
     for other in others:
         first = first + other
     return first
 
 
-def _made(name: str, settings: Mapping[str, Any]) -> Method | Sum:
+def _create(name: str, settings: Mapping[str, Any]) -> Method | MethodSum:
     """Looked at before the call, so that a TypeError from inside the function stays what it is."""
-    function = factory(name)
+    function = get_factory(name)
     options = signature(function).parameters.values()
     known = [each.name for each in options if each.kind in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)]
     unknown = [key for key in settings if key not in known]

@@ -12,15 +12,15 @@ from .errors import MethodError
 
 
 @dataclass
-class Clock:
+class TrainingProgress:
     """How far the training is, in updates; the total only where somebody told it."""
 
     updates: int = 0
     total: int | None = None
     device: torch.device | None = None  # where settings that change are kept, if a captured step is to read them
-    dials: "dict[Ramp, Tensor]" = field(default_factory=lambda: dict[Ramp, Tensor](), repr=False)
+    dials: "dict[LinearSchedule, Tensor]" = field(default_factory=lambda: dict[LinearSchedule, Tensor](), repr=False)
 
-    def dial(self, ramp: "Ramp") -> Tensor:
+    def dial(self, ramp: "LinearSchedule") -> Tensor:
         if ramp not in self.dials:
             self.dials[ramp] = torch.tensor(ramp.at(self), device=self.device)
         return self.dials[ramp]
@@ -32,7 +32,7 @@ class Clock:
 
 
 @dataclass(frozen=True)
-class Ramp:
+class LinearSchedule:
     """A straight line from `start` to `end`, then level.
 
     `over` is the share of the training it takes if at most 1 - the number of updates is then asked of `attach` or taken
@@ -49,7 +49,7 @@ class Ramp:
         if not self.over > 0:
             raise MethodError(f"{self!r}: over is a share of the training or a number of updates, and must be above 0.")
 
-    def at(self, clock: Clock) -> float:
+    def at(self, clock: TrainingProgress) -> float:
         length = self.over
         if length <= 1:
             if clock.total is None:
@@ -61,24 +61,24 @@ class Ramp:
         return self.start + (self.end - self.start) * min(clock.updates / max(length, 1), 1.0)
 
 
-Scheduled: TypeAlias = float | Ramp
+Scheduled: TypeAlias = float | LinearSchedule
 
 
 def scheduled(value: "Scheduled | Sequence[float]") -> Scheduled:
     """A number, a Ramp, or the ramp's two or three numbers as a list, as configuration files write it."""
-    if isinstance(value, (int, float, Ramp)):
+    if isinstance(value, (int, float, LinearSchedule)):
         return value
     numbers = [float(one) for one in value]
     if len(numbers) not in (2, 3):
         raise MethodError(f"{value!r}: a ramp is (start, end) or (start, end, over).")
-    return Ramp(*numbers)
+    return LinearSchedule(*numbers)
 
 
-def now(value: Scheduled, clock: Clock) -> float | Tensor:
-    if not isinstance(value, Ramp):
+def value_at(value: Scheduled, clock: TrainingProgress) -> float | Tensor:
+    if not isinstance(value, LinearSchedule):
         return value
     return value.at(clock) if clock.device is None else clock.dial(value)
 
 
-def lowest(value: Scheduled) -> float:
-    return min(value.start, value.end) if isinstance(value, Ramp) else cast(float, value)
+def minimum(value: Scheduled) -> float:
+    return min(value.start, value.end) if isinstance(value, LinearSchedule) else cast(float, value)

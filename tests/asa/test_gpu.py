@@ -50,10 +50,15 @@ def test_no_step_waits_for_the_device():
 
     def ask():
         from toughen.engine.perturbation import Perturbation
-        from toughen.sites.base import PairView
+        from toughen.sites.base import AttentionActivation
 
         view.current = Perturbation()
-        view(0, lambda: PairView(torch.randn(2, 8, 32, device="cuda"), queries=torch.ones(2, 8, device="cuda").bool()))
+        view(
+            0,
+            lambda: AttentionActivation(
+                torch.randn(2, 8, 32, device="cuda"), queries=torch.ones(2, 8, device="cuda").bool()
+            ),
+        )
         view.current = None
 
     attached.backward(model, inputs)

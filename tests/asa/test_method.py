@@ -11,8 +11,8 @@ from transformers import AutoConfig, AutoModelForMultipleChoice, AutoModelForTok
 
 import toughen
 from toughen.errors import MethodError, StepError
-from toughen.internal.rng import Noise
-from toughen.schedules import Clock, Ramp
+from toughen.internal.rng import NoiseGenerators
+from toughen.schedules import LinearSchedule, TrainingProgress
 from toughen.search import mask_function as hide
 from toughen.search.counter_rng import logistic
 
@@ -42,7 +42,7 @@ def test_recommended_is_what_it_says(per_head):
     naive = copy.deepcopy(model)
     naive.set_attn_implementation("eager")
     adversary = naive.toughen_adversary
-    twin = Noise(attached.noise.seed)
+    twin = NoiseGenerators(attached.noise.seed)
     keys = [twin.key(torch.device("cpu")) for _ in range(2)]
     total = attached.backward(model, BATCH)
 
@@ -163,10 +163,10 @@ def test_a_rate_of_its_own():
 
 
 def test_schedules():
-    assert [Ramp(2.0, 1.0, 10).at(Clock(n)) for n in (0, 5, 10, 50)] == [2.0, 1.5, 1.0, 1.0]
-    assert Ramp(0.0, 1.0, 0.5).at(Clock(25, 100)) == 0.5
+    assert [LinearSchedule(2.0, 1.0, 10).at(TrainingProgress(n)) for n in (0, 5, 10, 50)] == [2.0, 1.5, 1.0, 1.0]
+    assert LinearSchedule(0.0, 1.0, 0.5).at(TrainingProgress(25, 100)) == 0.5
     with pytest.raises(MethodError, match="total_steps"):
-        Ramp(0.0, 1.0).at(Clock(3))
+        LinearSchedule(0.0, 1.0).at(TrainingProgress(3))
     model = bert()
     attached = toughen.asa(weight=(0.0, 1.0, 2), temperature=(2.0, 0.5, 2), adversary_weight=(0, 1, 2)).attach(model)
     grads = []

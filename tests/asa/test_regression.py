@@ -5,7 +5,7 @@ import torch
 from transformers import Trainer
 
 import toughen
-from toughen.engine.label_variance import LabelSpread
+from toughen.engine.label_variance import RunningLabelVariance
 
 from ..training.tiny import settings
 from .test_method import BATCH, bert
@@ -71,7 +71,7 @@ def test_a_resumed_run_knows_the_labels_it_has_seen():
 @pytest.mark.parametrize("columns", [1, 3])
 def test_the_spread_of_all_batches_is_that_of_one(columns):
     labels = torch.randn(12, columns, dtype=torch.float64) * torch.arange(1, columns + 1) + 100
-    spread = LabelSpread()
+    spread = RunningLabelVariance()
     for part in labels.split(5):
         found = spread.see(part.squeeze(1) if columns == 1 else part)
     torch.testing.assert_close(found, labels.var(0, correction=0).mean())
@@ -80,7 +80,7 @@ def test_the_spread_of_all_batches_is_that_of_one(columns):
 def test_labels_that_are_all_alike_have_no_spread_below_zero():
     """By rounding it would be negative, and hiding would pay the adversary."""
     for value in torch.linspace(1, 1000, 20):
-        assert LabelSpread().see(value.repeat(7).double() + 0.1) >= 0
+        assert RunningLabelVariance().see(value.repeat(7).double() + 0.1) >= 0
 
 
 def test_a_second_training_counts_its_own_labels(tmp_path):

@@ -89,21 +89,21 @@ def test_nothing_large_is_kept():
     model = bert(dtype=torch.float32)
     attached = toughen.asa(visible=0.6).attach(model, seed=3)
     adversary, kept = attached.adversary["0"], []
-    from toughen.search.mask_function import Hide
+    from toughen.search.mask_function import StraightThroughMask
 
     query, key = adversary(torch.randn(2, 50, 32))
     rule = attached.bound[0].method.search._rule(32, _view())
     draw = attached.noise.key(torch.device("cpu"))
     with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t.shape) or t, lambda t: t):
-        Hide.apply(query, key, draw, None, None, rule, torch.float32)
+        StraightThroughMask.apply(query, key, draw, None, None, rule, torch.float32)
     pairs_of_each_text = torch.Size((2,))
     assert sorted(kept) == sorted([query.shape, key.shape, draw.shape, pairs_of_each_text])
 
 
 def _view():
-    from toughen.sites.base import PairView
+    from toughen.sites.base import AttentionActivation
 
-    return PairView(torch.zeros(1))
+    return AttentionActivation(torch.zeros(1))
 
 
 def test_gradient_accumulation():

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 import toughen
 from toughen.compare import Divergence
-from toughen.compare.model_outputs import Outcome, read
+from toughen.compare.model_outputs import ModelOutputs, parse_output
 from toughen.engine.features import class_token
 from toughen.errors import SiteError
-from toughen.internal.architectures import IGNORED, task_of
+from toughen.internal.architectures import IGNORED, infer_head_type
 
 from .test_families import METHODS, NO_ATTENTION, UNTOUCHED, attached_to, step
 from .zoo import FAMILIES, batch_for, text, words
@@ -137,16 +137,16 @@ def test_a_step_is_finite(head: str, method: str) -> None:
             assert torch.equal(delta.detach().abs().amax(-1) > 0, words(flat))
 
 
-def outcome_of(head: str) -> tuple[Outcome, dict[str, Tensor]]:
+def outcome_of(head: str) -> tuple[ModelOutputs, dict[str, Tensor]]:
     model, batch = model_of(head), HEADS[head].batch()
     with torch.no_grad():
-        return read(model(**batch), batch, task_of(model), model.config), batch
+        return parse_output(model(**batch), batch, infer_head_type(model), model.config), batch
 
 
 @pytest.mark.parametrize("head", HEADS)
 def test_the_head_is_read_as_what_it_is(head: str) -> None:
     outcome, _ = outcome_of(head)
-    assert task_of(model_of(head)) == HEADS[head].task
+    assert infer_head_type(model_of(head)) == HEADS[head].task
     assert {p.kind for p in outcome.predictions} == {HEADS[head].kind}
     assert len(outcome.predictions) == (2 if HEADS[head].task == "span" else 1)
 
@@ -166,7 +166,7 @@ def test_every_token_that_is_no_padding_has_a_flag() -> None:
 
 
 def test_an_answer_about_an_image_is_no_span() -> None:
-    assert task_of(hf.ViltForQuestionAnswering.__new__(hf.ViltForQuestionAnswering)) == "auto"
+    assert infer_head_type(hf.ViltForQuestionAnswering.__new__(hf.ViltForQuestionAnswering)) == "auto"
 
 
 @pytest.mark.parametrize("head", ["causal-lm", "causal-lm-gpt2"])
@@ -225,7 +225,7 @@ def test_positions_of_language_models_count_where_their_loss_is(name: str) -> No
     batch["labels"] = batch["input_ids"].where(torch.tensor([0, 0, 1, 0, 1, 1]) == 1, IGNORED)
     output = model(**batch)
     (slope,) = torch.autograd.grad(output.loss, output.logits)
-    (prediction,) = read(output, batch, task_of(model), model.config).predictions
+    (prediction,) = parse_output(output, batch, infer_head_type(model), model.config).predictions
     assert torch.equal(prediction.counts, slope.abs().amax(-1) > 0)
 
 
@@ -236,7 +236,7 @@ def test_the_last_position_of_a_prompt_predicts_the_first_label() -> None:
     batch = continuation()
     output = model(**batch)
     (slope,) = torch.autograd.grad(output.loss, output.logits)
-    (prediction,) = read(output, batch, task_of(model), model.config).predictions
+    (prediction,) = parse_output(output, batch, infer_head_type(model), model.config).predictions
     assert torch.equal(prediction.counts, slope.abs().amax(-1) > 0)
 
 
@@ -244,7 +244,7 @@ def test_unlabelled_tokens_count_where_there_is_text() -> None:
     model, batch = model_of("tokens"), token_labels()
     labels = batch.pop("labels")
     with torch.no_grad():
-        (prediction,) = read(model(**batch), batch, "tokens", model.config).predictions
+        (prediction,) = parse_output(model(**batch), batch, "tokens", model.config).predictions
     assert labels.shape == prediction.counts.shape
     assert torch.equal(prediction.counts, batch["attention_mask"].bool())
 
@@ -262,7 +262,7 @@ def test_tuples_are_read_as_named_outputs(head: str, labelled: bool) -> None:
     batch = batch if labelled else {key: batch[key] for key in ("input_ids", "attention_mask")}
     with torch.no_grad():
         named, ordered = (model(**batch, return_dict=kind) for kind in (True, False))
-    one, other = (read(output, batch, task_of(model), model.config) for output in (named, ordered))
+    one, other = (parse_output(output, batch, infer_head_type(model), model.config) for output in (named, ordered))
     assert (one.loss is None, other.loss is None) == (not labelled, not labelled)
     for theirs, ours in zip(one.predictions, other.predictions, strict=True):
         assert torch.equal(theirs.scores, ours.scores)
@@ -279,7 +279,7 @@ def test_problem_type_decides_where_it_is_set() -> None:
         (None, 3, "classes"),
     ):
         model = family.build(problem_type=problem, num_labels=columns)
-        (prediction,) = read(model(**batch), batch, "auto", model.config).predictions
+        (prediction,) = parse_output(model(**batch), batch, "auto", model.config).predictions
         assert prediction.kind == kind, problem
 
 
@@ -337,7 +337,10 @@ def test_a_segmentation_is_a_distribution_over_classes_for_each_pixel() -> None:
     model = hf.SegformerForSemanticSegmentation(hf.SegformerConfig(num_labels=3, **sizes))
     bent, clean = torch.randn(2, 3, 4, 5), torch.randn(2, 3, 4, 5)
     labels = torch.randint(0, 3, (2, 16, 20))
-    both = [read({"loss": None, "logits": x}, {"labels": labels}, task_of(model), model.config) for x in (bent, clean)]
+    both = [
+        parse_output({"loss": None, "logits": x}, {"labels": labels}, infer_head_type(model), model.config)
+        for x in (bent, clean)
+    ]
     logs = [x.log_softmax(1) for x in (bent, clean)]
     expected = (logs[1].exp() * (logs[1] - logs[0])).sum(1).mean()
     torch.testing.assert_close(Divergence("kl")(*both, []), expected)
@@ -347,5 +350,7 @@ def test_every_frame_of_speech_counts() -> None:
     """Its letters are fewer than its frames, and are labels of none in particular."""
     model = type("TinyForCTC", (nn.Module,), {})()
     batch = {"labels": torch.tensor([[5, 6, 7], [8, IGNORED, IGNORED]])}
-    (prediction,) = read({"loss": None, "logits": torch.randn(2, 9, 12)}, batch, task_of(model)).predictions
+    (prediction,) = parse_output(
+        {"loss": None, "logits": torch.randn(2, 9, 12)}, batch, infer_head_type(model)
+    ).predictions
     assert (prediction.kind, prediction.counts) == ("classes", None)

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 import toughen
 from toughen.internal.architectures import IGNORED
-from toughen.registry import factory
-from toughen.search import Given, Noise
-from toughen.sites.base import View
+from toughen.registry import get_factory
+from toughen.search import CustomInit, Noise
+from toughen.sites.base import Activation
 
 from ..tiny import bert, gradients, text_batch
 from .test_families import METHODS, attached_to, refusal, step
@@ -67,7 +67,7 @@ def same_noise(batch: dict[str, Tensor]) -> Any:
     """Noise that belongs to the tokens, wherever they stand."""
     tokens = 0.02 * torch.randn(3, 7, WIDTH, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
 
-    def make(view: View) -> Tensor:
+    def make(view: Activation) -> Tensor:
         noise = torch.zeros_like(view.value)
         for row, mask in enumerate(batch["attention_mask"].bool()):
             noise[row, mask] = tokens[row, : int(mask.sum())]
@@ -77,10 +77,10 @@ def same_noise(batch: dict[str, Tensor]) -> Any:
 
 
 def method_with(name: str, init: Any) -> Any:
-    if init is not None and "init" in signature(factory(name)).parameters:
+    if init is not None and "init" in signature(get_factory(name)).parameters:
         return toughen.make(name, init=init)
     method = toughen.make(name)
-    return replace(method, search=Noise(Given(init))) if init is not None and name == "neftune" else method
+    return replace(method, search=Noise(CustomInit(init))) if init is not None and name == "neftune" else method
 
 
 def one_step(head: str, name: str, side: str, extra: int) -> tuple[Tensor, dict[str, Tensor]]:
@@ -121,7 +121,7 @@ def test_a_mask_that_is_added_says_the_same(method, side):
     results = []
     for mask in (batch["attention_mask"], added):
         model = bert()
-        attached = factory(method)().attach(model, seed=3)
+        attached = get_factory(method)().attach(model, seed=3)
         loss = attached.backward(model, {**batch, "attention_mask": mask})
         results.append({"loss": loss, **gradients(model)})
     assert results[0].keys() == results[1].keys()

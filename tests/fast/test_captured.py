@@ -8,7 +8,7 @@ import torch
 import toughen
 from tests.tiny import TOKENIZER, assert_same_gradients, bert, gradients, text_batch
 from toughen.cuda_graphs import compile_layers, prefetch, uncompile_layers
-from toughen.cuda_graphs.eligibility import of_error, of_method, of_model
+from toughen.cuda_graphs.eligibility import error_reason, method_reason, model_reason
 from toughen.errors import RobustnessWarning
 
 
@@ -82,12 +82,12 @@ def test_an_update_that_cannot_be_made_is_refused():
 
 def test_what_of_an_update_can_be_a_graph():
     """Gradients where captured steps put them, and an optimizer that does the same each time."""
-    from toughen.cuda_graphs import Captured, CapturedUpdate
+    from toughen.cuda_graphs import CapturedUpdate, GraphCache
 
     model = bert(torch.float32)
     weights = list(model.parameters())
     with toughen.plain().attach(model, TOKENIZER) as attached:
-        captured = Captured(attached, model)
+        captured = GraphCache(attached, model)
         optimizer = torch.optim.AdamW(weights, lr=1e-3, fused=True)
         update = CapturedUpdate(captured, optimizer)
         attached.backward(model, text_batch())
@@ -123,26 +123,26 @@ def test_what_of_an_update_can_be_a_graph():
 def test_why_not():
     cuda = torch.device("cuda", 0)
     model = bert()
-    assert "several devices" in of_model(model, cuda)
+    assert "several devices" in model_reason(model, cuda)
     with toughen.freeat().attach(bert(), TOKENIZER) as attached:
-        assert "FreeAT" in of_method(attached.bound, attached.turns(), last=True)
-        assert of_method(attached.bound, attached.turns(), last=True, updates=True) is None
+        assert "FreeAT" in method_reason(attached.bound, attached.turns(), last=True)
+        assert method_reason(attached.bound, attached.turns(), last=True, updates=True) is None
     with toughen.sam().attach(bert(), TOKENIZER) as attached:
-        assert of_method(attached.bound, attached.turns(), last=True) is None
-        assert "accumulation" in of_method(attached.bound, attached.turns(last=False), last=False)
+        assert method_reason(attached.bound, attached.turns(), last=True) is None
+        assert "accumulation" in method_reason(attached.bound, attached.turns(last=False), last=False)
 
 
 def test_what_broke_a_capture_is_told():
     error = RuntimeError("capture is broken")
     error.__context__ = RuntimeError("would make the legacy stream depend on a capturing blocking stream")
-    assert "detach the losses" in of_error(error)
-    assert of_error(ValueError("why\n  not")) == "ValueError: why not"
+    assert "detach the losses" in error_reason(error)
+    assert error_reason(ValueError("why\n  not")) == "ValueError: why not"
 
 
 def test_masks_are_made_for_every_batch_and_only_inside():
     from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS as TABLE
 
-    from toughen.cuda_graphs.attention_masks import steady_masks
+    from toughen.cuda_graphs.attention_masks import explicit_attention_masks
 
     model, seen, before = bert(), [], dict(TABLE.items())
     layer = model.bert.encoder.layer[0].attention.self
@@ -150,7 +150,7 @@ def test_masks_are_made_for_every_batch_and_only_inside():
     batch = text_batch()
     batch["attention_mask"] = torch.ones_like(batch["attention_mask"])
     reference = model(**batch).logits
-    with steady_masks():
+    with explicit_attention_masks():
         assert torch.allclose(model(**batch).logits, reference)
     model(**batch)
     given = [any(isinstance(v, torch.Tensor) for v in (s.values() if isinstance(s, dict) else s)) for s in seen]

@@ -6,7 +6,7 @@ from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassificati
 
 import toughen
 from tests.tiny import NO_DROPOUT, SMALL, TOKENIZER, assert_same_gradients, bert, gradients, text_batch
-from toughen.cuda_graphs.eligibility import packable
+from toughen.cuda_graphs.eligibility import can_pack
 from toughen.cuda_graphs.packing import (
     PARTS,
     STACKS,
@@ -76,7 +76,7 @@ def test_a_method_on_a_packed_model(name):
     for packed in (False, True):
         model = bert()
         with toughen.make(name).attach(model, TOKENIZER, seed=3) as attached:
-            assert packable(attached.bound)
+            assert can_pack(attached.bound)
             if packed:
                 with Packing(model).of(batch, 36):
                     attached.backward(model, batch)
@@ -89,7 +89,7 @@ def test_a_method_on_a_packed_model(name):
 @pytest.mark.parametrize("name", ["asa", "creat"])
 def test_methods_inside_the_layers_keep_their_padding(name):
     with toughen.make(name).attach(bert(), TOKENIZER) as attached:
-        assert not packable(attached.bound)
+        assert not can_pack(attached.bound)
 
 
 @pytest.mark.parametrize(("rows", "length", "real"), [(64, 7, 3), (128, 32, 1), (512, 9, 2), (3, 3, 2)])

@@ -3,7 +3,7 @@ import torch
 
 import toughen
 from toughen.search import Absolute, Uniform, UniformBall
-from toughen.sites.base import View
+from toughen.sites.base import Activation
 
 from .cases import error, gradient_errors, load, model_of, names, under
 
@@ -43,7 +43,7 @@ def test_the_start_is_the_original_draw(case, monkeypatch):
         pytest.skip("starts from zero")
     uniform, expected = tensors["noise/batch0_uniform"], tensors["noise/batch0_delta_init"]
     mask = tensors["input/batch0_attention_mask"].unsqueeze(-1).bool()
-    view = View(torch.zeros_like(uniform), mask)
+    view = Activation(torch.zeros_like(uniform), mask)
     # The recorded draw in place of ours, which is made position by position.
     monkeypatch.setattr(torch, "rand", lambda shape, **_: ((uniform + 1) / 2).transpose(0, 1))
     init = UniformBall(h["adv_init_mag"]) if h["norm_type"] == "l2" else Uniform(h["adv_init_mag"])

@@ -12,26 +12,26 @@ from transformers import BertConfig, BertForSequenceClassification
 
 import toughen
 from toughen.errors import RobustnessWarning
-from toughen.registry import factory
-from toughen.search import Given
-from toughen.sites.base import View
+from toughen.registry import get_factory
+from toughen.search import CustomInit
+from toughen.sites.base import Activation
 
 EXAMPLES, LENGTH, VOCABULARY = 16, 12, 64
 
 
-def start(view: View) -> Tensor:
+def start(view: Activation) -> Tensor:
     """Noise that depends on each example alone, so that no split of a batch changes it."""
     return 0.02 * torch.sin(1e3 * view.value)
 
 
 def _named(name: str) -> Callable[[], Any]:
-    make = factory(name)
+    make = get_factory(name)
     if "init" in inspect.signature(make).parameters:
         return lambda: make(init=start)
     if name == "asa":
         return lambda: make("original")  # it draws nothing; the other preset draws by an example's row
     if name == "neftune":
-        return lambda: replace(make(), search=replace(make().search, init=Given(start)))
+        return lambda: replace(make(), search=replace(make().search, init=CustomInit(start)))
     return make
 
 

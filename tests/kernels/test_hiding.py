@@ -6,19 +6,19 @@ import pytest
 import torch
 
 from toughen.kernels import hiding
-from toughen.search.mask_function import Hide, Rule
+from toughen.search.mask_function import MaskConfig, StraightThroughMask
 
 from .interpreted import interpreter, needed
 
 pytestmark = [needed, pytest.mark.usefixtures("interpreter")]
 __all__ = ["interpreter"]
-RULE = Rule(
+RULE = MaskConfig(
     scale=0.3, offset=0.5, temperature=0.7, reverse=1.5, slope=1.0, hidden=None, spare_rows=True, share=True
 )  # fmt: skip
-PUBLISHED = Rule(
+PUBLISHED = MaskConfig(
     scale=0.3, offset=0.0, temperature=1.0, reverse=1.0, slope=1e4, hidden=-1e4, spare_rows=False, share=False
 )  # fmt: skip
-DIALS = Rule(
+DIALS = MaskConfig(
     scale=0.3, offset=-0.5, temperature=torch.tensor(0.7), reverse=1.5, slope=1.0, hidden=None, spare_rows=True,
     share=True,
 )  # fmt: skip
@@ -35,7 +35,7 @@ def asked(rule, batch, masks, length, padded, causal, noise=True, dtype=torch.fl
     if causal:
         tril = torch.ones(1, 1, length, length, dtype=torch.bool).tril()
         pairs = tril if pairs is None else pairs & tril
-    bias, kept = Hide.apply(query, key, draw, pairs, queries, rule, dtype)
+    bias, kept = StraightThroughMask.apply(query, key, draw, pairs, queries, rule, dtype)
     grad_bias, grad_kept = torch.randn(bias.shape).to(dtype), torch.randn(kept.shape)
     grads = torch.autograd.grad((bias, kept), (query, key), (grad_bias, grad_kept))
     return bias.detach(), kept.detach(), *grads
@@ -60,14 +60,14 @@ def test_as_in_torch(rule, shape, padded, causal, monkeypatch):
 
 def test_noise_hides_the_share_it_should(monkeypatch):
     monkeypatch.setattr(hiding, "at_hand", lambda _: True)
-    rule = Rule(0.0, math.log(0.8 / 0.2), 1.0, 1.0, 1.0, None, True, True)
+    rule = MaskConfig(0.0, math.log(0.8 / 0.2), 1.0, 1.0, 1.0, None, True, True)
     kept = asked(rule, 2, 1, 150, False, False)[1]
     assert kept.mean() == pytest.approx(0.8, abs=0.01)
 
 
 def test_a_query_that_loses_all_keys_keeps_itself(monkeypatch):
     monkeypatch.setattr(hiding, "at_hand", lambda _: True)
-    rule = Rule(0.0, -100.0, 1.0, 1.0, 1.0, None, True, True)
+    rule = MaskConfig(0.0, -100.0, 1.0, 1.0, 1.0, None, True, True)
     bias, kept, *_ = asked(rule, 2, 1, 12, True, False)
     assert torch.equal(bias[0, 0] == 0, torch.eye(12, dtype=torch.bool))
     assert kept.tolist() == pytest.approx([1 / 12, 1 / 4])

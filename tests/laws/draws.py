@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from toughen.sites.base import View
+from toughen.sites.base import Activation
 
 few = settings(max_examples=25, deadline=None, derandomize=True)
 seeds = st.integers(0, 2**31)
@@ -24,6 +24,6 @@ def mask(shape: tuple[int, ...], seed: int) -> Tensor:
     return torch.rand(shape[:2], generator=torch.Generator().manual_seed(seed + 1)).lt(0.6).unsqueeze(-1)
 
 
-def view(shape: tuple[int, ...], seed: int, masked: bool = True, dtype: Any = torch.float32) -> View:
+def view(shape: tuple[int, ...], seed: int, masked: bool = True, dtype: Any = torch.float32) -> Activation:
     value = tensor(shape, seed + 2, dtype=dtype)
-    return View(value, mask(shape, seed) if masked else None, random=torch.Generator().manual_seed(seed))
+    return Activation(value, mask(shape, seed) if masked else None, random=torch.Generator().manual_seed(seed))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from toughen.compare import Divergence
 from toughen.compare import rowwise as rows
-from toughen.compare.model_outputs import Outcome, Prediction
+from toughen.compare.model_outputs import ModelOutputs, Prediction
 
 from .draws import few, seeds, tensor
 
@@ -20,8 +20,8 @@ blocks = st.tuples(st.integers(1, 4), st.integers(2, 7))
 logits = st.sampled_from([1e-3, 1.0, 30.0])
 
 
-def outcome(scores, kind="classes", counts=None) -> Outcome:
-    return Outcome(None, (Prediction(scores, kind, counts),))
+def outcome(scores, kind="classes", counts=None) -> ModelOutputs:
+    return ModelOutputs(None, (Prediction(scores, kind, counts),))
 
 
 def divergence(form, bent, clean, kind="classes", counts=None, **options):
@@ -88,7 +88,7 @@ def test_a_sliced_vocabulary_gives_the_same_value_and_gradient(form, stop, seed,
         bent, clean = (tensor((3, 5, columns), seed + i, 3.0, torch.float64).requires_grad_() for i in range(2))
         counts = tensor((3, 5), seed + 2) > 0
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(rows, "SLICE", size)
+            patch.setattr(rows, "VOCAB_CHUNK", size)
             value = divergence(form, bent, clean, counts=counts, stop=stop)
             (value + 0 * (bent.sum() + clean.sum())).backward()
         results.append((value.detach(), bent.grad, clean.grad))
@@ -101,7 +101,7 @@ def test_a_sliced_vocabulary_gives_the_same_value_and_gradient(form, stop, seed,
 @pytest.mark.parametrize("form", [*FORMS, "cross_entropies", "log_odds"])
 def test_a_class_ruled_out_by_minus_infinity_is_as_if_it_were_not_there(form, stop, size, monkeypatch) -> None:
     """Cross-entropy takes such scores, and so do heads that mask what an example cannot be."""
-    monkeypatch.setattr(rows, "SLICE", size)
+    monkeypatch.setattr(rows, "VOCAB_CHUNK", size)
     results = []
     for ruled_out in (True, False):
         both = [tensor((3, 5), i, 3.0, torch.float64).requires_grad_() for i in range(2)]
@@ -130,7 +130,7 @@ def test_slices_leave_the_random_state_alone(monkeypatch) -> None:
         raise AssertionError("the random state was read")
 
     monkeypatch.setattr(torch, "get_rng_state", read)
-    monkeypatch.setattr(rows, "SLICE", 4)
+    monkeypatch.setattr(rows, "VOCAB_CHUNK", 4)
     bent = tensor((3, 5, 9), 0).requires_grad_()
     divergence("kl", bent, tensor((3, 5, 9), 1)).backward()
     assert bent.grad.abs().sum() > 0

@@ -10,19 +10,19 @@ from toughen.search import (  # fmt: skip
     Absolute,
     Ascent,
     Ball,
-    Free,
-    Given,
+    CustomInit,
     NeftuneNoise,
     Noise,
+    NoProjection,
     Normal,
+    Normalized,
     PowerIteration,
-    Raw,
+    RawGradient,
     Relative,
-    Rescale,
+    RescaleTo,
     Sign,
     Uniform,
     UniformBall,
-    Unit,
     Zeros,
 )
 
@@ -35,16 +35,16 @@ INITS = [
     Uniform(0.1),
     UniformBall(0.1),
     NeftuneNoise(5.0),
-    Given(lambda v: torch.ones_like(v.value)),
+    CustomInit(lambda v: torch.ones_like(v.value)),
 ]
-SHAPES = [Unit(2, "example"), Unit(INF, "token", plus=1e-6), Unit(1, "token"), Sign(), Raw()]
+SHAPES = [Normalized(2, "example"), Normalized(INF, "token", plus=1e-6), Normalized(1, "token"), Sign(), RawGradient()]
 PROJECTS = [
-    Free(),
+    NoProjection(),
     Ball(0.5),
     Ball(0.5, INF),
     Ball(0.5, 1, "token"),
-    Rescale(1.0, plus=1e-6),
-    Rescale(0.3, 2, "example"),
+    RescaleTo(1.0, plus=1e-6),
+    RescaleTo(0.3, 2, "example"),
 ]
 SEARCHES = (
     [Ascent(0.3, init=init, units=units) for init in INITS for units in (Absolute(), Relative())]

@@ -7,9 +7,9 @@ import torch
 from hypothesis import given
 
 from toughen.errors import MethodError
-from toughen.search import INF, Absolute, Ball, PowerIteration, Relative, Rescale, Sign, Unit
+from toughen.search import INF, Absolute, Ball, Normalized, PowerIteration, Relative, RescaleTo, Sign
 from toughen.search.norms import norm
-from toughen.sites.base import View
+from toughen.sites.base import Activation
 
 from .draws import few, seeds, shapes, sizes, tensor, view
 
@@ -20,7 +20,9 @@ every_unit = pytest.mark.parametrize("units", [Absolute(), Relative()], ids=["ab
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 def test_a_perturbation_is_never_below_float32(dtype) -> None:
-    assert View(torch.zeros(1, 2, 3, dtype=dtype)).dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
+    assert Activation(torch.zeros(1, 2, 3, dtype=dtype)).dtype == (
+        torch.float64 if dtype == torch.float64 else torch.float32
+    )
 
 
 @every_unit
@@ -49,24 +51,24 @@ def test_a_ball_holds_what_it_shrinks_and_leaves_alone_what_it_holds(p, over, un
 @few
 def test_a_unit_has_norm_one_whatever_the_scale(p, over, shape, seed, size) -> None:
     grad = tensor(shape, seed, size)
-    lengths = norm(Unit(p, over)(grad), p, over)
+    lengths = norm(Normalized(p, over)(grad), p, over)
     torch.testing.assert_close(lengths, torch.ones_like(lengths), rtol=1e-5, atol=0)
-    torch.testing.assert_close(Unit(p, over)(grad), Unit(p, over)(4 * grad), rtol=1e-5, atol=1e-7)
+    torch.testing.assert_close(Normalized(p, over)(grad), Normalized(p, over)(4 * grad), rtol=1e-5, atol=1e-7)
 
 
 @every_part
 @every_norm
 def test_a_zero_gradient_stays_zero(p, over) -> None:
     zero = torch.zeros(2, 3, 4)
-    assert torch.equal(Unit(p, over)(zero), zero)
-    assert torch.equal(Rescale(1.0, p, over)(zero, view((2, 3, 4), 0), Absolute()), zero)
+    assert torch.equal(Normalized(p, over)(zero), zero)
+    assert torch.equal(RescaleTo(1.0, p, over)(zero, view((2, 3, 4), 0), Absolute()), zero)
     assert torch.equal(Ball(1.0, p, over)(zero, view((2, 3, 4), 0), Relative()), zero)
     assert torch.equal(Sign()(zero), zero)
 
 
 @pytest.mark.parametrize(
     "make",
-    [Unit, partial(Ball, 1.0), partial(Rescale, 1.0), partial(PowerIteration, 1.0, 0.1)],
+    [Normalized, partial(Ball, 1.0), partial(RescaleTo, 1.0), partial(PowerIteration, 1.0, 0.1)],
     ids=["unit", "ball", "rescale", "power"],
 )
 def test_norms_that_are_none_are_refused(make) -> None:
@@ -81,7 +83,7 @@ def test_norms_that_are_none_are_refused(make) -> None:
 @pytest.mark.parametrize("radius", [0.0, -1.0, float("nan")])
 def test_a_length_to_rescale_to_is_above_zero(radius) -> None:
     with pytest.raises(MethodError, match=f"radius={radius}"):
-        Rescale(radius)
+        RescaleTo(radius)
 
 
 @given(shape=shapes, seed=seeds)

@@ -5,8 +5,8 @@ import torch
 from torch import Tensor
 
 from toughen.search import RelativeWeightAscent, SharpnessAscent
-from toughen.search.constraint import SpectralHead
-from toughen.sites.base import View
+from toughen.search.constraint import SpectralNormHead
+from toughen.sites.base import Activation
 
 SEARCHES = {
     "sam": SharpnessAscent(0.05),
@@ -21,7 +21,7 @@ def drawn(seed: int) -> list[Tensor]:
 
 
 def climb(name: str, weights: list[Tensor], grads: list[Tensor]) -> list[Tensor]:
-    return SEARCHES[name].climb([], [grad.clone() for grad in grads], [View(weight) for weight in weights])
+    return SEARCHES[name].climb([], [grad.clone() for grad in grads], [Activation(weight) for weight in weights])
 
 
 def test_the_moves_are_the_papers() -> None:
@@ -55,5 +55,5 @@ def test_a_head_of_zeros_stays_one() -> None:
     """Some are made so, and to be scaled to norm 1 they have no direction."""
     model = torch.nn.Sequential(torch.nn.Linear(3, 2))
     torch.nn.init.zeros_(model[0].weight)
-    SpectralHead().apply(model)
+    SpectralNormHead().apply(model)
     assert not model[0].weight.any()

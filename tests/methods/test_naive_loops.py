@@ -11,8 +11,8 @@ import toughen
 from benchmarks import naive
 from benchmarks.naive import Naive, l2, symmetric
 from toughen.combine.single_pass import Average
-from toughen.compare.ema_teacher import Teacher
-from toughen.search import Given
+from toughen.compare.ema_teacher import EmaTeacher
+from toughen.search import CustomInit
 
 from ..tiny import TOKENIZER, assert_same_gradients, bert, gradients, text_batch
 
@@ -59,7 +59,7 @@ OURS = {
 def _neftune():
     size = BATCH["attention_mask"].sum(1).view(-1, 1, 1) * 32
     method = toughen.neftune()
-    return replace(method, search=replace(method.search, init=Given(lambda view: NOISE / size.sqrt())))
+    return replace(method, search=replace(method.search, init=CustomInit(lambda view: NOISE / size.sqrt())))
 
 
 @pytest.mark.filterwarnings("ignore::toughen.errors.RobustnessWarning")
@@ -242,7 +242,7 @@ def test_what_came_from_the_gradient_is_told_from_noise():
 def test_freelb_against_a_teacher():
     """It makes no clean pass, and a teacher's takes that one's place."""
     model = bert()
-    method = replace(toughen.freelb(**given()), compare=toughen.bregman().compare, against=Teacher(switch=100))
+    method = replace(toughen.freelb(**given()), compare=toughen.bregman().compare, against=EmaTeacher(switch=100))
     with method.attach(model, TOKENIZER) as attached:
         assert attached.backward(model, BATCH).isfinite()
 

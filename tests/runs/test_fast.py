@@ -23,16 +23,16 @@ def test_a_fast_run_on_a_cpu(start, capsys):
 
 def test_a_fast_run_begins_in_training_mode(start, capsys):
     """An epoch ends with an evaluation; a graph is known by the mode, and would be made twice."""
-    from toughen.cuda_graphs.graph_cache import Captured
+    from toughen.cuda_graphs.graph_cache import GraphCache
 
-    modes, own = [], Captured.__call__
+    modes, own = [], GraphCache.__call__
 
     def seen(self, *args, **kwargs):
         modes.append(self.model.training)
         return own(self, *args, **kwargs)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Captured, "__call__", seen)
+        patch.setattr(GraphCache, "__call__", seen)
         start("smart", fast=True)
     said = capsys.readouterr()
     assert "eval mode" not in said.out + said.err

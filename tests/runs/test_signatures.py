@@ -13,13 +13,13 @@ from toughen.runs.signatures import inspected, known, signature
 
 
 def test_all_methods_are_found():
-    own = [name for name in registry.available() if registry.factory(name).__module__.startswith("toughen.")]
+    own = [name for name in registry.list_methods() if registry.get_factory(name).__module__.startswith("toughen.")]
     assert sorted(known()) == own
 
 
 @pytest.mark.parametrize("name", list(known()))
 def test_options_and_presets_are_the_functions_own(name):
-    function = registry.factory(name)
+    function = registry.get_factory(name)
     parameters = inspect.signature(function).parameters
     read = {option.name: option.default for option in known()[name].options}
     assert read == {key: each.default for key, each in parameters.items() if key != "init"}
@@ -36,7 +36,7 @@ def test_options_and_presets_are_the_functions_own(name):
 
 def test_a_loaded_function_reads_the_same():
     for name, described in known().items():
-        options = inspected(name, registry.factory(name)).options
+        options = inspected(name, registry.get_factory(name)).options
         assert [(each.name, each.default) for each in options if each.name in {o.name for o in described.options}] == [
             (each.name, each.default) for each in described.options
         ]
@@ -59,5 +59,5 @@ def test_files_and_mistakes(tmp_path):
 
 def test_cost_follows_from_the_composition():
     costs = {"plain": 1, "r3f": 2, "smart": 2.67, "freelb": 3, "sam": 2, "bregman": 1.33}
-    assert {name: round(cost_of(registry.make(name)), 2) for name in costs} == costs
-    assert round(cost_of(registry.make("smart+bregman")), 2) == 3.0
+    assert {name: round(cost_of(registry.create_method(name)), 2) for name in costs} == costs
+    assert round(cost_of(registry.create_method("smart+bregman")), 2) == 3.0

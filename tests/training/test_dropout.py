@@ -18,9 +18,9 @@ from transformers import (
 )
 
 import toughen
-from toughen.compare.model_outputs import Outcome
+from toughen.compare.model_outputs import ModelOutputs
 from toughen.errors import SiteError
-from toughen.internal.rng import Replay, without_dropout
+from toughen.internal.rng import RngSnapshot, without_dropout
 
 from .tiny import bert, collated, texts
 
@@ -63,9 +63,9 @@ class Recording:
     needs_clean = True
 
     def __init__(self) -> None:
-        self.pairs: list[tuple[Outcome, Outcome]] = []
+        self.pairs: list[tuple[ModelOutputs, ModelOutputs]] = []
 
-    def __call__(self, bent: Outcome, clean: Outcome | None, deltas: Any) -> torch.Tensor:
+    def __call__(self, bent: ModelOutputs, clean: ModelOutputs | None, deltas: Any) -> torch.Tensor:
         assert clean is not None
         self.pairs.append((bent, clean))
         return bent.predictions[0].scores.square().mean()
@@ -126,7 +126,7 @@ def test_in_a_sum_one_mask_is_that_of_the_clean_pass(lead: Any, fresh: Any) -> N
 
 def test_every_stream_goes_back() -> None:
     """Of torch, numpy and Python: models draw from all three."""
-    before = Replay(torch.device("cpu"))
+    before = RngSnapshot(torch.device("cpu"))
     draws = []
     for _ in range(2):
         draws.append((torch.rand(()).item(), np.random.rand(), random.random()))

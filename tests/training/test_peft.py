@@ -56,13 +56,13 @@ def test_every_method_trains_the_adapters_alone(name: str, checkpointing: bool) 
 
 def test_creat_sees_the_backbone_s_features() -> None:
     """Under an adapter `base_model` is the whole model: its output is no hidden state."""
-    from toughen.compare.model_outputs import Outcome
-    from toughen.engine.features import FeatureWatch
+    from toughen.compare.model_outputs import ModelOutputs
+    from toughen.engine.features import FeatureHook
 
     model = adapted()
-    watch = FeatureWatch(model)
+    watch = FeatureHook(model)
     batch = collated(texts())
-    features = watch.around(lambda: Outcome(model(**batch).loss, ()), batch).features
+    features = watch.around(lambda: ModelOutputs(model(**batch).loss, ()), batch).features
     watch.detach()
     assert features is not None
     assert features.shape == (16, 32)

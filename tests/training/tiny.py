@@ -21,7 +21,7 @@ from transformers import (
 )
 
 import toughen
-from toughen.registry import factory
+from toughen.registry import get_factory
 
 VOCABULARY = 48
 
@@ -130,7 +130,7 @@ class Gradients(TrainerCallback):
 
 def made(name: str) -> Any:
     """A method by name, with noise that depends on each example alone."""
-    make = factory(name)
+    make = get_factory(name)
     if "init" in inspect.signature(make).parameters:
         return make(init=lambda view: 0.02 * torch.sin(1e3 * view.value))
     return make()

@@ -10,11 +10,11 @@ from torch import Tensor
 
 from ..engine.perturbation import Injector, Perturbation
 from ..engine.validation import special_ids
-from ..internal.rng import Noise
-from ..search import Ascent, Zeros, nothing
+from ..internal.rng import NoiseGenerators
+from ..search import Ascent, Zeros, no_perturbation
 from ..search.base import Search
 from ..sites import WordEmbedding
-from ..sites.base import View
+from ..sites.base import Activation
 from ..tasks.spec import Task
 from ..tasks.tokenising import IGNORED
 from .victim import Judge, Victim
@@ -39,7 +39,7 @@ class Bent:
         finally:
             self.injector.current = None
 
-    def slope(self, batch: Mapping[str, Any], height: "Height", labels: Tensor) -> tuple[Tensor, Tensor, View]:
+    def slope(self, batch: Mapping[str, Any], height: "Height", labels: Tensor) -> tuple[Tensor, Tensor, Activation]:
         """Of the unchanged texts: logits, how the height moves with their embeddings, and those as a view."""
         start = Perturbation()
         logits = self.logits(batch, start, FROM_ZERO)
@@ -50,7 +50,7 @@ class Bent:
 @contextmanager
 def bent(victim: Victim) -> Generator[Bent]:
     """The model with the site attached; afterwards it is as it was."""
-    injector = Injector(nothing(), Noise(0), special_ids(victim.model, victim.tokenizer))
+    injector = Injector(no_perturbation(), NoiseGenerators(0), special_ids(victim.model, victim.tokenizer))
     detach = WordEmbedding().attach(victim.model, injector)
     try:
         yield Bent(victim, injector)

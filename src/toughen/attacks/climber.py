@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from ..engine.perturbation import Perturbation
-from ..search import Ascent, Ball, Given, Noise, Relative, Unit, Zeros
+from ..search import Ascent, Ball, CustomInit, Noise, Normalized, Relative, Zeros
 from ..search.norms import norm
-from ..sites.base import View
+from ..sites.base import Activation
 from .bent import FROM_ZERO, Bent, Height
 
 
@@ -75,15 +75,15 @@ class Climber:
         some.batch = {name: value[rows] for name, value in self.batch.items()}
         some.labels, some.worst, some.top = self.labels[rows], self.worst[rows], self.top[rows]
         some.slope = self.slope[texts]
-        some.view = View(self.view.value[texts], None if self.view.mask is None else self.view.mask[texts])
+        some.view = Activation(self.view.value[texts], None if self.view.mask is None else self.view.mask[texts])
         return some
 
     def noise(self, radius: float) -> Tensor:
         """The random direction, the same at every radius, at exactly that length."""
         with torch.no_grad():
-            return self.model.logits(self.batch, Perturbation(), Noise(Given(partial(self._sphere, radius))))
+            return self.model.logits(self.batch, Perturbation(), Noise(CustomInit(partial(self._sphere, radius))))
 
-    def _sphere(self, radius: float, view: View) -> Tensor:
+    def _sphere(self, radius: float, view: Activation) -> Tensor:
         return self.direction * radius * Relative().length(view, 2, "example")
 
     def _stepped(self, search: Ascent) -> Perturbation:
@@ -103,4 +103,4 @@ class Climber:
 
 
 def _search(radius: float, step: float, steps: int) -> Ascent:
-    return Ascent(step, steps, Zeros(), Unit(2, "example"), Ball(radius, 2, "example"), Relative())
+    return Ascent(step, steps, Zeros(), Normalized(2, "example"), Ball(radius, 2, "example"), Relative())

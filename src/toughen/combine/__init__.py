@@ -6,8 +6,8 @@ after a `yield` runs after backward: FreeLB reads the perturbation's gradient th
 
 from .accumulate import Accumulate as Accumulate
 from .base import Combine as Combine
-from .free_replay import Replay as Replay
-from .sharpness import Sharpen as Sharpen
+from .free_replay import FreeReplay as FreeReplay
+from .sharpness import SharpnessAware as SharpnessAware
 from .single_pass import Add as Add
 from .single_pass import Average as Average
-from .single_pass import Replace as Replace
+from .single_pass import PerturbedOnly as PerturbedOnly

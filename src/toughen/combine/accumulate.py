@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from ..errors import MethodError
-from .base import Pass, Turn
+from .base import BackwardPass, StepContext
 
 
 @dataclass(frozen=True)
@@ -23,10 +23,10 @@ class Accumulate:
         if self.passes < 1:
             raise MethodError(f"Accumulate(passes={self.passes}): at least one pass is needed.")
 
-    def turns(self, last: bool, window: int) -> tuple[Turn, ...]:
-        return tuple(Turn(sync=last and left == 0) for left in reversed(range(self.passes)))
+    def turns(self, last: bool, window: int) -> tuple[BackwardPass, ...]:
+        return tuple(BackwardPass(sync=last and left == 0) for left in reversed(range(self.passes)))
 
-    def __call__(self, batch: Pass) -> Iterator[Tensor]:
+    def __call__(self, batch: StepContext) -> Iterator[Tensor]:
         for left in reversed(range(self.passes)):
             yield batch.term() / (self.passes if self.average else 1)
             if left:

@@ -6,13 +6,13 @@ from typing import Protocol
 
 from torch import Tensor
 
-from ..compare.model_outputs import Outcome
-from ..schedules import Clock
+from ..compare.model_outputs import ModelOutputs
+from ..schedules import TrainingProgress
 from ..sites.base import Detach
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class BackwardPass:
     """One coming backward pass, as its driver must know it beforehand."""
 
     sync: bool  # gradients are exchanged between processes after it
@@ -20,20 +20,20 @@ class Turn:
     kept: bool = True  # its loss belongs to the objective that is reported
 
 
-class Pass(Protocol):
+class StepContext(Protocol):
     """One micro-batch, as a Combine sees it."""
 
     @property
     def last(self) -> bool: ...  # whether it closes its accumulation window
 
     @property
-    def clock(self) -> Clock: ...  # how far the training is
+    def clock(self) -> TrainingProgress: ...  # how far the training is
 
     @property
-    def window(self) -> Sequence["Pass"]: ...  # the micro-batches of the window so far, this one included
+    def window(self) -> Sequence["StepContext"]: ...  # the micro-batches of the window so far, this one included
 
-    def clean(self) -> Outcome: ...  # the unperturbed pass, made once
-    def again(self) -> Outcome: ...  # one more unperturbed pass
+    def clean(self) -> ModelOutputs: ...  # the unperturbed pass, made once
+    def again(self) -> ModelOutputs: ...  # one more unperturbed pass
     def task_loss(self) -> Tensor: ...  # the clean pass's loss, or an error that asks for labels
     def find(self) -> None: ...  # run the search
     def term(self) -> Tensor: ...  # a perturbed pass, compared
@@ -44,6 +44,6 @@ class Pass(Protocol):
 class Combine(Protocol):
     """HOW the comparison enters the update: losses, each to be back-propagated before the next is asked for."""
 
-    def turns(self, last: bool, window: int) -> tuple[Turn, ...]: ...
+    def turns(self, last: bool, window: int) -> tuple[BackwardPass, ...]: ...
 
-    def __call__(self, batch: Pass) -> Iterator[Tensor]: ...
+    def __call__(self, batch: StepContext) -> Iterator[Tensor]: ...

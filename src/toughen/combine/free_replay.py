@@ -6,35 +6,35 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from ..errors import MethodError
-from .base import Pass, Turn
+from .base import BackwardPass, StepContext
 
 
 @dataclass(frozen=True)
-class Replay:
+class FreeReplay:
     """The same update several times, the optimizer stepping after each, the perturbation climbing on (FreeAT)."""
 
     passes: int
 
     def __post_init__(self) -> None:
         if self.passes < 1:
-            raise MethodError(f"Replay(passes={self.passes}): at least one pass is needed.")
+            raise MethodError(f"FreeReplay(passes={self.passes}): at least one pass is needed.")
 
     @property
     def rounds(self) -> int:
         return self.passes
 
-    def turns(self, last: bool, window: int) -> tuple[Turn, ...]:
-        first = Turn(sync=last, step=last and self.passes > 1, kept=self.passes == 1)
+    def turns(self, last: bool, window: int) -> tuple[BackwardPass, ...]:
+        first = BackwardPass(sync=last, step=last and self.passes > 1, kept=self.passes == 1)
         if not last:
             return (first,)
         rest = [
-            Turn(sync=left == 0, step=left == 0 and round < self.passes - 1, kept=round == self.passes - 1)
+            BackwardPass(sync=left == 0, step=left == 0 and round < self.passes - 1, kept=round == self.passes - 1)
             for round in range(1, self.passes)
             for left in reversed(range(window))
         ]
         return (first, *rest)
 
-    def __call__(self, batch: Pass) -> Iterator[Tensor]:
+    def __call__(self, batch: StepContext) -> Iterator[Tensor]:
         yield batch.term()
         if not batch.last:
             return

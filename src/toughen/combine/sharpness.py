@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from .base import Pass, Turn
+from .base import BackwardPass, StepContext
 
 
 @dataclass(frozen=True)
-class Sharpen:
+class SharpnessAware:
     """The gradient at weights moved uphill (SAM, AWP).
 
     A first round over the whole accumulation window finds the direction, a second gives the gradient there: the
@@ -23,12 +23,12 @@ class Sharpen:
     def rounds(self) -> int:
         return 2
 
-    def turns(self, last: bool, window: int) -> tuple[Turn, ...]:
-        first = Turn(sync=last, kept=self.keep_clean)
-        again = tuple(Turn(sync=left == 0) for left in reversed(range(window)))
+    def turns(self, last: bool, window: int) -> tuple[BackwardPass, ...]:
+        first = BackwardPass(sync=last, kept=self.keep_clean)
+        again = tuple(BackwardPass(sync=left == 0) for left in reversed(range(window)))
         return (first, *again) if last else (first,)
 
-    def __call__(self, batch: Pass) -> Iterator[Tensor]:
+    def __call__(self, batch: StepContext) -> Iterator[Tensor]:
         yield batch.task_loss()
         if not batch.last:
             return

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from ..errors import MethodError
-from ..schedules import Scheduled, lowest, now
-from .base import Pass, Turn
+from ..schedules import Scheduled, minimum, value_at
+from .base import BackwardPass, StepContext
 
 
 @dataclass(frozen=True)
@@ -21,23 +21,23 @@ class Add:
     optional_labels: bool = False
 
     def __post_init__(self) -> None:
-        if not lowest(self.weight) >= 0:
+        if not minimum(self.weight) >= 0:
             raise MethodError(f"Add(weight={self.weight}): a regulariser's weight cannot be negative.")
 
-    def turns(self, last: bool, window: int) -> tuple[Turn, ...]:
-        return (Turn(sync=last),)
+    def turns(self, last: bool, window: int) -> tuple[BackwardPass, ...]:
+        return (BackwardPass(sync=last),)
 
-    def __call__(self, batch: Pass) -> Iterator[Tensor]:
+    def __call__(self, batch: StepContext) -> Iterator[Tensor]:
         clean = batch.clean()
         if clean.loss is None and self.optional_labels:
             yield self.added(batch)
         else:
             yield batch.task_loss() + self.added(batch)
 
-    def added(self, batch: Pass) -> Tensor:
+    def added(self, batch: StepContext) -> Tensor:
         """The regulariser alone, for sums of methods."""
         batch.find()
-        return now(self.weight, batch.clock) * batch.term()
+        return value_at(self.weight, batch.clock) * batch.term()
 
 
 @dataclass(frozen=True)
@@ -50,22 +50,22 @@ class Average:
         if not 0 <= self.weight <= 1:
             raise MethodError(f"Average(weight={self.weight}): a share lies between 0 and 1.")
 
-    def turns(self, last: bool, window: int) -> tuple[Turn, ...]:
-        return (Turn(sync=last),)
+    def turns(self, last: bool, window: int) -> tuple[BackwardPass, ...]:
+        return (BackwardPass(sync=last),)
 
-    def __call__(self, batch: Pass) -> Iterator[Tensor]:
+    def __call__(self, batch: StepContext) -> Iterator[Tensor]:
         clean = batch.task_loss()
         batch.find()
         yield (1 - self.weight) * clean + self.weight * batch.term()
 
 
 @dataclass(frozen=True)
-class Replace:
+class PerturbedOnly:
     """The comparison alone."""
 
-    def turns(self, last: bool, window: int) -> tuple[Turn, ...]:
-        return (Turn(sync=last),)
+    def turns(self, last: bool, window: int) -> tuple[BackwardPass, ...]:
+        return (BackwardPass(sync=last),)
 
-    def __call__(self, batch: Pass) -> Iterator[Tensor]:
+    def __call__(self, batch: StepContext) -> Iterator[Tensor]:
         batch.find()
         yield batch.term()

@@ -1,9 +1,9 @@
 """WHAT to compare."""
 
-from .budget import BatchDivergence as BatchDivergence
-from .budget import Budgeted as Budgeted
+from .budget import BatchSumDivergence as BatchSumDivergence
+from .budget import DivergenceWithBudget as DivergenceWithBudget
 from .divergence import Divergence as Divergence
-from .task_loss import TaskAndDivergence as TaskAndDivergence
-from .task_loss import TaskAwayFromFeatures as TaskAwayFromFeatures
 from .task_loss import TaskLoss as TaskLoss
+from .task_loss import TaskLossAndDivergence as TaskLossAndDivergence
+from .task_loss import TaskLossMinusCosine as TaskLossMinusCosine
 from .task_loss import loss_of as loss_of

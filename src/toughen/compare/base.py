@@ -5,19 +5,19 @@ from typing import Protocol, runtime_checkable
 
 from torch import Tensor
 
-from .model_outputs import Outcome
+from .model_outputs import ModelOutputs
 
 
 class Compare(Protocol):
     """WHAT to compare: a scalar from the perturbed outcome and a reference (the clean pass, or a teacher)."""
 
-    def __call__(self, bent: Outcome, clean: Outcome | None, deltas: Sequence[Tensor]) -> Tensor: ...
+    def __call__(self, bent: ModelOutputs, clean: ModelOutputs | None, deltas: Sequence[Tensor]) -> Tensor: ...
 
 
 @runtime_checkable
-class Explained(Protocol):
+class HasComponents(Protocol):
     """A comparison of several terms, which it can name for the report."""
 
     def explain(
-        self, bent: Outcome, clean: Outcome | None, deltas: Sequence[Tensor]
+        self, bent: ModelOutputs, clean: ModelOutputs | None, deltas: Sequence[Tensor]
     ) -> tuple[Tensor, dict[str, Tensor]]: ...

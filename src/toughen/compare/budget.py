@@ -9,12 +9,12 @@ from torch import Tensor
 
 from ..errors import MethodError, StepError
 from .divergence import Divergence, pointwise
-from .model_outputs import Outcome
+from .model_outputs import ModelOutputs
 from .rowwise import log_probabilities
 
 
 @dataclass(frozen=True)
-class BatchDivergence:
+class BatchSumDivergence:
     """Half the symmetric KL, summed over everything and divided by the first dimension, as ASA's code has it.
 
     A head with one column is taken as one distribution over the batch there, whatever it predicts, and tokens count
@@ -23,7 +23,7 @@ class BatchDivergence:
 
     needs_clean: ClassVar[bool] = True
 
-    def __call__(self, bent: Outcome, clean: Outcome | None, deltas: Sequence[Tensor]) -> Tensor:
+    def __call__(self, bent: ModelOutputs, clean: ModelOutputs | None, deltas: Sequence[Tensor]) -> Tensor:
         if clean is None:
             raise MethodError(f"{self!r} compares with a clean prediction, and this method makes none.")
         symmetric = pointwise("symmetric_kl", "nothing")
@@ -38,7 +38,7 @@ def _one_row(scores: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Budgeted:
+class DivergenceWithBudget:
     """divergence + tau^2 * visible: an adversary that ascends it changes the prediction most and hides least (ASA).
 
     Each delta is one layer's count of visible pairs for every example: a share, whose mean over layers is taken, or
@@ -48,7 +48,7 @@ class Budgeted:
     that labels from 0 to 100 are as those from 0 to 1. A `total` is priced as it stands.
     """
 
-    divergence: Divergence | BatchDivergence
+    divergence: Divergence | BatchSumDivergence
     tau: float
     total: bool = False
 
@@ -62,11 +62,11 @@ class Budgeted:
     def needs_spread(self) -> bool:
         return not self.total
 
-    def __call__(self, bent: Outcome, clean: Outcome | None, deltas: Sequence[Tensor]) -> Tensor:
+    def __call__(self, bent: ModelOutputs, clean: ModelOutputs | None, deltas: Sequence[Tensor]) -> Tensor:
         return self.explain(bent, clean, deltas)[0]
 
     def explain(
-        self, bent: Outcome, clean: Outcome | None, deltas: Sequence[Tensor]
+        self, bent: ModelOutputs, clean: ModelOutputs | None, deltas: Sequence[Tensor]
     ) -> tuple[Tensor, dict[str, Tensor]]:
         divergence = self.divergence(bent, clean, deltas)
         if divergence.requires_grad and not all(delta.requires_grad for delta in deltas):

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..errors import MethodError, nearest
-from .model_outputs import Outcome
+from .model_outputs import ModelOutputs
 from .rowwise import Pointwise, Reduction, distance
 
 Form: TypeAlias = Literal["kl", "reverse_kl", "symmetric_kl", "js", "cross_entropies", "log_odds"]
@@ -88,7 +88,7 @@ class Divergence:
         """Whether it is least where both predictions are the same, as all but mt-dnn's form are."""
         return self.form != "log_odds"
 
-    def __call__(self, bent: Outcome, clean: Outcome | None, deltas: Sequence[Tensor]) -> Tensor:
+    def __call__(self, bent: ModelOutputs, clean: ModelOutputs | None, deltas: Sequence[Tensor]) -> Tensor:
         if clean is None:
             raise MethodError(f"{self!r} compares with a clean prediction, and this method makes none.")
         clean = clean.detach() if self.stop == "clean" else clean  # here, for squared errors as well

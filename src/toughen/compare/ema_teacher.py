@@ -6,7 +6,7 @@ from ..errors import MethodError
 
 
 @dataclass(frozen=True)
-class Teacher:
+class EmaTeacher:
     """A mean of past weights: teacher <- decay * teacher + (1 - decay) * weights, after every update.
 
     SMART's momentum Bregman proximal point uses decay 0.99 for the first tenth of the updates and 0.999 after it

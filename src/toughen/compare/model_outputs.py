@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import StepError
-from ..internal.architectures import IGNORED, Task
+from ..internal.architectures import IGNORED, HeadType
 
-Kind: TypeAlias = Literal["classes", "labels", "values"]
+ScoreType: TypeAlias = Literal["classes", "labels", "values"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,12 +18,12 @@ class Prediction:
     """A block of scores. `kind` says what a row is: one distribution, independent labels, or real numbers."""
 
     scores: Tensor  # (..., columns)
-    kind: Kind
+    kind: ScoreType
     counts: Tensor | None = None  # (...): 1 for a row that counts, 0 for padding and unlabelled positions; None: all
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ModelOutputs:
     """A forward pass: its task loss if there were labels, its predictions, and features if a method asked for them."""
 
     loss: Tensor | None
@@ -31,8 +31,8 @@ class Outcome:
     features: Tensor | None = None
     spread: Tensor | None = None  # variance of the labels so far, where they are real numbers and a method asked for it
 
-    def detach(self) -> "Outcome":
-        return Outcome(
+    def detach(self) -> "ModelOutputs":
+        return ModelOutputs(
             None if self.loss is None else self.loss.detach(),
             tuple(replace(p, scores=p.scores.detach()) for p in self.predictions),
             None if self.features is None else self.features.detach(),
@@ -40,29 +40,29 @@ class Outcome:
         )
 
 
-def read(output: Any, batch: Mapping[str, Any], task: Task = "auto", config: Any = None) -> Outcome:
-    """A model's output as an `Outcome`. Accepts a ModelOutput, a mapping, or a tuple of (loss, logits)."""
-    if isinstance(output, Outcome):
+def parse_output(output: Any, batch: Mapping[str, Any], task: HeadType = "auto", config: Any = None) -> ModelOutputs:
+    """A model's output as an `ModelOutputs`. Accepts a ModelOutput, a mapping, or a tuple of (loss, logits)."""
+    if isinstance(output, ModelOutputs):
         return output
     loss, get = _fields(output)
     labels: Tensor | None = batch.get("labels")
     if task == "span":
         padding = batch.get("attention_mask")
         start, end = (_span(get(key), padding) for key in ("start_logits", "end_logits"))
-        return Outcome(loss, (start, end))
+        return ModelOutputs(loss, (start, end))
     scores = get("logits")
     if task == "pixels":  # (B, classes, height, width), coarser than the labels: all of them count
-        return Outcome(loss, (Prediction(scores.movedim(1, -1), "classes"),))
+        return ModelOutputs(loss, (Prediction(scores.movedim(1, -1), "classes"),))
     if task == "frames":  # of speech: its letters are labels of no frame in particular
-        return Outcome(loss, (Prediction(scores, "classes"),))
+        return ModelOutputs(loss, (Prediction(scores, "classes"),))
     if task in ("tokens", "masked_lm", "seq2seq_lm", "causal_lm") or (task == "auto" and scores.dim() == 3):
-        return Outcome(loss, (Prediction(scores, "classes", _labelled(scores, labels, batch, task)),))
+        return ModelOutputs(loss, (Prediction(scores, "classes", _labelled(scores, labels, batch, task)),))
     if task == "flags":  # of each token whether it was replaced: (B, L), each a label of its own
-        return Outcome(loss, (Prediction(scores.unsqueeze(-1), "labels", _unpadded(scores.shape, batch)),))
+        return ModelOutputs(loss, (Prediction(scores.unsqueeze(-1), "labels", _unpadded(scores.shape, batch)),))
     if scores.dim() == 1:  # with labels DeBERTa's regression gives its one column as (B,), not (B, 1)
         scores = scores.unsqueeze(-1)
-    kind: Kind = "classes" if task == "choices" else _sentence_kind(scores, labels, config)
-    return Outcome(loss, (Prediction(scores, kind),))
+    kind: ScoreType = "classes" if task == "choices" else _sentence_kind(scores, labels, config)
+    return ModelOutputs(loss, (Prediction(scores, kind),))
 
 
 def _fields(output: Any) -> tuple[Tensor | None, Callable[[str], Tensor]]:
@@ -94,7 +94,7 @@ def field(output: Mapping[str, Any], *names: str) -> Tensor:
     )
 
 
-def _sentence_kind(scores: Tensor, labels: Tensor | None, config: Any) -> Kind:
+def _sentence_kind(scores: Tensor, labels: Tensor | None, config: Any) -> ScoreType:
     """The rule of transformers' own heads: `problem_type` if set, else the number and type of the labels."""
     problem = getattr(config, "problem_type", None)
     if problem == "regression" or (problem is None and scores.shape[-1] == 1):
@@ -111,7 +111,7 @@ def _sentence_kind(scores: Tensor, labels: Tensor | None, config: Any) -> Kind:
     return "classes"
 
 
-def _labelled(scores: Tensor, labels: Tensor | None, batch: Mapping[str, Any], task: Task) -> Tensor | None:
+def _labelled(scores: Tensor, labels: Tensor | None, batch: Mapping[str, Any], task: HeadType) -> Tensor | None:
     """Which positions count: the labelled ones, else those that are not padding."""
     rows = scores.shape[:-1]
     if labels is not None and labels.dim() == 2:

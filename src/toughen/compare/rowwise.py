@@ -14,10 +14,10 @@ Pointwise: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 """Log-probabilities of the perturbed and the clean pass to the summand of a divergence, element by element."""
 Reduction: TypeAlias = Literal["mean", "sum"]
 
-SLICE = 8192  # columns handled at once; above this, float32 copies of the logits would dominate memory
+VOCAB_CHUNK = 8192  # columns handled at once; above this, float32 copies of the logits would dominate memory
 
 
-def exact(scores: Tensor) -> Tensor:
+def to_float32(scores: Tensor) -> Tensor:
     """Scores in float32, or float64 if they are that."""
     return scores.to(torch.promote_types(scores.dtype, torch.float32))
 
@@ -25,10 +25,10 @@ def exact(scores: Tensor) -> Tensor:
 def distance(pointwise: Pointwise, bent: Prediction, clean: Prediction, reduction: Reduction) -> Tensor:
     """A divergence between two predictions of the same rows: mean over the rows that count, or their sum."""
     if bent.kind == "values":
-        rows = (exact(bent.scores) - exact(clean.scores)).square().mean(-1)
+        rows = (to_float32(bent.scores) - to_float32(clean.scores)).square().mean(-1)
     elif bent.kind == "labels":
-        rows = _bernoulli(pointwise, exact(bent.scores), exact(clean.scores)).mean(-1)
-    elif bent.scores.shape[-1] > SLICE:
+        rows = _bernoulli(pointwise, to_float32(bent.scores), to_float32(clean.scores)).mean(-1)
+    elif bent.scores.shape[-1] > VOCAB_CHUNK:
         rows = _sliced(pointwise, bent.scores, clean.scores)
     else:
         rows = pointwise(log_probabilities(bent.scores), log_probabilities(clean.scores)).sum(-1)
@@ -41,10 +41,10 @@ def distance(pointwise: Pointwise, bent: Prediction, clean: Prediction, reductio
 
 def log_probabilities(scores: Tensor) -> Tensor:
     """Of each row's distribution, never minus infinity."""
-    return _bounded(F.log_softmax(exact(scores), dim=-1))
+    return _finite(F.log_softmax(to_float32(scores), dim=-1))
 
 
-def _bounded(logs: Tensor) -> Tensor:
+def _finite(logs: Tensor) -> Tensor:
     """A class that the head rules out by a score of -inf has probability 0, and 0 times infinity would be no number."""
     return logs.clamp(min=torch.finfo(logs.dtype).min)
 
@@ -60,21 +60,21 @@ def _sliced(pointwise: Pointwise, bent: Tensor, clean: Tensor) -> Tensor:
     log_sums = [_log_sum_exp(scores) for scores in (bent, clean)]
 
     def part(b: Tensor, c: Tensor, log_b: Tensor, log_c: Tensor) -> Tensor:
-        return pointwise(_bounded(exact(b) - log_b), _bounded(exact(c) - log_c)).sum(-1)
+        return pointwise(_finite(to_float32(b) - log_b), _finite(to_float32(c) - log_c)).sum(-1)
 
-    pairs = zip(bent.split(SLICE, dim=-1), clean.split(SLICE, dim=-1), strict=True)
-    parts = [_light(part, b, c, *log_sums) for b, c in pairs]
+    pairs = zip(bent.split(VOCAB_CHUNK, dim=-1), clean.split(VOCAB_CHUNK, dim=-1), strict=True)
+    parts = [_checkpointed(part, b, c, *log_sums) for b, c in pairs]
     return torch.stack(parts).sum(0)
 
 
 def _log_sum_exp(scores: Tensor) -> Tensor:
     def part(s: Tensor) -> Tensor:
-        return exact(s).logsumexp(-1, keepdim=True)
+        return to_float32(s).logsumexp(-1, keepdim=True)
 
-    parts = [_light(part, s) for s in scores.split(SLICE, dim=-1)]
+    parts = [_checkpointed(part, s) for s in scores.split(VOCAB_CHUNK, dim=-1)]
     return torch.cat(parts, dim=-1).logsumexp(-1, keepdim=True)
 
 
-def _light(part: Callable[..., Tensor], *inputs: Tensor) -> Tensor:
+def _checkpointed(part: Callable[..., Tensor], *inputs: Tensor) -> Tensor:
     """Computed again in the backward pass. Nothing here is random, and reading the random state would end a capture."""
     return cast(Tensor, checkpoint(part, *inputs, use_reentrant=False, preserve_rng_state=False))

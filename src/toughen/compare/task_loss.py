@@ -9,11 +9,11 @@ from torch import Tensor
 
 from ..errors import MethodError, StepError
 from .divergence import Divergence
-from .model_outputs import Outcome
-from .rowwise import exact
+from .model_outputs import ModelOutputs
+from .rowwise import to_float32
 
 
-def loss_of(outcome: Outcome) -> Tensor:
+def loss_of(outcome: ModelOutputs) -> Tensor:
     if outcome.loss is None:
         raise StepError(
             "The model returned no loss, so the batch has no labels, and this method needs them. "
@@ -28,12 +28,12 @@ class TaskLoss:
 
     needs_clean: ClassVar[bool] = False
 
-    def __call__(self, bent: Outcome, clean: Outcome | None, deltas: Sequence[Tensor]) -> Tensor:
+    def __call__(self, bent: ModelOutputs, clean: ModelOutputs | None, deltas: Sequence[Tensor]) -> Tensor:
         return loss_of(bent)
 
 
 @dataclass(frozen=True)
-class TaskAndDivergence:
+class TaskLossAndDivergence:
     """The mean of both passes' task losses in place of the clean one alone, and a divergence (R-Drop).
 
     Beside a loss that is not the clean one (`in_place` False) there is nothing to replace: the divergence alone.
@@ -47,15 +47,17 @@ class TaskAndDivergence:
 
     def __post_init__(self) -> None:
         if not self.weight >= 0:
-            raise MethodError(f"TaskAndDivergence(weight={self.weight}): a regulariser's weight cannot be negative.")
+            raise MethodError(
+                f"TaskLossAndDivergence(weight={self.weight}): a regulariser's weight cannot be negative."
+            )
 
-    def __call__(self, bent: Outcome, clean: Outcome | None, deltas: Sequence[Tensor]) -> Tensor:
+    def __call__(self, bent: ModelOutputs, clean: ModelOutputs | None, deltas: Sequence[Tensor]) -> Tensor:
         term = self.weight * self.divergence(bent, clean, deltas)
         return term if clean is None or not self.in_place else term + 0.5 * (loss_of(bent) - loss_of(clean))
 
 
 @dataclass(frozen=True)
-class TaskAwayFromFeatures:
+class TaskLossMinusCosine:
     """The task loss less `temperature` times the cosine of perturbed and clean class-token features (CreAT)."""
 
     temperature: float = 1.0
@@ -63,8 +65,8 @@ class TaskAwayFromFeatures:
     needs_clean: ClassVar[bool] = True
     needs_features: ClassVar[bool] = True
 
-    def __call__(self, bent: Outcome, clean: Outcome | None, deltas: Sequence[Tensor]) -> Tensor:
+    def __call__(self, bent: ModelOutputs, clean: ModelOutputs | None, deltas: Sequence[Tensor]) -> Tensor:
         if clean is None or bent.features is None or clean.features is None:
             raise StepError("CreAT compares the features of a perturbed and a clean pass, and one of them is missing.")
-        likeness = F.cosine_similarity(exact(bent.features), exact(clean.features), dim=-1).mean()
+        likeness = F.cosine_similarity(to_float32(bent.features), to_float32(clean.features), dim=-1).mean()
         return loss_of(bent) - self.temperature * likeness

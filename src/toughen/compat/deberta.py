@@ -9,18 +9,18 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from ..compare.rowwise import exact
+from ..compare.rowwise import to_float32
 from ..engine.perturbation import Perturbation
 from ..errors import SiteError, StepError, nearest
-from ..search import INF, Absolute, Ascent, Given, Normal, Unit
-from ..sites.base import View
+from ..search import INF, Absolute, Ascent, CustomInit, Normal, Normalized
+from ..sites.base import Activation
 from .losses import log_probabilities
 
 LossFn: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 
 
 def _rows(logits: Tensor) -> Tensor:
-    return exact(logits.reshape(-1, logits.shape[-1]))
+    return to_float32(logits.reshape(-1, logits.shape[-1]))
 
 
 def symmetric_kl(logits: Tensor, target: Tensor) -> Tensor:
@@ -61,8 +61,8 @@ class PerturbationLayer(nn.Module):
         self.LayerNorm = nn.LayerNorm(hidden_size, 1e-7, elementwise_affine=False)
         self.search = Ascent(
             step_size=learning_rate,
-            init=Normal(init_perturbation, clip=2.0) if init is None else Given(lambda view: init(view.value)),
-            shape=Unit(p=INF, over="token", plus=1e-6),
+            init=Normal(init_perturbation, clip=2.0) if init is None else CustomInit(lambda view: init(view.value)),
+            shape=Normalized(p=INF, over="token", plus=1e-6),
             units=Absolute(),
         )
         self.input: Tensor | None = None
@@ -84,7 +84,7 @@ class PerturbationLayer(nn.Module):
             raise StepError("SiFT: run the clean pass before adv.loss(): the perturbed one starts from its input.")
         clean = self.input
         if not self.perturbation.at:
-            view = View(clean)
+            view = Activation(clean)
             self.perturbation.at[0] = self.search.start(view).requires_grad_()
             self.perturbation.views[0] = view
         return (clean + self.perturbation.at[0]).to(clean.dtype)

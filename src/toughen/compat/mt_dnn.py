@@ -7,13 +7,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..compare.divergence import log_odds
-from ..compare.rowwise import exact
+from ..compare.rowwise import to_float32
 from .losses import js_loss, kl_loss, log_probabilities
 
 
 def stable_kl(logit: Tensor, target: Tensor, epsilon: float = 1e-6, reduce: bool = True) -> Tensor:
     """Twice the difference of log-odds weighted by the first argument's probabilities. Not a KL; can be negative."""
-    p, y = (log_probabilities(exact(x).reshape(-1, x.shape[-1])) for x in (logit, target))
+    p, y = (log_probabilities(to_float32(x).reshape(-1, x.shape[-1])) for x in (logit, target))
     total = log_odds(p, y, epsilon).sum()
     return total / p.shape[0] if reduce else total
 
@@ -26,7 +26,7 @@ class _Criterion:
     def __call__(
         self, input: Tensor, target: Tensor, weight: Any = None, ignore_index: int = -1, reduction: str = "batchmean"
     ) -> Tensor:
-        return self.alpha * self.loss(exact(input), exact(target), reduction)
+        return self.alpha * self.loss(to_float32(input), to_float32(target), reduction)
 
     def loss(self, input: Tensor, target: Tensor, reduction: Any) -> Tensor:
         raise TypeError("Use one of the named criteria.")

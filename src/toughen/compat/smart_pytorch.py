@@ -8,9 +8,9 @@ from torch import Tensor, nn
 
 from ..engine.perturbation import Perturbation
 from ..errors import StepError
-from ..search import Absolute, Ascent, Given, Normal, Raw
+from ..search import Absolute, Ascent, CustomInit, Normal, RawGradient
 from ..search.norms import Units
-from ..sites.base import View
+from ..sites.base import Activation
 
 
 def inf_norm(x: Tensor) -> Tensor:
@@ -54,7 +54,7 @@ class SMARTLoss(nn.Module):
 
     def forward(self, embed: Tensor, state: Any) -> Tensor:
         search = self._search()
-        view = View(embed.detach())
+        view = Activation(embed.detach())
         delta = search.start(view).requires_grad_()
         perturbation = Perturbation({0: delta}, {0: view})
         fixed = [one.detach() for one in _states(state)]
@@ -70,13 +70,13 @@ class SMARTLoss(nn.Module):
     def _search(self) -> Ascent:
         init = self.init
 
-        def to_norm_one(x: Tensor, view: View, units: Units) -> Tensor:
+        def to_norm_one(x: Tensor, view: Activation, units: Units) -> Tensor:
             return x / (self.norm_fn(x) + self.epsilon)
 
         return Ascent(
             step_size=self.step_size,
-            init=Normal(self.noise_var) if init is None else Given(lambda view: init(view.value)),
-            shape=Raw(),
+            init=Normal(self.noise_var) if init is None else CustomInit(lambda view: init(view.value)),
+            shape=RawGradient(),
             project=to_norm_one,
             units=Absolute(),
         )

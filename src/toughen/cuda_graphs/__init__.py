@@ -7,16 +7,16 @@ from ..internal.lazy import lazily
 if TYPE_CHECKING:
     from .compile import compile_layers as compile_layers
     from .compile import uncompile_layers as uncompile_layers
-    from .graph_cache import Captured as Captured
+    from .graph_cache import GraphCache as GraphCache
     from .optimizer import CapturedUpdate as CapturedUpdate
-    from .prefetch import prefetch as prefetch
+    from .batch_prefetch import prefetch as prefetch
 
 _HOME = {
-    "Captured": "graph_cache",
+    "GraphCache": "graph_cache",
     "CapturedUpdate": "optimizer",
     "compile_layers": "compile",
     "uncompile_layers": "compile",
-    "prefetch": "prefetch",
+    "prefetch": "batch_prefetch",
 }
 __all__ = sorted(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]
 __getattr__, __dir__ = lazily(__name__, _HOME)

@@ -8,7 +8,7 @@ SKIPS = ("allow_is_bidirectional_skip", "allow_is_causal_skip")
 
 
 @contextmanager
-def steady_masks() -> Generator[None]:
+def explicit_attention_masks() -> Generator[None]:
     """In here transformers makes a mask for every batch, also for one without padding.
 
     It would look for padding otherwise, and leave the mask out where there is none. A captured step cannot look; a step

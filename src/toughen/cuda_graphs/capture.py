@@ -10,16 +10,16 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from ..internal.rng import Tape
+from ..internal.rng import GraphSafeRng
 
 Key: TypeAlias = tuple[Hashable, ...]
 
 
 @dataclass(frozen=True)
-class Noted:
+class EagerTrace:
     """What is known of a step that was run: its random stream, and the weights that got a gradient."""
 
-    tape: Tape
+    tape: GraphSafeRng
     weights: Sequence[nn.Parameter]
     runs: int  # so many steps of this kind were run
 
@@ -29,7 +29,7 @@ class Graph:
     """One captured step, with the memory it reads from and writes to."""
 
     graph: torch.cuda.CUDAGraph
-    tape: Tape
+    tape: GraphSafeRng
     inputs: dict[str, Any]
     loss: Tensor
     weights: Sequence[nn.Parameter]  # those that get a gradient

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
-from ..combine.base import Turn
-from ..engine.state import Bound
+from ..combine.base import BackwardPass
+from ..engine.state import MethodState
 from ..sites import AttentionLogits, Hidden
 
 
-def of_model(model: nn.Module, device: torch.device) -> str | None:
+def model_reason(model: nn.Module, device: torch.device) -> str | None:
     """The reason, or None."""
     if device.type != "cuda":
         return f"the model is on the {device.type}, and CUDA graphs need a CUDA device"
@@ -23,7 +23,9 @@ def of_model(model: nn.Module, device: torch.device) -> str | None:
     return None
 
 
-def of_method(bound: Sequence[Bound], turns: Sequence[Turn], last: bool, updates: bool = False) -> str | None:
+def method_reason(
+    bound: Sequence[MethodState], turns: Sequence[BackwardPass], last: bool, updates: bool = False
+) -> str | None:
     """The reason, or None, for the coming micro-batch of attached methods; `updates` are captured with it or not."""
     if any(turn.step for turn in turns) and not updates:
         return "the method updates the weights between its passes (FreeAT), with an optimizer that is not captured"
@@ -35,12 +37,12 @@ def of_method(bound: Sequence[Bound], turns: Sequence[Turn], last: bool, updates
     return None
 
 
-def packable(bound: Sequence[Bound]) -> bool:
+def can_pack(bound: Sequence[MethodState]) -> bool:
     """Whether padding may be left out of the layers: nothing in there is perturbed or looked at."""
     return not any(one.needs_features or isinstance(one.method.site, (Hidden, AttentionLogits)) for one in bound)
 
 
-def of_error(error: BaseException) -> str:
+def error_reason(error: BaseException) -> str:
     """The first of a chain of errors: what broke the capture, and not that it is broken."""
     while error.__context__ is not None:
         error = error.__context__

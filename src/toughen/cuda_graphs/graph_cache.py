@@ -13,13 +13,13 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import RobustnessWarning
-from ..internal.foreach import add, fill, zero
-from ..internal.rng import Noise, Tape
-from .attention_masks import steady_masks
-from .capture import Graph, Key, Noted, on_device, recording, runs_before, shape_of, state_of, stream_of
-from .eligibility import of_error, of_model
+from ..internal.foreach import add, copy_all, zero
+from ..internal.rng import GraphSafeRng, NoiseGenerators
+from .attention_masks import explicit_attention_masks
+from .capture import EagerTrace, Graph, Key, on_device, recording, runs_before, shape_of, state_of, stream_of
+from .eligibility import error_reason, model_reason
 
-Run: TypeAlias = Callable[[dict[str, Any]], Tensor]
+StepFn: TypeAlias = Callable[[dict[str, Any]], Tensor]
 
 MOST_GRAPHS = 64
 
@@ -27,13 +27,13 @@ MOST_GRAPHS = 64
 class Host(Protocol):
     """What a captured step needs of a method on a model."""
 
-    noise: Noise
+    noise: NoiseGenerators
     passed: list[Any]
 
     def window(self, last: bool) -> AbstractContextManager[Any]: ...  # round a micro-batch: opens and closes an update
 
 
-class Captured:
+class GraphCache:
     """Runs training steps, from the second sight of a shape on as a replay of its CUDA graph.
 
     The first step of a shape runs eagerly; its result counts. Compiled models need two: the second may go other ways
@@ -47,13 +47,13 @@ class Captured:
         self.steps = {"eager": 0, "captured": 0}
         self._weights = list(model.parameters())  # as an optimizer has them: those of the model at this time
         self._graphs: dict[Key, Graph] = {}
-        self._noted: dict[Key, Noted] = {}
+        self._noted: dict[Key, EagerTrace] = {}
         self.lent: dict[nn.Parameter, Tensor] = {}  # a gradient for each weight, which all graphs write to
         self._pool: Any = None
 
     def __call__(
         self,
-        run: Run,
+        run: StepFn,
         batch: Mapping[str, Any],
         *,
         last: bool = True,
@@ -66,7 +66,7 @@ class Captured:
         `also` tells steps of the same shape apart, `obstacle` says why this one must not be captured.
         """
         weights, device = self._weights, self._weights[0].device
-        self._complain(obstacle)
+        self._fall_back(obstacle)
         with self.host.window(last):
             if self.obstacle is not None:
                 return self._eager(run, batch, device)
@@ -74,7 +74,7 @@ class Captured:
             key = (*shape_of(batch), *also, last, fresh, *state_of(self.model, weights))
             if key in self._graphs:
                 return self._replay(self._graphs[key], batch, fresh)
-            self._complain(of_model(self.model, device))
+            self._fall_back(model_reason(self.model, device))
             noted = self._noted.get(key)
             if noted is not None and noted.runs >= runs_before(self.model) and self.obstacle is None:
                 graph = self._capture(run, batch, self._noted.pop(key), device, fresh, several)
@@ -83,27 +83,29 @@ class Captured:
                     return self._replay(graph, batch, fresh)
             if self.obstacle is not None:
                 return self._eager(run, batch, device)
-            tape = Tape(device)
+            tape = GraphSafeRng(device)
             loss = self._eager(run, batch, device, tape)
             seen = [weight for weight in weights if weight.grad is not None]
-            self._noted[key] = Noted(tape, seen, 1 if noted is None else noted.runs + 1)
+            self._noted[key] = EagerTrace(tape, seen, 1 if noted is None else noted.runs + 1)
             return loss
 
-    def _eager(self, run: Run, batch: Mapping[str, Any], device: torch.device, tape: Tape | None = None) -> Tensor:
+    def _eager(
+        self, run: StepFn, batch: Mapping[str, Any], device: torch.device, tape: GraphSafeRng | None = None
+    ) -> Tensor:
         self.steps["eager"] += 1
         moved = {name: on_device(value, device) for name, value in batch.items()}
         if tape is None:
             return run(moved)
-        with tape.noted(), steady_masks():
+        with tape.noted(), explicit_attention_masks():
             return run(moved)
 
     def _replay(self, graph: Graph, batch: Mapping[str, Any], fresh: bool) -> Tensor:
         self.steps["captured"] += 1
-        self._lend(graph.weights, fresh)
+        self._bind_grad_buffers(graph.weights, fresh)
         self.host.passed = graph.passed
         return graph.play(batch)
 
-    def _lend(self, weights: Sequence[nn.Parameter], fresh: bool) -> None:
+    def _bind_grad_buffers(self, weights: Sequence[nn.Parameter], fresh: bool) -> None:
         """The buffers the graph writes to become the weights' gradients, with what is there already in them."""
         empty: list[Tensor] = []
         for weight in weights:
@@ -119,7 +121,7 @@ class Captured:
             zero(empty)
 
     def _capture(
-        self, run: Run, batch: Mapping[str, Any], noted: Noted, device: torch.device, fresh: bool, several: bool
+        self, run: StepFn, batch: Mapping[str, Any], noted: EagerTrace, device: torch.device, fresh: bool, several: bool
     ) -> Graph | None:
         """The graph of a step, nothing of which is executed; None where it cannot be captured.
 
@@ -127,7 +129,9 @@ class Captured:
         those of several are added to the buffers themselves, which takes less memory.
         """
         if len(self._graphs) >= MOST_GRAPHS:
-            self._complain(f"there are more than {MOST_GRAPHS} shapes of batches: pad lengths to a few, as --fast does")
+            self._fall_back(
+                f"there are more than {MOST_GRAPHS} shapes of batches: pad lengths to a few, as --fast does"
+            )
             return None
         tape, weights = noted.tape, [weight for weight in self._weights if weight.requires_grad]
         before = [weight.grad for weight in weights]
@@ -149,7 +153,7 @@ class Captured:
         chance, streams = (torch.get_rng_state(), random.getstate()), self.host.noise.clone()
         self.host.passed = []  # graphs of the eager step, whose nodes would run on its stream
         try:
-            with recording(graph, self._pool, stream_of(device)), tape.captured(), steady_masks():
+            with recording(graph, self._pool, stream_of(device)), tape.captured(), explicit_attention_masks():
                 buffers = [self.lent[weight] for weight in noted.weights]
                 if several and fresh:
                     zero(buffers)
@@ -157,21 +161,21 @@ class Captured:
                 if {weight for weight in weights if weight.grad is not None} != set(noted.weights):
                     raise RuntimeError("other weights got a gradient than in the step before")
                 if not several:
-                    write = fill if fresh else add
+                    write = copy_all if fresh else add
                     write(buffers, [cast(Tensor, weight.grad) for weight in noted.weights])
             passed = self.host.passed
         except Exception as error:
             # A capture that broke off leaves its generators behind as if it still went on.
             tape.reset()
             self.host.noise.generators.update(streams)
-            self._complain(of_error(error))
+            self._fall_back(error_reason(error))
             return None
         finally:
             torch.clear_autocast_cache()
             for weight, grad in zip(weights, before, strict=True):
                 weight.grad = grad
         if not torch.equal(chance[0], torch.get_rng_state()) or chance[1] != random.getstate():
-            self._complain("the model draws random numbers on the CPU, which a replay would not draw again")
+            self._fall_back("the model draws random numbers on the CPU, which a replay would not draw again")
             return None
         return Graph(graph, tape, inputs, loss, noted.weights, passed)
 
@@ -181,7 +185,7 @@ class Captured:
         self._noted.clear()
         self.lent.clear()
 
-    def _complain(self, obstacle: str | None) -> None:
+    def _fall_back(self, obstacle: str | None) -> None:
         if obstacle is None or self.obstacle is not None:
             return
         self.obstacle = obstacle

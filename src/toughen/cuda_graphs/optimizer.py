@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.optim import Adam, AdamW, Optimizer
 
 from .capture import Key, recording
-from .graph_cache import Captured
+from .graph_cache import GraphCache
 
 MOST_GRAPHS = 8
 # A graph holds these for ever; the learning rate it reads from a tensor.
@@ -60,7 +60,7 @@ class CapturedUpdate:
     is otherwise. Learning rates may change from step to step, as numbers or as tensors.
     """
 
-    def __init__(self, captured: Captured, optimizer: Optimizer) -> None:
+    def __init__(self, captured: GraphCache, optimizer: Optimizer) -> None:
         self.lent: Mapping[Any, Tensor] = captured.lent
         self.optimizer, self._step = optimizer, optimizer.step
         self._clips, self._steps = Repeated(), Repeated()

@@ -9,12 +9,12 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from ..combine.base import Turn
-from ..engine.state import Bound
+from ..combine.base import BackwardPass
+from ..engine.state import MethodState
 from ..errors import MethodError
 from ..internal.foreach import HALF
-from .eligibility import of_method, packable
-from .graph_cache import Captured, Host
+from .eligibility import can_pack, method_reason
+from .graph_cache import GraphCache, Host
 from .optimizer import CapturedUpdate
 from .packing import Packing, packing_of, padding_token, real_tokens, tokens_to_compute, without_idle_mask
 
@@ -23,9 +23,9 @@ class Attached(Host, Protocol):
     """A method on a model, as far as its captured step knows it."""
 
     model: nn.Module
-    bound: list[Bound]
+    bound: list[MethodState]
 
-    def turns(self, last: bool = True) -> tuple[Turn, ...]: ...
+    def turns(self, last: bool = True) -> tuple[BackwardPass, ...]: ...
 
     def backward(
         self,
@@ -72,10 +72,10 @@ class CapturedStep:
         if optimizer is not None and backward is not None:
             raise MethodError("backward= (a GradScaler) makes updates of its own: leave optimizer= out.")
         self.attached, self.model, self._backward = attached, model, backward
-        self.captured = Captured(attached, model)
+        self.captured = GraphCache(attached, model)
         self.update = None if optimizer is None else CapturedUpdate(self.captured, optimizer)
         self.max_norm = max_norm
-        self._undecided = pack and packable(attached.bound)
+        self._undecided = pack and can_pack(attached.bound)
         self.packing: Packing | None = None
 
     @property
@@ -109,7 +109,7 @@ class CapturedStep:
 
         also = (accumulate, tokens, part, self.max_norm)
         turns = self.attached.turns(last)
-        obstacle = of_method(self.attached.bound, turns, last, updates=part is not None)
+        obstacle = method_reason(self.attached.bound, turns, last, updates=part is not None)
         loss = self.captured(run, batch, last=last, several=len(turns) > 1, also=also, obstacle=obstacle)
         if part is None and move is not None:
             move()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..evaluation.outputs import Outputs
-from ..registry import make
+from ..registry import create_method
 from .encoder import SENTIMENT, Encoder
 from .grammar import LABELS, SPLITS, Row
 
@@ -88,7 +88,7 @@ def train_arm(name: str, seed: int, data: Mapping[str, Sequence[Row]], encoder: 
             processing_class=tokenizer,
             compute_metrics=compute_metrics(SENTIMENT),
             callbacks=[clock],
-            method=make(name),
+            method=create_method(name),
         )
         trainer.remove_callback(PrinterCallback)
         trainer.train()

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import MethodError, RobustnessWarning
-from ..internal.foreach import local
-from ..search.base import LearnedSearch, Search
+from ..internal.foreach import local_shard
+from ..search.base import LearnedAdversary, Search
 from ..sites.base import Detach
 from .perturbation import Injector, Perturbation
 
@@ -37,8 +37,8 @@ class Adversary:
         """Put the weights on the model; again after a detach, as they were."""
         self.model.add_module(NAME, self.module)
         hooks = [
-            self.model.register_state_dict_post_hook(_leave_out),
-            self.model.register_load_state_dict_post_hook(_not_missing),
+            self.model.register_state_dict_post_hook(_drop_from_state_dict),
+            self.model.register_load_state_dict_post_hook(_ignore_missing_keys),
         ]
 
         def remove() -> None:
@@ -76,7 +76,7 @@ class Adversary:
         return output, {place: mask.squeeze(1) if mask.shape[1] == 1 else mask for place, mask in answers.items()}
 
     def state_dict(self) -> dict[str, Tensor]:
-        return {name: local(value).contiguous() for name, value in self.module.state_dict().items()}
+        return {name: local_shard(value).contiguous() for name, value in self.module.state_dict().items()}
 
     @torch.no_grad()
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
@@ -87,25 +87,26 @@ class Adversary:
                 "settings the run was started with (layers, per_head, rank)."
             )
         for name, value in own.items():
-            if local(value).shape != state[name].shape:
+            if local_shard(value).shape != state[name].shape:
                 raise MethodError(
                     f"The saved adversary's {name} is {tuple(state[name].shape)}, and this one's "
-                    f"{tuple(local(value).shape)}. Resume with the settings the run was started with (per_head, rank)."
+                    f"{tuple(local_shard(value).shape)}. Resume with the settings the run was started with (per_head, "
+                    "rank)."
                 )
         for name, value in own.items():
-            local(value).copy_(state[name])
+            local_shard(value).copy_(state[name])
         self._before = None
 
 
 def build(model: nn.Module, injector: Injector, site: Any, seed: int) -> Adversary | None:
     """What a learnt search needs, from a seed that all processes share; None for every other search."""
-    if not isinstance(injector.search, LearnedSearch):
+    if not isinstance(injector.search, LearnedAdversary):
         return None
     random = torch.Generator().manual_seed(seed)
     return Adversary(model, injector, injector.search.build(site.places(model), random))
 
 
-def only(adversaries: Iterable[Adversary | None]) -> Adversary:
+def get_adversary(adversaries: Iterable[Adversary | None]) -> Adversary:
     """The one learnt adversary of a sum of methods."""
     for adversary in adversaries:
         if adversary is not None:
@@ -115,17 +116,17 @@ def only(adversaries: Iterable[Adversary | None]) -> Adversary:
 
 def refuse_wrapped(model: nn.Module, search: Search) -> None:
     """A wrapper knows only the weights that were there when it was made."""
-    if isinstance(search, LearnedSearch) and isinstance(model, nn.parallel.DistributedDataParallel):
+    if isinstance(search, LearnedAdversary) and isinstance(model, nn.parallel.DistributedDataParallel):
         raise MethodError(
             "The adversary's weights must be there when the model is wrapped, or their gradients are not "
             "exchanged. Attach first, then wrap in DistributedDataParallel."
         )
 
 
-def _leave_out(module: nn.Module, state: dict[str, Any], prefix: str, _metadata: Any) -> None:
+def _drop_from_state_dict(module: nn.Module, state: dict[str, Any], prefix: str, _metadata: Any) -> None:
     for key in [key for key in state if key.startswith(f"{prefix}{NAME}.")]:
         del state[key]
 
 
-def _not_missing(_module: nn.Module, keys: Any) -> None:
+def _ignore_missing_keys(_module: nn.Module, keys: Any) -> None:
     keys.missing_keys[:] = [key for key in keys.missing_keys if f"{NAME}." not in key]

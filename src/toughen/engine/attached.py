@@ -9,27 +9,34 @@ import torch
 from torch import Tensor, nn
 from typing_extensions import Unpack  # torch needs it, too; Python has it from 3.11 on
 
-from ..combine.base import Turn
+from ..combine.base import BackwardPass
 from ..combine.single_pass import Add
 from ..cuda_graphs.step import CapturedStep, Options
 from ..errors import MethodError
-from ..internal.architectures import Task, task_of
-from ..internal.distributed import settle, unsynced
+from ..internal.architectures import HeadType, infer_head_type
+from ..internal.distributed import no_sync, reshard
 from ..internal.foreach import no_autocast
-from ..internal.rng import DropoutSwitch, Noise, own_seed
-from ..schedules import Clock
+from ..internal.rng import DropoutSwitch, NoiseGenerators, per_rank_seed
+from ..schedules import TrainingProgress
 from ..sites.base import Detach
-from ..sites.locate import unwrap
-from .adversary_state import only, refuse_wrapped
+from ..sites.locate import unwrap_parallel
+from .adversary_state import get_adversary, refuse_wrapped
 from .checkpointing import CheckpointedLayers
-from .diagnostics import figures, probe
-from .driving import drive
-from .features import FeatureWatch
-from .fitting import fit
+from .diagnostics import probe, step_metrics
+from .driving import run_backward_passes
+from .features import FeatureHook
+from .fitting import install_hooks
 from .perturbation import Injector
-from .state import Bound, under
+from .state import MethodState, under
 from .step import Batch, Forward, Quiet, Recipe, Step
-from .validation import counted, refuse_detached, special_ids, warn_about, warn_at_start, warn_if_special_unknown
+from .validation import (
+    check_accumulate,
+    refuse_detached,
+    special_ids,
+    warn_at_start,
+    warn_if_special_unknown,
+    warn_incompatible,
+)
 
 _MARK = "_toughen_attached"
 
@@ -43,27 +50,27 @@ class Attached:
         model: nn.Module,
         tokenizer: Any = None,
         seed: int | None = None,
-        task: Task | None = None,
+        task: HeadType | None = None,
         total_steps: int | None = None,
     ) -> None:
-        self.model = unwrap(model)
+        self.model = unwrap_parallel(model)
         for method in methods:
             refuse_wrapped(model, method.search)
-            warn_about(self.model, method)
+            warn_incompatible(self.model, method)
             warn_if_special_unknown(self.model, method, tokenizer)
-        self.task: Task = task or task_of(self.model)
+        self.task: HeadType = task or infer_head_type(self.model)
         self.total_steps, self.updates = total_steps, 0
-        self.noise = Noise(own_seed(seed))
+        self.noise = NoiseGenerators(per_rank_seed(seed))
         self._seed = torch.initial_seed() if seed is None else seed  # of what must be the same on every process
-        self._clock = Clock(total=total_steps)
+        self._clock = TrainingProgress(total=total_steps)
         ids = special_ids(self.model, tokenizer)
-        self.bound = [Bound(m, Injector(m.search, self.noise, ids, self._clock)) for m in methods]
+        self.bound = [MethodState(m, Injector(m.search, self.noise, ids, self._clock)) for m in methods]
         self.passed: list[Batch] = []  # the last micro-batch, one for each method
         self._window: list[Batch] = []
         self._open = self._inside = False  # an accumulation window has begun; one of its micro-batches is under way
         self._switch = DropoutSwitch(self.model)
         self._undo: list[Detach] = []
-        self._watch: FeatureWatch | None = None
+        self._watch: FeatureHook | None = None
         self._checkpoints: CheckpointedLayers | None = None
         self.attach()
 
@@ -77,14 +84,14 @@ class Attached:
                 "trainer.attached.detach()), or attach a sum: (a + b).attach(model). Copy a model after its detach."
             )
         try:
-            self._watch, self._checkpoints = fit(self.model, self.bound, self._seed, self._undo)
+            self._watch, self._checkpoints = install_hooks(self.model, self.bound, self._seed, self._undo)
         except BaseException:
             self.detach()
             raise
         setattr(self.model, _MARK, True)
         self._undo.append(partial(delattr, self.model, _MARK))
 
-    def turns(self, last: bool = True) -> tuple[Turn, ...]:
+    def turns(self, last: bool = True) -> tuple[BackwardPass, ...]:
         """The backward passes of the coming micro-batch. Ask before `losses`; `last` closes an accumulation window."""
         return self.bound[0].method.combine.turns(last, len(self._window) + 1)
 
@@ -144,21 +151,21 @@ class Attached:
         `accumulate` and say which is the `last`. `backward` replaces `loss.backward()`: `lambda loss: scaler.scale(
         loss).backward()`. `step` (FreeAT) updates and clears gradients between the passes; the last update is yours.
         """
-        turns, share = self.turns(last), counted(accumulate)
+        turns, share = self.turns(last), check_accumulate(accumulate)
         if step is None and any(turn.step for turn in turns):
             raise MethodError(
                 "This method updates the weights after every pass (FreeAT). Give it the update as step=..., a function "
                 "that calls optimizer.step() and optimizer.zero_grad()."
             )
 
-        def take(_turn: Turn) -> Tensor:
+        def take(_turn: BackwardPass) -> Tensor:
             loss = next(losses) / share
             with no_autocast(loss):  # which would round the gradients of what was computed in float32
                 loss.backward() if backward is None else backward(loss)
             return loss
 
-        losses = self.losses(lambda: model(**batch), batch, last=last, quiet=lambda: unsynced(model))
-        total = drive(losses, turns, take, quiet=lambda: unsynced(model), step=step)
+        losses = self.losses(lambda: model(**batch), batch, last=last, quiet=lambda: no_sync(model))
+        total = run_backward_passes(losses, turns, take, quiet=lambda: no_sync(model), step=step)
         return torch.zeros((), device=next(self.model.parameters()).device) if total is None else total
 
     def captured(self, model: nn.Module, **options: Unpack[Options]) -> CapturedStep:
@@ -172,7 +179,7 @@ class Attached:
 
     def report(self) -> dict[str, Tensor]:
         """Is it adversarial? Norms, shares and losses of the last micro-batch, as tensors; nothing is read here."""
-        return figures(self.passed)
+        return step_metrics(self.passed)
 
     def probe(self) -> dict[str, Tensor]:
         """How much of the regulariser is dropout: divergences caused by a second mask and by the perturbation alone.
@@ -182,7 +189,7 @@ class Attached:
         try:
             return probe(self.passed)
         finally:
-            settle(self.model)
+            reshard(self.model)
 
     def abandon(self) -> None:
         """Forget an accumulation window that was begun and not finished, as after an interruption."""
@@ -192,7 +199,7 @@ class Attached:
     @property
     def adversary(self) -> nn.Module:
         """The weights of a learnt search (ASA), one module a layer, under the layer's number."""
-        return only(bound.adversary for bound in self.bound).module
+        return get_adversary(bound.adversary for bound in self.bound).module
 
     def masks(self, batch: Mapping[str, Any], *, sample: bool = False) -> dict[int, Tensor]:
         """Which attention pairs a learnt adversary leaves visible, by layer: (batch, queries, keys), with a dimension
@@ -202,7 +209,7 @@ class Attached:
 
     def perturbed(self, batch: Mapping[str, Any], *, sample: bool = False) -> tuple[Any, dict[int, Tensor]]:
         """The model's output under a learnt adversary, without gradients, and the `masks` it was made with."""
-        return only(bound.adversary for bound in self.bound).ask(batch, sample)
+        return get_adversary(bound.adversary for bound in self.bound).ask(batch, sample)
 
     def detach(self) -> None:
         """Give the model back: no hook, no flag, no wrapped function stays."""
@@ -225,7 +232,7 @@ class Attached:
         refuse_detached(self._undo)
         self._clock.updates, self._clock.total = self.updates, self.total_steps
         if not self._open:
-            settle(self.model)  # an evaluation may have come before
+            reshard(self.model)  # an evaluation may have come before
             warn_at_start(self.model, [bound.method for bound in self.bound], self.updates)
             for bound in sorted(self.bound, key=lambda one: one.method.constraint is None):  # then teachers
                 bound.open_window(self.model, self._clock)

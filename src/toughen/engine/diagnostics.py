@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..compare import Divergence
 from ..errors import RobustnessWarning
-from ..internal.rng import Replay
+from ..internal.rng import RngSnapshot
 from .perturbation import Perturbation
 from .step import Batch
 
@@ -18,7 +18,7 @@ WINDOW = 50  # updates whose texts are counted together
 MOST_MISSING = 0.05  # the share of texts without a gradient that is still normal
 
 
-def figures(batches: Sequence[Batch]) -> dict[str, Tensor]:
+def step_metrics(batches: Sequence[Batch]) -> dict[str, Tensor]:
     """Figures of the last micro-batch. With several methods, keys start with their number."""
     found: dict[str, Tensor] = {}
     for number, batch in enumerate(batches):
@@ -43,13 +43,13 @@ def _figures(batch: Batch) -> dict[str, Tensor]:
         found["delta_norm" + end] = size.mean()
         whole = view.masked(view.value.to(delta.dtype)).flatten(1).norm(dim=1)
         found["delta_relative" + end] = (size / whole.clamp(min=1e-30)).mean()  # a text may have nothing to perturb
-        found["delta_from_gradient" + end] = from_gradient(delta.detach(), start)
+        found["delta_from_gradient" + end] = gradient_fraction(delta.detach(), start)
     if perturbation.gradient_counts is not None:
         _, found["zero_gradient"], found["skipped"] = perturbation.gradient_counts
     return found
 
 
-def from_gradient(delta: Tensor, start: Tensor) -> Tensor:
+def gradient_fraction(delta: Tensor, start: Tensor) -> Tensor:
     """1 - cosine of the final and the starting perturbation: 0 is random noise, 1 or more came from the gradient."""
     return 1 - F.cosine_similarity(delta.flatten(1), start.flatten(1), dim=1).mean()
 
@@ -60,7 +60,7 @@ def probe(batches: Sequence[Batch]) -> dict[str, Tensor]:
     if not batches:
         return {}
     step, compare = batches[0].step, Divergence()
-    before = Replay(step.device)
+    before = RngSnapshot(step.device)
     try:
         step.rewind()  # the mask the perturbation was found under
         clean, other = step.probe(), step.probe()

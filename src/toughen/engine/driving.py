@@ -7,13 +7,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..combine.base import Turn
+from ..combine.base import BackwardPass
 
 
-def drive(
+def run_backward_passes(
     losses: Generator[Tensor],
-    turns: Sequence[Turn],
-    backward: Callable[[Turn], Tensor],
+    turns: Sequence[BackwardPass],
+    backward: Callable[[BackwardPass], Tensor],
     *,
     quiet: Callable[[], AbstractContextManager[Any]],
     step: Callable[[], Any] | None = None,

@@ -6,12 +6,12 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from ..internal.distributed import put_in
-from ..internal.foreach import approach, local
+from ..internal.distributed import swap_weights
+from ..internal.foreach import lerp_all, local_shard
 from ..internal.rng import without_dropout
 
 
-class MeanWeights:
+class EmaWeights:
     """The teacher's weights at work. They take the place of the model's own for its pass, so that whatever wraps the
     model (DDP, FSDP2, torch.compile) serves the teacher as well.
     """
@@ -25,23 +25,25 @@ class MeanWeights:
         self.mean: list[Tensor] = [p.detach().to(dtype, copy=True) for p, dtype in zip(self.weights, wide, strict=True)]
 
     def state_dict(self) -> dict[str, Tensor]:
-        return {str(i): local(mean).contiguous() for i, mean in enumerate(self.mean)}  # safetensors takes no other
+        return {
+            str(i): local_shard(mean).contiguous() for i, mean in enumerate(self.mean)
+        }  # safetensors takes no other
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         for i, mean in enumerate(self.mean):
-            local(mean).copy_(state[str(i)])
+            local_shard(mean).copy_(state[str(i)])
 
     @torch.no_grad()
     def update(self, decay: float) -> None:
         now = [weight.to(mean.dtype) for weight, mean in zip(self.weights, self.mean, strict=True)]
-        approach(self.mean, now, 1 - decay)
+        lerp_all(self.mean, now, 1 - decay)
 
     @contextmanager
     def in_place(self) -> Generator[None]:
         """The model with the teacher's weights, without dropout and gradients. Only while no graph is alive."""
         with torch.no_grad(), without_dropout(self.model):
             values = [mean.to(weight.dtype) for weight, mean in zip(self.weights, self.mean, strict=True)]
-            go_back = put_in(self.model, self.weights, values)
+            go_back = swap_weights(self.model, self.weights, values)
             try:
                 yield
             finally:

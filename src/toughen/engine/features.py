@@ -7,13 +7,13 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from ..compare.model_outputs import Outcome
+from ..compare.model_outputs import ModelOutputs
 from ..errors import SiteError
-from ..internal.architectures import reads_left_to_right, without_adapters
+from ..internal.architectures import is_causal_decoder, unwrap_peft
 from ..sites.base import Detach
 
 
-class FeatureWatch:
+class FeatureHook:
     """Sees the features of a pass: the first real token's hidden state, or for decoders the last one's.
 
     For an encoder-decoder it is the decoder's first, which has read the whole text. Of other passes, such as an
@@ -21,9 +21,9 @@ class FeatureWatch:
     """
 
     def __init__(self, model: nn.Module) -> None:
-        base = _backbone(without_adapters(model))
+        base = _backbone(unwrap_peft(model))
         config = getattr(model, "config", None)
-        self.decoder = reads_left_to_right(config)
+        self.decoder = is_causal_decoder(config)
         self.masked = not getattr(config, "is_encoder_decoder", False)  # the batch's mask is the encoder's
         self.watching = False
         self.seen: Tensor | None = None
@@ -42,7 +42,7 @@ class FeatureWatch:
                 "The model needs a `base_model` whose output has `last_hidden_state`, or is a tuple beginning with it."
             )
 
-    def around(self, run: Callable[[], Outcome], batch: Mapping[str, Any]) -> Outcome:
+    def around(self, run: Callable[[], ModelOutputs], batch: Mapping[str, Any]) -> ModelOutputs:
         """The outcome of a pass over the batch, with its features."""
         self.watching = True
         try:

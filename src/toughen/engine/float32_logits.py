@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..compare.rowwise import SLICE
+from ..compare.rowwise import VOCAB_CHUNK
 from ..internal.architectures import find_classifier
 from ..internal.foreach import at_least_float32, no_autocast
 from ..sites.base import Detach
@@ -20,7 +20,7 @@ def keep_logits_in_float32(model: nn.Module) -> Detach:
     many tokens are never all equal.
     """
     classifier = find_classifier(model)
-    if classifier is None or classifier.out_features > SLICE or type(classifier).forward is not nn.Linear.forward:
+    if classifier is None or classifier.out_features > VOCAB_CHUNK or type(classifier).forward is not nn.Linear.forward:
         return lambda: None
     # A bound method: a copy of the model then has its own.
     classifier.forward = MethodType(_linear_in_float32, classifier)

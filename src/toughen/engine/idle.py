@@ -10,10 +10,10 @@ from torch import Tensor, nn
 from ..errors import RobustnessWarning
 from ..sites.base import Detach
 
-ENOUGH = 10  # batches; one or two are somebody having a look
+WARN_AFTER_BATCHES = 10  # batches; one or two are somebody having a look
 
 
-def warn_if_idle(model: nn.Module, used: Callable[[], bool]) -> Detach:
+def warn_if_method_unused(model: nn.Module, used: Callable[[], bool]) -> Detach:
     """Warn once if batch after batch goes forward and backward and no loss was ever asked of the method.
 
     Nothing is read from a device, and the hook goes as soon as the method is used. Under torch.compile nothing is said.
@@ -25,11 +25,11 @@ def warn_if_idle(model: nn.Module, used: Callable[[], bool]) -> Detach:
             return
         if used():
             handle.remove()
-        elif trained >= ENOUGH:
+        elif trained >= WARN_AFTER_BATCHES:
             handle.remove()
             _warn(model, trained)
         elif model.training and torch.is_grad_enabled():
-            once = _Once(count)
+            once = _FirstCall(count)
             for tensor in _tensors(output):
                 tensor.register_hook(once)
 
@@ -41,7 +41,7 @@ def warn_if_idle(model: nn.Module, used: Callable[[], bool]) -> Detach:
     return handle.remove
 
 
-class _Once:
+class _FirstCall:
     """A hook for several outputs of one pass, which may all get a gradient in its backward pass."""
 
     def __init__(self, then: Callable[[], None]) -> None:

@@ -7,16 +7,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..compare.model_outputs import Outcome
+from ..compare.model_outputs import ModelOutputs
 
 
-class LabelSpread:
+class RunningLabelVariance:
     """The variance of all labels seen so far; of one batch alone it would be a guess. Columns have their own means."""
 
     def __init__(self) -> None:
         self.sums: Tensor | None = None  # (3, columns): rows, labels, squares
 
-    def told(self, outcome: Outcome, labels: Any) -> Outcome:
+    def told(self, outcome: ModelOutputs, labels: Any) -> ModelOutputs:
         """The outcome of a regression with the spread of its labels, these included; any other as it is."""
         real = isinstance(labels, Tensor) and all(each.kind == "values" for each in outcome.predictions)
         return replace(outcome, spread=self.see(labels)) if real else outcome

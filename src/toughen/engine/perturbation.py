@@ -9,10 +9,10 @@ from torch import Tensor, nn
 
 from ..errors import StepError
 from ..internal.foreach import half_dtype
-from ..internal.rng import Noise
-from ..schedules import Clock
-from ..search.base import LearnedSearch, Search
-from ..sites.base import PairView, View
+from ..internal.rng import NoiseGenerators
+from ..schedules import TrainingProgress
+from ..search.base import LearnedAdversary, Search
+from ..sites.base import Activation, AttentionActivation
 
 
 def per_example(rows: Tensor, like: Tensor) -> Tensor:
@@ -25,7 +25,7 @@ class Perturbation:
     """One delta for each place of the site, born in the first perturbed pass."""
 
     at: dict[int, Tensor] = field(default_factory=dict[int, Tensor])
-    views: dict[int, View] = field(default_factory=dict[int, View])
+    views: dict[int, Activation] = field(default_factory=dict[int, Activation])
     starts: dict[int, Tensor] = field(default_factory=dict[int, Tensor])
     gradient_rows: list[Tensor] = field(default_factory=list[Tensor])  # of each step: texts, zero, not finite
     keys: dict[int, Tensor] = field(default_factory=dict[int, Tensor])  # what a learnt search draws from
@@ -88,8 +88,10 @@ class Perturbation:
 class Injector:
     """What a site calls: it gives the current perturbation, and starts it where there is none yet."""
 
-    def __init__(self, search: Search, noise: Noise, special_ids: Tensor | None, clock: Clock | None = None) -> None:
-        self.search, self.noise, self.clock = search, noise, clock or Clock()
+    def __init__(
+        self, search: Search, noise: NoiseGenerators, special_ids: Tensor | None, clock: TrainingProgress | None = None
+    ) -> None:
+        self.search, self.noise, self.clock = search, noise, clock or TrainingProgress()
         self.special_ids = special_ids
         self.batch: Mapping[str, Any] = {}
         self.current: Perturbation | None = None
@@ -110,7 +112,7 @@ class Injector:
         if self.special_ids is not None and isinstance(ids, Tensor) and self.special_ids.device != ids.device:
             self.special_ids = self.special_ids.to(ids.device)
 
-    def __call__(self, place: int, view: Callable[[], View]) -> Tensor:
+    def __call__(self, place: int, view: Callable[[], Activation]) -> Tensor:
         assert self.current is not None
         if self.module is not None:
             return self._ask(place, view())
@@ -118,7 +120,7 @@ class Injector:
         return self._start(view()) if delta is None else delta
 
     @torch.compiler.disable()  # pyright: ignore[reportUntypedFunctionDecorator]  # random draws are not traced
-    def _start(self, view: View) -> Tensor:
+    def _start(self, view: Activation) -> Tensor:
         assert self.current is not None
         view = replace(view, random=self.noise.on(view.value.device), clock=self.clock)
         with torch.no_grad():
@@ -131,13 +133,13 @@ class Injector:
         return delta
 
     @torch.compiler.disable()  # pyright: ignore[reportUntypedFunctionDecorator]
-    def _ask(self, place: int, view: View) -> Tensor:
+    def _ask(self, place: int, view: Activation) -> Tensor:
         """Ask a learnt search. A checkpointed layer asks again in its backward pass, and must get the same answer."""
         current, search, module = self.current, self.search, self.module
         assert current is not None
         assert module is not None
-        assert isinstance(search, LearnedSearch)
-        assert isinstance(view, PairView)
+        assert isinstance(search, LearnedAdversary)
+        assert isinstance(view, AttentionActivation)
         keys = current.keys
         if self.sampled and place not in keys:
             keys[place] = self.noise.key(view.value.device)

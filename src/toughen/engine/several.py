@@ -8,11 +8,11 @@ from torch import nn
 
 from ..errors import RobustnessWarning, SiteError
 from ..sites.base import Detach
-from ..sites.locate import input_embedding, watch_reader
+from ..sites.locate import input_embedding, track_encoder_forward
 from .perturbation import Injector
 
 
-def warn_if_several(model: nn.Module, injector: Injector) -> Detach:
+def warn_if_multiple_inputs(model: nn.Module, injector: Injector) -> Detach:
     """Warn once if a perturbed pass embeds two inputs of one shape, as a model of pairs does that runs twice.
 
     The same tensor may come again: some Trainers make a second pass for their outputs. Inputs of two shapes are refused
@@ -22,7 +22,7 @@ def warn_if_several(model: nn.Module, injector: Injector) -> Detach:
         embedding = input_embedding(model)
     except SiteError:
         return lambda: None
-    reading, stop_watching = watch_reader(model, embedding)
+    reading, stop_watching = track_encoder_forward(model, embedding)
 
     def look(called: nn.Module, args: Any) -> None:
         if torch.compiler.is_compiling() or not injector.active or called is not embedding or not args or not reading():

@@ -5,31 +5,31 @@ from dataclasses import dataclass, field
 
 from torch import Tensor, nn
 
-from ..compare.model_outputs import Outcome
-from ..schedules import Clock
+from ..compare.model_outputs import ModelOutputs
+from ..schedules import TrainingProgress
 from .adversary_state import Adversary
 from .diagnostics import GradientMonitor
-from .ema_weights import MeanWeights
-from .label_variance import LabelSpread
+from .ema_weights import EmaWeights
+from .label_variance import RunningLabelVariance
 from .perturbation import Injector
 from .step import Recipe, Step, wants
 from .validation import warn_if_below_resolution
 
 
 @dataclass
-class Bound:
+class MethodState:
     """One method of a sum on the model."""
 
     method: Recipe
     injector: Injector
-    mean: MeanWeights | None = None
+    mean: EmaWeights | None = None
     adversary: Adversary | None = None
     used: bool = False  # whether a loss was ever asked for
     gradients: GradientMonitor = field(default_factory=GradientMonitor)
-    spread: LabelSpread | None = field(init=False)
+    spread: RunningLabelVariance | None = field(init=False)
 
     def __post_init__(self) -> None:
-        self.spread = LabelSpread() if wants(self.method.compare, "needs_spread") else None
+        self.spread = RunningLabelVariance() if wants(self.method.compare, "needs_spread") else None
 
     @property
     def needs_features(self) -> bool:
@@ -41,7 +41,7 @@ class Bound:
         """Whether the search or the comparison compares a prediction with a clean one."""
         return any(wants(goal, "needs_clean") for goal in (self.method.climb_on, self.method.compare))
 
-    def open_window(self, model: nn.Module, clock: Clock) -> None:
+    def open_window(self, model: nn.Module, clock: TrainingProgress) -> None:
         """Before the first micro-batch of an update."""
         self.used = True
         self.gradients.warn_if_missing(clock.updates)
@@ -55,7 +55,7 @@ class Bound:
         if teacher is None:
             return
         if self.mean is None:
-            self.mean = MeanWeights(model)
+            self.mean = EmaWeights(model)
         elif clock.updates:
             self.mean.update(teacher.decay_at(clock.updates - 1, clock.total))
 
@@ -63,9 +63,9 @@ class Bound:
         """Before a training that starts anew: no past weights, no labels of another training."""
         self.mean = None
         self.gradients = GradientMonitor()
-        self.spread = None if self.spread is None else LabelSpread()
+        self.spread = None if self.spread is None else RunningLabelVariance()
 
-    def teach(self, step: Step) -> Outcome | None:
+    def teach(self, step: Step) -> ModelOutputs | None:
         if self.mean is None:
             return None
         with self.mean.in_place():
@@ -83,7 +83,7 @@ class Bound:
     def load_state_dict(self, number: int, model: nn.Module, state: Mapping[str, Tensor]) -> None:
         mean = under(f"mean/{number}/", state)
         if mean:
-            self.mean = MeanWeights(model)
+            self.mean = EmaWeights(model)
             self.mean.load_state_dict(mean)
         if self.adversary is not None:
             self.adversary.load_state_dict(under(f"adversary/{number}/", state))

@@ -11,21 +11,21 @@ from torch import Tensor, nn
 
 from ..combine.base import Combine
 from ..compare import loss_of
-from ..compare.base import Compare, Explained
-from ..compare.ema_teacher import Teacher
-from ..compare.model_outputs import Outcome, read
+from ..compare.base import Compare, HasComponents
+from ..compare.ema_teacher import EmaTeacher
+from ..compare.model_outputs import ModelOutputs, parse_output
 from ..errors import MethodError, RobustnessWarning, SiteError, StepError
-from ..internal.architectures import Task
-from ..internal.distributed import put_in, settle
-from ..internal.foreach import length, no_autocast, total, zero
-from ..internal.rng import Dropout, DropoutSwitch, Replay
-from ..schedules import Clock
+from ..internal.architectures import HeadType
+from ..internal.distributed import reshard, swap_weights
+from ..internal.foreach import add_pairs, l2_norm, no_autocast, zero
+from ..internal.rng import Dropout, DropoutSwitch, RngSnapshot
+from ..schedules import TrainingProgress
 from ..search.base import Search
 from ..search.constraint import Constraint
-from ..sites import DropoutMask, Nowhere, Weights
-from ..sites.base import Detach, Site, View
-from .features import FeatureWatch
-from .label_variance import LabelSpread
+from ..sites import NoSite, SecondDropoutMask, Weights
+from ..sites.base import Activation, Detach, Site
+from .features import FeatureHook
+from .label_variance import RunningLabelVariance
 from .perturbation import Injector, Perturbation, per_example
 
 Forward: TypeAlias = Callable[[], Any]
@@ -53,7 +53,7 @@ class Recipe(Protocol):
     @property
     def dropout(self) -> Dropout: ...
     @property
-    def against(self) -> Teacher | None: ...
+    def against(self) -> EmaTeacher | None: ...
     @property
     def constraint(self) -> Constraint | None: ...
 
@@ -71,18 +71,18 @@ class Step:
     forward: Forward
     inputs: Mapping[str, Any]
     quiet: Quiet
-    task: Task
+    task: HeadType
     device: torch.device
     switch: DropoutSwitch
-    watch: FeatureWatch | None
+    watch: FeatureHook | None
     forwards: int = 0
     backwards: int = 0
-    _replay: Replay | None = field(default=None, repr=False)
-    _clean: Outcome | None = field(default=None, repr=False)
+    _replay: RngSnapshot | None = field(default=None, repr=False)
+    _clean: ModelOutputs | None = field(default=None, repr=False)
 
-    def run(self, dropout: Dropout) -> Outcome:
+    def run(self, dropout: Dropout) -> ModelOutputs:
         if self._replay is None:
-            self._replay = Replay(self.device)
+            self._replay = RngSnapshot(self.device)
         elif dropout == "shared":
             self._replay.restore()
         if dropout == "off":
@@ -95,11 +95,11 @@ class Step:
         if self._replay is not None:
             self._replay.restore()
 
-    def probe(self) -> Outcome:
+    def probe(self) -> ModelOutputs:
         """One pass, read; dropout is as the model has it."""
-        return read(self.forward(), self.inputs, self.task, getattr(self.model, "config", None))
+        return parse_output(self.forward(), self.inputs, self.task, getattr(self.model, "config", None))
 
-    def clean(self, dropout: Dropout) -> Outcome:
+    def clean(self, dropout: Dropout) -> ModelOutputs:
         if self._clean is None:
             self._replay = None if dropout == "fresh" else self._replay  # who shares its mask goes back to here
             self._clean = self.run(dropout)
@@ -119,22 +119,22 @@ class Batch:
     injector: Injector
     last: bool
     window: Sequence["Batch"] = ()
-    teacher: Outcome | None = None
-    spread: LabelSpread | None = None
+    teacher: ModelOutputs | None = None
+    spread: RunningLabelVariance | None = None
     perturbation: Perturbation = field(default_factory=Perturbation)
     seen: dict[str, Tensor] = field(default_factory=dict[str, Tensor])
 
     @property
-    def clock(self) -> Clock:
+    def clock(self) -> TrainingProgress:
         return self.injector.clock
 
-    def clean(self) -> Outcome:
+    def clean(self) -> ModelOutputs:
         outcome = self.step.clean(self.method.dropout)
         if outcome.loss is not None:
             self.seen["loss_clean"] = outcome.loss.detach()
         return outcome
 
-    def again(self) -> Outcome:
+    def again(self) -> ModelOutputs:
         outcome = self.step.run(self.method.dropout)
         if outcome.loss is not None:
             self.seen["loss_perturbed"] = outcome.loss.detach()
@@ -143,17 +143,17 @@ class Batch:
     def task_loss(self) -> Tensor:
         return loss_of(self.clean())
 
-    def reference(self, compare: Compare) -> Outcome | None:
+    def reference(self, compare: Compare) -> ModelOutputs | None:
         if self.teacher is not None:
             return self.teacher
         return self.clean() if wants(compare, "needs_clean", default=True) else None
 
-    def bent(self) -> Outcome:
+    def bent(self) -> ModelOutputs:
         """A perturbed pass."""
         site = self.method.site
-        if isinstance(site, Nowhere):
+        if isinstance(site, NoSite):
             return self.clean()
-        if isinstance(site, DropoutMask):
+        if isinstance(site, SecondDropoutMask):
             if not self.step.model.training:
                 warnings.warn(
                     "R-Drop compares two dropout masks, and the model is in eval mode: both passes are the same and "
@@ -172,7 +172,7 @@ class Batch:
             )
         return outcome
 
-    def under_perturbation(self, run: Callable[[], Outcome]) -> Outcome:
+    def under_perturbation(self, run: Callable[[], ModelOutputs]) -> ModelOutputs:
         self.injector.serve(self.step.inputs)
         self.injector.current = self.perturbation
         try:
@@ -205,7 +205,7 @@ class Batch:
         same_mask = self.method.dropout != "fresh" and self.teacher is None
         return self.injector.half is not None and same_mask and wants(goal, "least_at_clean")
 
-    def _gradients(self, height: Tensor, outcome: Outcome | None) -> list[Tensor | None]:
+    def _gradients(self, height: Tensor, outcome: ModelOutputs | None) -> list[Tensor | None]:
         """The gradient of the perturbation alone; the weights get none.
 
         `outcome` is that of the pass, if `height` depends on its predictions alone.
@@ -237,7 +237,7 @@ class Batch:
         bent, compare = self.bent(), self.method.compare
         if self.spread is not None:
             bent = self.spread.told(bent, self.step.inputs.get("labels"))
-        if isinstance(compare, Explained):
+        if isinstance(compare, HasComponents):
             term, pieces = compare.explain(bent, reference, self.perturbation.deltas)
             self.seen |= {name: piece.detach() for name, piece in pieces.items()}
         else:
@@ -253,7 +253,7 @@ class Batch:
         site = self.method.site
         if not isinstance(site, Weights):
             raise MethodError(f"Only site=Weights() moves weights; this method perturbs at {site!r}.")
-        settle(self.step.model)
+        reshard(self.step.model)
         weights = site.parameters(self.step.model)
         if not weights:
             raise StepError(
@@ -263,10 +263,10 @@ class Batch:
             )
         grads = [weight.grad for weight in weights if weight.grad is not None]
         grads = [grad.clone() for grad in grads] if keep_gradient else grads  # the search writes over them
-        views = [View(weight.detach(), place=i) for i, weight in enumerate(weights)]
+        views = [Activation(weight.detach(), place=i) for i, weight in enumerate(weights)]
         moves = self.method.search.climb([], grads, views)
-        self.seen["weight_move"] = length(moves)
-        go_back = put_in(self.step.model, weights, total(weights, moves))
+        self.seen["weight_move"] = l2_norm(moves)
+        go_back = swap_weights(self.step.model, weights, add_pairs(weights, moves))
         if not keep_gradient:
             self._drop_gradients()
         return go_back

@@ -8,15 +8,15 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import MethodError, RobustnessWarning
-from ..internal.foreach import HALF, local
+from ..internal.foreach import HALF, local_shard
 from ..internal.rng import has_batch_norm, has_dropout
-from ..search import Absolute, Ascent, Noise, Normal, Raw, Uniform
-from ..sites import DropoutMask, Hidden, NormalizedEmbedding, Nowhere, WordEmbedding
+from ..search import Absolute, Ascent, Noise, Normal, RawGradient, Uniform
+from ..sites import Hidden, NormalizedEmbedding, NoSite, SecondDropoutMask, WordEmbedding
 from ..sites.locate import input_embedding
 from .step import Recipe
 
 
-def counted(micro_batches: int) -> int:
+def check_accumulate(micro_batches: int) -> int:
     """The number of micro-batches of an update; by none the loss cannot be shared."""
     if micro_batches < 1:
         raise MethodError(f"accumulate={micro_batches}: an update has at least one micro-batch.")
@@ -29,25 +29,25 @@ def refuse_detached(hooks: Sequence[Any]) -> None:
         raise MethodError("the method was detached from its model; put it back with attached.attach() before a step.")
 
 
-def refuse_other_things(model: Any) -> None:
+def require_module(model: Any) -> None:
     """A method is attached to a module, and not to its name or its tokenizer."""
     if not isinstance(model, nn.Module):
         raise MethodError(f"a method is attached to a model, and {type(model).__name__} is none; load it first.")
 
 
-def warn_about(model: nn.Module, method: Recipe) -> None:
-    if isinstance(method.site, DropoutMask) and not has_dropout(model):
+def warn_incompatible(model: nn.Module, method: Recipe) -> None:
+    if isinstance(method.site, SecondDropoutMask) and not has_dropout(model):
         _warn(
             f"R-Drop compares two dropout masks, and {type(model).__name__} has no dropout: both passes are the same "
             "and the term is 0. Set a dropout rate in the config, or use toughen.r3f(), which compares under noise."
         )
-    if not isinstance(method.site, Nowhere) and has_batch_norm(model):
+    if not isinstance(method.site, NoSite) and has_batch_norm(model):
         _warn(
             f"{type(model).__name__} has BatchNorm: every pass of the method, perturbed ones too, updates its running "
             "statistics. Put it in eval mode, or replace it by LayerNorm."
         )
     if isinstance(method.site, WordEmbedding):
-        _warn_if_lost(model, method)
+        _warn_if_below_resolution(model, method)
 
 
 def warn_at_start(model: nn.Module, methods: Iterable[Recipe], updates: int) -> None:
@@ -91,7 +91,7 @@ def warn_if_below_resolution(model: nn.Module, method: Recipe, half: torch.dtype
     weight: Any = getattr(input_embedding(model), "weight", None) if isinstance(method.site, WordEmbedding) else None
     if size is None or not isinstance(weight, Tensor) or weight.dtype in HALF:  # those were warned about at the start
         return
-    felt = share_felt(size, local(weight.detach()), half)
+    felt = share_felt(size, local_shard(weight.detach()), half)
     if felt < 0.5:
         _warn(
             f"A perturbation of {size:g} changes {felt:.0%} of the embedding's elements in {_name(half)}; the others "
@@ -109,7 +109,7 @@ def _name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def _warn_if_lost(model: nn.Module, method: Recipe) -> None:
+def _warn_if_below_resolution(model: nn.Module, method: Recipe) -> None:
     """An absolute perturbation below the resolution of a half-precision embedding is rounded away."""
     size = absolute_size(method)
     weight: Any = getattr(input_embedding(model), "weight", None)
@@ -130,7 +130,7 @@ def absolute_size(method: Recipe) -> float | None:
     if not isinstance(search, (Ascent, Noise)) or not isinstance(search.units, Absolute):
         return None
     start = search.init.scale if isinstance(search.init, (Normal, Uniform)) else 0.0
-    if isinstance(search, Noise) or isinstance(search.shape, Raw):  # a raw gradient's size is known to nobody
+    if isinstance(search, Noise) or isinstance(search.shape, RawGradient):  # a raw gradient's size is known to nobody
         return start or None
     radius = getattr(search.project, "radius", None)
     step = search.step_size if radius is None else min(search.step_size, radius)

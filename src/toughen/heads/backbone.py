@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from torch import nn
 
-from ..internal.architectures import reads_left_to_right
+from ..internal.architectures import is_causal_decoder
 
 # Leading tokens that are no patches, where the config does not say so itself.
 PREFIX_TOKENS = {"deit": 2}
@@ -33,7 +33,7 @@ def class_token_of(model: Any) -> str:
         return "first" if named else "pooled"
     if config.model_type == "xlnet":
         return "last"  # the class token closes the sequence
-    return "last" if getattr(config, "is_decoder", False) or reads_left_to_right(config) else "first"
+    return "last" if getattr(config, "is_decoder", False) or is_causal_decoder(config) else "first"
 
 
 def prefix_tokens_of(config: Any) -> int:

@@ -4,7 +4,7 @@ from typing import Any, Literal, TypeAlias, cast
 
 from torch import nn
 
-Task: TypeAlias = Literal[
+HeadType: TypeAlias = Literal[
     "auto", "tokens", "choices", "span", "pixels", "frames", "flags", "causal_lm", "masked_lm", "seq2seq_lm"
 ]
 
@@ -14,23 +14,23 @@ IGNORED = -100  # the label of a position that has none, everywhere in transform
 
 # Decoders of encoder-decoders: alone, too, they leave it to others to shift the labels, which stand where they are
 # predicted as a masked model's do. MBart and PLBart end like Bart, BigBirdPegasus like Pegasus.
-_HALVES = (
+_SEQ2SEQ_DECODERS = (
     *("Bart", "Blenderbot", "BlenderbotSmall", "Marian", "Mvp", "Pegasus", "ProphetNet", "TrOCR", "Whisper"),
     "CpmAnt",  # not a half, but so all the same
 )
 
 
-_BY_CLASS_NAME: tuple[tuple[str, Task], ...] = (
+_BY_CLASS_NAME: tuple[tuple[str, HeadType], ...] = (
     ("ViltForQuestionAnswering", "auto"),  # answers are classes of the whole pair
     ("ForQuestionAnswering", "span"),
-    *((f"{family}ForPreTraining", cast(Task, "flags")) for family in ("Electra", "Funnel")),
+    *((f"{family}ForPreTraining", cast(HeadType, "flags")) for family in ("Electra", "Funnel")),
     ("ForTokenClassification", "tokens"),
     ("ForMultipleChoice", "choices"),
     ("ForSemanticSegmentation", "pixels"),
     ("ForCTC", "frames"),
     ("ForMaskedLM", "masked_lm"),
     ("ForConditionalGeneration", "seq2seq_lm"),
-    *((f"{family}ForCausalLM", cast(Task, "masked_lm")) for family in _HALVES),
+    *((f"{family}ForCausalLM", cast(HeadType, "masked_lm")) for family in _SEQ2SEQ_DECODERS),
     ("ForCausalLM", "causal_lm"),
     ("WithLMHeadModel", "masked_lm"),  # XLM's and Flaubert's labels stand where they are predicted
     ("XLNetLMHeadModel", "masked_lm"),
@@ -39,21 +39,21 @@ _BY_CLASS_NAME: tuple[tuple[str, Task], ...] = (
 )
 
 
-def without_adapters(model: nn.Module) -> nn.Module:
+def unwrap_peft(model: nn.Module) -> nn.Module:
     """The transformers model under PEFT's wrapper, whose `base_model` is not the backbone but the whole model."""
     return cast(Any, model).get_base_model() if hasattr(model, "get_base_model") else model
 
 
 def find_classifier(model: nn.Module) -> nn.Linear | None:
     """The linear layer that gives the logits: the last one that is not inside the backbone."""
-    model = without_adapters(model)
+    model = unwrap_peft(model)
     backbone = getattr(model, "base_model", None)
     inside = set(backbone.modules()) if isinstance(backbone, nn.Module) and backbone is not model else set[nn.Module]()
     found = [m for m in model.modules() if isinstance(m, nn.Linear) and m not in inside]
     return found[-1] if found else None
 
 
-def reads_left_to_right(config: Any) -> bool:
+def is_causal_decoder(config: Any) -> bool:
     """Whether a model is a decoder, of whose tokens only the last one has seen the whole text."""
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as CAUSAL
     from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES as MASKED
@@ -62,11 +62,11 @@ def reads_left_to_right(config: Any) -> bool:
     return name in CAUSAL and name not in MASKED and not getattr(config, "is_encoder_decoder", False)
 
 
-def task_of(model: nn.Module) -> Task:
+def infer_head_type(model: nn.Module) -> HeadType:
     """What the model's head does, from its class name; "auto" for sentence and image heads."""
-    own = without_adapters(model)
+    own = unwrap_peft(model)
     name = type(own).__name__
-    found: list[Task] = [task for ending, task in _BY_CLASS_NAME if ending in name]
+    found: list[HeadType] = [task for ending, task in _BY_CLASS_NAME if ending in name]
     if found[:1] == ["seq2seq_lm"] and getattr(getattr(own, "config", None), "is_encoder_decoder", None) is False:
         return "causal_lm"  # models of text and images (Gemma 3, LLaVA) are decoders under that name
     return found[0] if found else "auto"

@@ -7,10 +7,10 @@ from typing import Any, cast
 import torch
 from torch import Tensor, distributed, nn
 
-from .foreach import exchange, fill
+from .foreach import copy_all, swap_storage
 
 
-def unsynced(model: nn.Module) -> AbstractContextManager[Any]:
+def no_sync(model: nn.Module) -> AbstractContextManager[Any]:
     """No gradient exchange in this block, for DDP and FSDP2; forward and backward must both be inside."""
     if hasattr(model, "no_sync"):
         return cast(Any, model).no_sync()
@@ -33,19 +33,19 @@ def _unsharded_gradients(model: Any) -> Generator[None]:
             model.set_requires_gradient_sync(True)
 
 
-def alone() -> bool:
+def is_single_process() -> bool:
     """Whether there is no other process, and so no wrapper that shards the weights."""
     return not (distributed.is_available() and distributed.is_initialized())
 
 
-def settle(model: nn.Module) -> None:
+def reshard(model: nn.Module) -> None:
     """Put the weights of an FSDP2 model back into shards after passes that no backward followed.
 
     The outermost weights stay gathered from a forward pass until its backward. Without one, the next passes would go
     on with the gathered copies, whatever the optimizer or a method did to the shards, and `parameters()` would show
     copies without gradients.
     """
-    if alone():
+    if is_single_process():
         return  # the walk over all modules is felt in a captured step
     for module in model.modules():
         if hasattr(module, "set_requires_gradient_sync"):
@@ -53,21 +53,21 @@ def settle(model: nn.Module) -> None:
 
 
 @torch.no_grad()
-def put_in(model: nn.Module, weights: Sequence[nn.Parameter], values: Sequence[Tensor]) -> Callable[[], None]:
+def swap_weights(model: nn.Module, weights: Sequence[nn.Parameter], values: Sequence[Tensor]) -> Callable[[], None]:
     """Other values for weights of the model, until the function that is returned is called.
 
     They exchange their memory, so that nothing is copied. With several processes they are copied, as wrappers that
     shard weights keep addresses of their own.
     """
-    swapped = alone()
+    swapped = is_single_process()
     before = values if swapped else [weight.detach().clone() for weight in weights]
-    exchange(weights, values) if swapped else fill(weights, values)
+    swap_storage(weights, values) if swapped else copy_all(weights, values)
     torch.clear_autocast_cache()  # it would go on serving half-precision copies of the weights before
 
     @torch.no_grad()
     def go_back() -> None:
-        settle(model)
-        exchange(weights, before) if swapped else fill(weights, before)
+        reshard(model)
+        swap_storage(weights, before) if swapped else copy_all(weights, before)
         torch.clear_autocast_cache()
 
     return go_back

@@ -39,27 +39,27 @@ def no_autocast(x: Tensor) -> AbstractContextManager[object]:
     return nullcontext()
 
 
-def local(tensor: Tensor) -> Tensor:
+def local_shard(tensor: Tensor) -> Tensor:
     """A process's own shard of a sharded tensor, the tensor itself otherwise."""
     return cast(Any, tensor).to_local() if hasattr(tensor, "to_local") else tensor
 
 
 def _own(tensors: Sequence[Tensor]) -> list[Tensor]:
-    return [local(tensor) for tensor in tensors]
+    return [local_shard(tensor) for tensor in tensors]
 
 
-def fill(targets: Sequence[Tensor], values: Sequence[Tensor]) -> None:
+def copy_all(targets: Sequence[Tensor], values: Sequence[Tensor]) -> None:
     if targets:
         _torch._foreach_copy_(_own(targets), _own(values))
 
 
-def exchange(some: Sequence[Tensor], others: Sequence[Tensor]) -> None:
+def swap_storage(some: Sequence[Tensor], others: Sequence[Tensor]) -> None:
     """Each takes the memory of its counterpart; nothing is copied. Not for shards, whose owner has their addresses."""
     for one, other in zip(some, others, strict=True):
         one.data, other.data = other.data, one.data
 
 
-def total(some: Sequence[Tensor], others: Sequence[Tensor]) -> list[Tensor]:
+def add_pairs(some: Sequence[Tensor], others: Sequence[Tensor]) -> list[Tensor]:
     """The sums in memory of their own and the first ones' dtype, of sharded tensors those of the own shards."""
     own = _own(some)
     return [x.to(one.dtype) for x, one in zip(_torch._foreach_add(own, _own(others)), own, strict=True)]
@@ -70,7 +70,7 @@ def add(targets: Sequence[Tensor], moves: Sequence[Tensor]) -> None:
         _torch._foreach_add_(_own(targets), _own(moves))
 
 
-def approach(targets: Sequence[Tensor], values: Sequence[Tensor], share: float) -> None:
+def lerp_all(targets: Sequence[Tensor], values: Sequence[Tensor], share: float) -> None:
     """Target <- target + share * (value - target)"""
     _torch._foreach_lerp_(_own(targets), _own(values), share)
 
@@ -80,19 +80,19 @@ def scale(targets: Sequence[Tensor], factors: Tensor | Sequence[Tensor]) -> None
     _torch._foreach_mul_(_own(targets), factors if isinstance(factors, Tensor) else list(factors))
 
 
-def magnitudes(tensors: Sequence[Tensor]) -> list[Tensor]:
+def absolute(tensors: Sequence[Tensor]) -> list[Tensor]:
     """The absolute values, of sharded tensors those of the own shards."""
     return _torch._foreach_abs(_own(tensors))
 
 
-def confine(targets: Sequence[Tensor], limits: Sequence[Tensor]) -> None:
+def clamp_abs(targets: Sequence[Tensor], limits: Sequence[Tensor]) -> None:
     """No element beyond plus or minus its limit, which is given in own shards and written over."""
     _torch._foreach_clamp_max_(_own(targets), limits)
     _torch._foreach_neg_(limits)
     _torch._foreach_clamp_min_(_own(targets), limits)
 
 
-def without_infinities(targets: Sequence[Tensor]) -> None:
+def nan_to_zero(targets: Sequence[Tensor]) -> None:
     """NaN and infinity to zero."""
     for target in _own(targets):
         target.nan_to_num_(0.0, 0.0, 0.0)
@@ -103,13 +103,13 @@ def zero(targets: Sequence[Tensor]) -> None:
         _torch._foreach_zero_(_own(targets))
 
 
-def lengths(tensors: Sequence[Tensor]) -> Tensor:
+def l2_norms(tensors: Sequence[Tensor]) -> Tensor:
     """The l2 norm of each tensor, in float32 at least; of sharded ones over all their shards."""
     wide = torch.promote_types(tensors[0].dtype, torch.float32)
     found = _torch._foreach_norm(list(tensors), 2, dtype=wide)
     return torch.stack([n.full_tensor() if hasattr(n, "full_tensor") else n for n in found])
 
 
-def length(tensors: Sequence[Tensor]) -> Tensor:
+def l2_norm(tensors: Sequence[Tensor]) -> Tensor:
     """The l2 norm of several tensors as one vector."""
-    return torch.linalg.vector_norm(lengths(tensors))
+    return torch.linalg.vector_norm(l2_norms(tensors))

@@ -17,7 +17,7 @@ from torch.nn.modules.dropout import (
     _DropoutNd as DropoutModule,  # pyright: ignore[reportPrivateUsage]
 )
 
-from .distributed import alone
+from .distributed import is_single_process
 
 Dropout: TypeAlias = Literal["shared", "fresh", "off"]
 
@@ -36,7 +36,7 @@ RATES = (
 
 
 @dataclass
-class Noise:
+class NoiseGenerators:
     """One generator a device, all from one seed, so that a perturbation never disturbs dropout's stream."""
 
     seed: int
@@ -63,13 +63,13 @@ class Noise:
             self.on(torch.device(name)).set_state(value.cpu())
 
 
-def own_seed(seed: int | None) -> int:
+def per_rank_seed(seed: int | None) -> int:
     """The run's seed, so that `torch.manual_seed` makes a run repeat; each process draws noise of its own."""
     base = torch.initial_seed() if seed is None else seed
-    return (base + (0 if alone() else torch.distributed.get_rank())) % 2**63
+    return (base + (0 if is_single_process() else torch.distributed.get_rank())) % 2**63
 
 
-class Replay:
+class RngSnapshot:
     """The random state of the default generators at one moment, to be put back as often as needed.
 
     Models of speech draw the frames they hide and the layers they skip from numpy's, a few others from Python's.
@@ -77,7 +77,7 @@ class Replay:
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
-        self.tape = Tape.running
+        self.tape = GraphSafeRng.running
         if self.tape is not None:
             self.mark = self.tape.mark()
             return
@@ -96,7 +96,7 @@ class Replay:
         random.setstate(self.python)
 
 
-class Tape:
+class GraphSafeRng:
     """The places in dropout's random stream that a step goes back to, so that its CUDA graph can do so as well.
 
     A graph cannot read or set a generator's state. So the step runs once with the tape on, which notes how far into the
@@ -104,7 +104,7 @@ class Tape:
     replay. Random numbers are then those of the same step run eagerly.
     """
 
-    running: ClassVar["Tape | None"] = None
+    running: ClassVar["GraphSafeRng | None"] = None
 
     def __init__(self, device: torch.device) -> None:
         self.generator: torch.Generator = torch.cuda.default_generators[device.index or 0]
@@ -149,11 +149,11 @@ class Tape:
 
     @contextmanager
     def _on(self) -> Generator[None]:
-        before, Tape.running = Tape.running, self
+        before, GraphSafeRng.running = GraphSafeRng.running, self
         try:
             yield
         finally:
-            Tape.running = before
+            GraphSafeRng.running = before
 
     def mark(self) -> int:
         self.marks.append(self.generator.get_offset() - self.start if self._taken is None else 0)
@@ -164,7 +164,7 @@ class Tape:
             self.generator.graphsafe_set_state(self.streams[len(self._taken)])
             self._taken.append(mark)
             return
-        if Tape.running is self:
+        if GraphSafeRng.running is self:
             self.rewinds.append(mark)
         self.generator.set_offset(self.start + self.marks[mark])
 

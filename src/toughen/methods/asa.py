@@ -4,15 +4,15 @@ from numbers import Integral
 from typing import Any
 
 from ..combine.single_pass import Add
-from ..compare import Budgeted, Divergence
-from ..compare.budget import BatchDivergence
+from ..compare import Divergence, DivergenceWithBudget
+from ..compare.budget import BatchSumDivergence
 from ..errors import MethodError
 from ..internal.rng import Dropout
 from ..method import Method
 from ..presets import choose
-from ..registry import named
+from ..registry import register_method
 from ..schedules import Scheduled
-from ..search import Reversal
+from ..search import GradientReversalAdversary
 from ..sites import AttentionLogits
 
 
@@ -34,7 +34,7 @@ PRESETS = {
 }
 
 
-@named("asa")
+@register_method("asa")
 def asa(
     preset: str = "recommended",
     *,
@@ -85,10 +85,10 @@ def asa(
     original = preset == "original"
     return Method(
         site=AttentionLogits(None if layers is None else tuple(layers), as_published=original),
-        search=Reversal(
+        search=GradientReversalAdversary(
             s.temperature, s.visible, s.rank, per_head, s.adversary_rate, s.adversary_weight, as_published=original
         ),
-        compare=Budgeted(BatchDivergence() if original else Divergence(), s.tau, total=original),
+        compare=DivergenceWithBudget(BatchSumDivergence() if original else Divergence(), s.tau, total=original),
         combine=Add(s.weight),
         dropout=s.dropout,
     )

@@ -1,14 +1,14 @@
 from ..combine.single_pass import Add
 from ..compare import Divergence
-from ..compare.ema_teacher import Teacher
+from ..compare.ema_teacher import EmaTeacher
 from ..internal.rng import Dropout
 from ..method import Method
-from ..registry import named
-from ..search import nothing
-from ..sites import Nowhere
+from ..registry import register_method
+from ..search import no_perturbation
+from ..sites import NoSite
 
 
-@named("bregman")
+@register_method("bregman")
 def bregman(
     weight: float = 0.3,
     *,
@@ -24,10 +24,10 @@ def bregman(
     data. The teacher runs without dropout.
     """
     return Method(
-        site=Nowhere(),
-        search=nothing(),
+        site=NoSite(),
+        search=no_perturbation(),
         compare=Divergence(),
         combine=Add(weight),
-        against=Teacher(decay, later, switch),
+        against=EmaTeacher(decay, later, switch),
         dropout=dropout,
     )

@@ -2,13 +2,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..combine.single_pass import Average
-from ..compare import TaskAwayFromFeatures, TaskLoss
+from ..compare import TaskLoss, TaskLossMinusCosine
 from ..internal.rng import Dropout
 from ..method import Method
 from ..presets import choose
-from ..registry import named
+from ..registry import register_method
 from ..schedules import Scheduled
-from ..search import Ascent, Normal, Unit
+from ..search import Ascent, Normal, Normalized
 from ..sites import WordEmbedding
 from ._common import Start, ball, start, units
 
@@ -30,7 +30,7 @@ PRESETS = {
 }
 
 
-@named("creat")
+@register_method("creat")
 def creat(
     preset: str = "recommended",
     *,
@@ -70,7 +70,7 @@ def creat(
         step_size=s.step_size,
         steps=s.steps,
         init=start(init, Normal(s.init_scale)),
-        shape=Unit(p=2, over="example"),
+        shape=Normalized(p=2, over="example"),
         project=ball(s.max_norm),
         units=units(preset, s.growth),
     )
@@ -79,6 +79,6 @@ def creat(
         search=search,
         compare=TaskLoss(),
         combine=Average(0.5),
-        climb_on=TaskAwayFromFeatures(s.temperature),
+        climb_on=TaskLossMinusCosine(s.temperature),
         dropout=s.dropout,
     )

@@ -2,15 +2,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..combine.accumulate import Accumulate
-from ..combine.sharpness import Sharpen
+from ..combine.sharpness import SharpnessAware
 from ..compare import TaskLoss
 from ..errors import MethodError
 from ..internal.rng import Dropout
 from ..method import Method
 from ..presets import choose
-from ..registry import named
+from ..registry import register_method
 from ..schedules import Scheduled
-from ..search import Ascent, SharpnessAscent, Unit
+from ..search import Ascent, Normalized, SharpnessAscent
 from ..sites import Weights, WordEmbedding
 from ._common import units
 
@@ -27,7 +27,7 @@ class Settings:
 PRESETS = {"recommended": Settings(0.003, "shared"), "matrix": Settings(1.0, "fresh")}
 
 
-@named("fgm")
+@register_method("fgm")
 def fgm(
     preset: str = "recommended",
     *,
@@ -52,8 +52,8 @@ def fgm(
             site=Weights(only=_TABLES),
             search=SharpnessAscent(s.step_size),
             compare=TaskLoss(),
-            combine=Sharpen(keep_clean=True),
+            combine=SharpnessAware(keep_clean=True),
             dropout=s.dropout,
         )
-    search = Ascent(s.step_size, steps=1, shape=Unit(p=2, over="example"), units=units(preset, s.growth))
+    search = Ascent(s.step_size, steps=1, shape=Normalized(p=2, over="example"), units=units(preset, s.growth))
     return Method(WordEmbedding(), search, TaskLoss(), Accumulate(2, average=False), dropout=s.dropout)

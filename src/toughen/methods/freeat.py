@@ -2,12 +2,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
-from ..combine.free_replay import Replay
+from ..combine.free_replay import FreeReplay
 from ..compare import TaskLoss
 from ..internal.rng import Dropout
 from ..method import Method
 from ..presets import choose
-from ..registry import named
+from ..registry import register_method
 from ..schedules import Scheduled
 from ..sites import WordEmbedding
 from ._common import Start
@@ -17,7 +17,7 @@ from .freelb import climb
 PRESETS = {"recommended": replace(FREELB["recommended"], steps=2)}
 
 
-@named("freeat")
+@register_method("freeat")
 def freeat(
     *,
     steps: int | None = None,
@@ -48,4 +48,4 @@ def freeat(
         growth=growth,
     )
     search = climb(s, "recommended", init)
-    return Method(WordEmbedding(s.skip), search, TaskLoss(), Replay(s.steps), dropout=s.dropout)
+    return Method(WordEmbedding(s.skip), search, TaskLoss(), FreeReplay(s.steps), dropout=s.dropout)

@@ -8,9 +8,9 @@ from ..errors import MethodError
 from ..internal.rng import Dropout
 from ..method import Method
 from ..presets import choose
-from ..registry import named
+from ..registry import register_method
 from ..schedules import Scheduled
-from ..search import INF, Ascent, Uniform, UniformBall, Unit
+from ..search import INF, Ascent, Normalized, Uniform, UniformBall
 from ..sites import WordEmbedding
 from ..sites.embedding import RECOMMENDED_SKIP
 from ..sites.token_mask import Skip
@@ -54,14 +54,14 @@ def climb(s: Settings, preset: str, init: Start | None) -> Ascent:
         step_size=s.step_size,
         steps=s.steps - 1,
         init=noise,
-        shape=Unit(p, "example", floor=s.floor),
+        shape=Normalized(p, "example", floor=s.floor),
         project=ball(s.max_norm, p),
         units=units(preset, s.growth),
         mask_gradient=ours,
     )
 
 
-@named("freelb")
+@register_method("freelb")
 def freelb(
     preset: str = "recommended",
     *,

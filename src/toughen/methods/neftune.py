@@ -1,12 +1,12 @@
-from ..combine.single_pass import Replace
+from ..combine.single_pass import PerturbedOnly
 from ..compare import TaskLoss
 from ..method import Method
-from ..registry import named
+from ..registry import register_method
 from ..search import Absolute, NeftuneNoise, Noise
 from ..sites import WordEmbedding
 
 
-@named("neftune")
+@register_method("neftune")
 def neftune(alpha: float = 1.0) -> Method:
     """NEFTune (Jain et al., ICLR 2024): uniform noise of alpha / sqrt(length * width) on the embedding, one pass.
 
@@ -17,5 +17,5 @@ def neftune(alpha: float = 1.0) -> Method:
         site=WordEmbedding(skip=("padding",)),
         search=Noise(NeftuneNoise(alpha), Absolute()),
         compare=TaskLoss(),
-        combine=Replace(),
+        combine=PerturbedOnly(),
     )

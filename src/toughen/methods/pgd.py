@@ -1,14 +1,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..combine.single_pass import Replace
+from ..combine.single_pass import PerturbedOnly
 from ..compare import TaskLoss
 from ..internal.rng import Dropout
 from ..method import Method
 from ..presets import choose
-from ..registry import named
+from ..registry import register_method
 from ..schedules import Scheduled
-from ..search import Ascent, UniformBall, Unit, Zeros
+from ..search import Ascent, Normalized, UniformBall, Zeros
 from ..sites import WordEmbedding
 from ._common import Start, ball, start, units
 
@@ -29,7 +29,7 @@ PRESETS = {
 }
 
 
-@named("pgd")
+@register_method("pgd")
 def pgd(
     preset: str = "recommended",
     *,
@@ -59,5 +59,7 @@ def pgd(
         growth=growth,
     )
     noise = start(init, UniformBall(s.init_scale) if s.init_scale else Zeros())
-    search = Ascent(s.step_size, s.steps, noise, Unit(p=2, over="example"), ball(s.max_norm), units(preset, s.growth))
-    return Method(WordEmbedding(), search, TaskLoss(), Replace(), dropout=s.dropout)
+    search = Ascent(
+        s.step_size, s.steps, noise, Normalized(p=2, over="example"), ball(s.max_norm), units(preset, s.growth)
+    )
+    return Method(WordEmbedding(), search, TaskLoss(), PerturbedOnly(), dropout=s.dropout)

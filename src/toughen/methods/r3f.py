@@ -6,7 +6,7 @@ from ..compare import Divergence
 from ..internal.rng import Dropout
 from ..method import Method
 from ..presets import choose
-from ..registry import named
+from ..registry import register_method
 from ..search import Absolute, Noise, Normal, Relative, Uniform
 from ..sites import WordEmbedding
 from ._common import Start, start
@@ -26,7 +26,7 @@ PRESETS = {
 }
 
 
-@named("r3f")
+@register_method("r3f")
 def r3f(
     preset: str = "recommended",
     *,

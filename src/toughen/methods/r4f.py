@@ -4,8 +4,8 @@ from typing import Literal
 from ..internal.rng import Dropout
 from ..method import Method
 from ..presets import choose
-from ..registry import named
-from ..search.constraint import SpectralHead
+from ..registry import register_method
+from ..search.constraint import SpectralNormHead
 from ._common import Start
 from .r3f import Settings, r3f
 
@@ -15,7 +15,7 @@ PRESETS = {
 }
 
 
-@named("r4f")
+@register_method("r4f")
 def r4f(
     preset: str = "recommended",
     *,
@@ -33,4 +33,4 @@ def r4f(
     """
     s = choose(PRESETS, preset, weight=weight, init_scale=init_scale, noise=noise, dropout=dropout)
     method = r3f(preset, weight=s.weight, init_scale=s.init_scale, noise=s.noise, dropout=s.dropout, init=init)
-    return replace(method, constraint=SpectralHead())
+    return replace(method, constraint=SpectralNormHead())

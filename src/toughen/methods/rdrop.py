@@ -1,12 +1,12 @@
 from ..combine.single_pass import Add
-from ..compare import Divergence, TaskAndDivergence
+from ..compare import Divergence, TaskLossAndDivergence
 from ..method import Method
-from ..registry import named
-from ..search import nothing
-from ..sites import DropoutMask
+from ..registry import register_method
+from ..search import no_perturbation
+from ..sites import SecondDropoutMask
 
 
-@named("rdrop")
+@register_method("rdrop")
 def rdrop(weight: float = 1.0) -> Method:
     """R-Drop (Liang et al., NeurIPS 2021): two dropout masks must predict the same.
 
@@ -14,9 +14,9 @@ def rdrop(weight: float = 1.0) -> Method:
     is a mean over examples, where dropreg/R-Drop sums it.
     """
     return Method(
-        site=DropoutMask(),
-        search=nothing(),
-        compare=TaskAndDivergence(Divergence(), 0.5 * weight),
+        site=SecondDropoutMask(),
+        search=no_perturbation(),
+        compare=TaskLossAndDivergence(Divergence(), 0.5 * weight),
         combine=Add(1.0),
         dropout="fresh",
     )

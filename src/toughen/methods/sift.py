@@ -6,9 +6,9 @@ from ..compare import Divergence
 from ..internal.rng import Dropout
 from ..method import Method
 from ..presets import choose
-from ..registry import named
+from ..registry import register_method
 from ..schedules import Scheduled
-from ..search import INF, Ascent, Normal, Unit
+from ..search import INF, Ascent, Normal, Normalized
 from ..sites import NormalizedEmbedding
 from ._common import OURS, Start, ball, start, units
 
@@ -31,7 +31,7 @@ PRESETS = {
 }
 
 
-@named("sift")
+@register_method("sift")
 def sift(
     preset: str = "recommended",
     *,
@@ -69,10 +69,10 @@ def sift(
     scale = units(preset, s.growth)
     if preset in OURS:
         noise = start(init, Normal(s.init_scale))
-        search = Ascent(s.step_size, s.steps, noise, Unit(p=2, over="example"), ball(s.max_norm), scale)
+        search = Ascent(s.step_size, s.steps, noise, Normalized(p=2, over="example"), ball(s.max_norm), scale)
         return Method(NormalizedEmbedding(), search, Divergence(), Add(s.weight), dropout=s.dropout)
     noise = start(init, Normal(s.init_scale, clip=2.0))
-    shape = Unit(p=INF, over="token", plus=1e-6)
+    shape = Normalized(p=INF, over="token", plus=1e-6)
     return Method(
         site=NormalizedEmbedding(skip=(), replace=True),
         search=Ascent(s.step_size, s.steps, noise, shape, ball(s.max_norm, p=INF), scale),

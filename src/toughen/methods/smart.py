@@ -6,9 +6,9 @@ from ..compare import Divergence
 from ..internal.rng import Dropout
 from ..method import Method
 from ..presets import choose
-from ..registry import named
+from ..registry import register_method
 from ..schedules import Scheduled
-from ..search import INF, Ascent, Ball, Normal, Raw, Rescale, Unit
+from ..search import INF, Ascent, Ball, Normal, Normalized, RawGradient, RescaleTo
 from ..sites import Hidden, WordEmbedding
 from ._common import OURS, Start, ball, start, units
 
@@ -36,7 +36,7 @@ PRESETS = {
 RESCALED = ("smart-pytorch", "mt-dnn")  # whatever the length of the step, it ends at max_norm
 
 
-@named("smart")
+@register_method("smart")
 def smart(
     preset: str = "recommended",
     *,
@@ -78,13 +78,13 @@ def smart(
     )
     noise, scale = start(init, Normal(s.init_scale)), units(preset, s.growth)
     if preset in OURS:
-        search = Ascent(s.step_size, s.steps, noise, Unit(p=2, over="example"), ball(s.max_norm), scale)
+        search = Ascent(s.step_size, s.steps, noise, Normalized(p=2, over="example"), ball(s.max_norm), scale)
         return Method(WordEmbedding(), search, Divergence(), Add(s.weight), dropout=s.dropout)
     if preset == "paper":
-        shape, project = Unit(p=INF, over="example"), Ball(s.max_norm, p=INF)
+        shape, project = Normalized(p=INF, over="example"), Ball(s.max_norm, p=INF)
         search = Ascent(s.step_size, s.steps, noise, shape, project, scale)
         return Method(WordEmbedding(skip=()), search, Divergence(), Add(s.weight), dropout=s.dropout)
-    search = Ascent(s.step_size, s.steps, noise, Raw(), Rescale(s.max_norm, plus=1e-6), scale)
+    search = Ascent(s.step_size, s.steps, noise, RawGradient(), RescaleTo(s.max_norm, plus=1e-6), scale)
     if preset == "smart-pytorch":
         site, goal = WordEmbedding(skip=()), Divergence("kl")
         compare = Divergence("symmetric_kl", stop="targets", reduction="sum")
@@ -94,7 +94,7 @@ def smart(
     return Method(site, search, compare, Add(s.weight), climb_on=goal, dropout=s.dropout)
 
 
-@named("alum")
+@register_method("alum")
 def alum(
     layer: int | str = 0,
     *,

@@ -6,7 +6,7 @@ from ..compare import Divergence
 from ..internal.rng import Dropout
 from ..method import Method
 from ..presets import choose
-from ..registry import named
+from ..registry import register_method
 from ..schedules import Scheduled
 from ..search import Normal, PowerIteration
 from ..sites import WordEmbedding
@@ -30,7 +30,7 @@ PRESETS = {
 }
 
 
-@named("vat")
+@register_method("vat")
 def vat(
     preset: str = "recommended",
     *,

@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 from ..engine.attached import Attached
 from ..errors import MethodError, require
-from ..internal.architectures import task_of
+from ..internal.architectures import infer_head_type
 from ..internal.atomic import whole
 from ..internal.rng import without_dropout
-from ..sites.attention_interface import OVER
+from ..sites.attention_interface import WRAPPED_IMPLEMENTATIONS
 
 
 class Attention(NamedTuple):
@@ -57,7 +57,7 @@ def draw_attention(
     device = next(attached.model.parameters()).device
     batch = {key: value.to(device) for key, value in batch.items()}
     ids = batch["input_ids"][0].tolist()
-    if task_of(attached.model) == "choices":  # which reads (batch, choices, length)
+    if infer_head_type(attached.model) == "choices":  # which reads (batch, choices, length)
         batch = {key: value.unsqueeze(1) for key, value in batch.items()}
     maps = attention_maps(attached, batch, sample=sample)
     layers = sorted(maps)
@@ -107,15 +107,15 @@ def _weights_shown(model: nn.Module) -> Generator[None]:
     """Only attention written out step by step gives its weights."""
     base: Any = next((module for module in model.modules() if _over_sdpa(module)), None)
     if base is not None:
-        base.set_attn_implementation(OVER["eager"])
+        base.set_attn_implementation(WRAPPED_IMPLEMENTATIONS["eager"])
     try:
         yield
     finally:
         if base is not None:
-            base.set_attn_implementation(OVER["sdpa"])
+            base.set_attn_implementation(WRAPPED_IMPLEMENTATIONS["sdpa"])
 
 
 def _over_sdpa(module: Any) -> bool:
     """Whether this is what the method switched: the model, one under adapters, or the backbone under a head."""
     implementation = getattr(getattr(module, "config", None), "_attn_implementation", None)
-    return implementation == OVER["sdpa"] and hasattr(module, "set_attn_implementation")
+    return implementation == WRAPPED_IMPLEMENTATIONS["sdpa"] and hasattr(module, "set_attn_implementation")

@@ -17,7 +17,7 @@ from .predictor import Predictor, load
 from .recognise import recognised
 
 if TYPE_CHECKING:
-    from ..method import Method, Sum
+    from ..method import Method, MethodSum
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Run:
 
 
 def train(
-    method: "str | Method | Sum | None" = None,
+    method: "str | Method | MethodSum | None" = None,
     *,
     model: "str | os.PathLike[str] | None" = None,
     task: str | None = None,
@@ -118,7 +118,7 @@ def _with_its_home(message: str, settings: Mapping[str, Any]) -> str:
     return f"{told}; the {found[0][1]} has: {found[0][0]}={{{key!r}: ...}}." if found else message
 
 
-def resume(run: "str | os.PathLike[str]", method: "Method | Sum | None" = None) -> Run:
+def resume(run: "str | os.PathLike[str]", method: "Method | MethodSum | None" = None) -> Run:
     """Go on with an unfinished run; one whose method was an object that no name makes needs it again."""
     config = read_config(Path(run))
     if method is not None and recognised(method) != config.method:

@@ -3,10 +3,10 @@
 from typing import Any
 
 from ..combine.accumulate import Accumulate
-from ..combine.free_replay import Replay
-from ..combine.sharpness import Sharpen
-from ..combine.single_pass import Replace
-from ..sites import Nowhere
+from ..combine.free_replay import FreeReplay
+from ..combine.sharpness import SharpnessAware
+from ..combine.single_pass import PerturbedOnly
+from ..sites import NoSite
 
 SEARCH = 2 / 3  # a pass of the search: forward, and back to the perturbation only, without the weights' gradients
 TEACHER = 1 / 3  # a forward pass alone
@@ -20,15 +20,15 @@ def cost_of(method: Any) -> float:
 
 def _alone(method: Any) -> float:
     combine = method.combine
-    if isinstance(combine, (Accumulate, Replay)):
+    if isinstance(combine, (Accumulate, FreeReplay)):
         return float(combine.passes)
-    if isinstance(combine, Sharpen):
+    if isinstance(combine, SharpnessAware):
         return 2.0
-    passes = 1.0 if isinstance(method.site, Nowhere) or isinstance(combine, Replace) else 2.0
+    passes = 1.0 if isinstance(method.site, NoSite) or isinstance(combine, PerturbedOnly) else 2.0
     return passes + method.search.steps * SEARCH + (TEACHER if method.against is not None else 0.0)
 
 
 def search_gradients(method: Any) -> int:
     """Gradients that the search takes by itself, beside the training's backward passes."""
-    own = (Accumulate, Replay, Sharpen)
+    own = (Accumulate, FreeReplay, SharpnessAware)
     return sum(m.search.steps for m in getattr(method, "methods", (method,)) if not isinstance(m.combine, own))

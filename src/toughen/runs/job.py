@@ -48,9 +48,9 @@ class Job:
         """The method itself, or the plain one of the baseline."""
         if self.arm == "method":
             return self.material.method
-        from ..registry import make
+        from ..registry import create_method
 
-        return make("plain")
+        return create_method("plain")
 
     @property
     def settings(self) -> Mapping[str, Any]:

@@ -7,7 +7,7 @@ from ..errors import MethodError, nearest
 from .signatures import NO_DEFAULT, Signature, own_file, signature
 
 if TYPE_CHECKING:
-    from ..method import Method, Sum
+    from ..method import Method, MethodSum
 
 
 OWN = "own"  # the name of a method that was given as an object and that no name makes; `repr` says what it was
@@ -83,7 +83,7 @@ def check_method(method: Mapping[str, Any]) -> None:
         raise MethodError(f"method.{missing[0]} has no default: give it a value (--method.{missing[0]}).")
 
 
-def make_method(method: Mapping[str, Any]) -> "Method | Sum":
+def make_method(method: Mapping[str, Any]) -> "Method | MethodSum":
     """The method of a config, made. A person's own file is executed here, and only here."""
     from .. import registry
 
@@ -96,9 +96,9 @@ def make_method(method: Mapping[str, Any]) -> "Method | Sum":
     made: list[tuple[str, Any]] = []
     for part, given in settings_of(method).items():
         path, key = own_file(part)
-        factory = registry.factory(key) if path is None else _from_file(path, key)
+        factory = registry.get_factory(key) if path is None else _from_file(path, key)
         made.append((key, factory(**given)))
-    return registry.add_up(made)
+    return registry.sum_methods(made)
 
 
 def _from_file(path: Any, key: str) -> Any:
@@ -111,4 +111,4 @@ def _from_file(path: Any, key: str) -> Any:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)  # registers it; a name of the package's own is refused there
-    return registry.factory(key)
+    return registry.get_factory(key)

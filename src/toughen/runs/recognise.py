@@ -60,7 +60,7 @@ def _differences(signature: Signature, given: Settings, wanted: Mapping[str, Any
     from .. import registry
 
     try:
-        made = dict(_leaves(registry.factory(signature.name)(**given)))
+        made = dict(_leaves(registry.get_factory(signature.name)(**given)))
     except (MethodError, TypeError, ValueError):
         return float("inf")
     return sum(key not in made or key not in wanted or made[key] != wanted[key] for key in {*made, *wanted})

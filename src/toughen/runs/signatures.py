@@ -86,9 +86,9 @@ def signature(name: str) -> Signature:
         return found[key]
     if (ours := _ours(key)) is not None:
         return ours
-    from ..registry import factory  # a plug-in, or registered by a running program: costs the import of torch
+    from ..registry import get_factory  # a plug-in, or registered by a running program: costs the import of torch
 
-    return inspected(key, factory(key))
+    return inspected(key, get_factory(key))
 
 
 def own_file(name: str) -> tuple[Path | None, str]:

@@ -10,9 +10,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import MethodError
-from ..schedules import Scheduled, lowest, now
-from ..sites.base import PairView, Place, View
-from .mask_function import Hide, Rule
+from ..schedules import Scheduled, minimum, value_at
+from ..sites.base import Activation, AttentionActivation, LayerSpec
+from .mask_function import MaskConfig, StraightThroughMask
 
 INIT_STD = 0.02  # as the original's, which is BERT's
 
@@ -48,7 +48,7 @@ class MaskAdversary(nn.Module):
 
 
 @dataclass(frozen=True)
-class Reversal:
+class GradientReversalAdversary:
     """An adversary for each layer, in the same backward pass as the model (ASA, Wu et al., AAAI 2023).
 
     A pair of positions is visible with probability sigmoid(score): the sample is binary in the forward pass, its
@@ -74,26 +74,26 @@ class Reversal:
     steps: int = 0
 
     def __post_init__(self) -> None:
-        if not (lowest(self.temperature) > 0 and self.rate > 0 and lowest(self.strength) >= 0):
+        if not (minimum(self.temperature) > 0 and self.rate > 0 and minimum(self.strength) >= 0):
             raise MethodError(
-                f"Reversal(temperature={self.temperature}, rate={self.rate}, strength={self.strength}): temperature "
-                "and rate must be above 0, and the strength not negative."
+                f"GradientReversalAdversary(temperature={self.temperature}, rate={self.rate}, "
+                f"strength={self.strength}): temperature and rate must be above 0, and the strength not negative."
             )
         if not 0 < self.visible < 1:
             raise MethodError(f"visible={self.visible}: the share of pairs visible at first lies between 0 and 1.")
         if self.rank is not None and self.rank < 1:
             raise MethodError(f"rank={self.rank}: the adversary's queries and keys need a width of at least 1.")
 
-    def build(self, places: Sequence[Place], random: torch.Generator) -> nn.Module:
+    def build(self, places: Sequence[LayerSpec], random: torch.Generator) -> nn.Module:
         return nn.ModuleDict({str(place.number): self._adversary(place, random) for place in places})
 
-    def _adversary(self, place: Place, random: torch.Generator) -> MaskAdversary:
+    def _adversary(self, place: LayerSpec, random: torch.Generator) -> MaskAdversary:
         masks = place.heads if self.per_head else 1
         widest = max(place.width // masks, 1)
         rank = widest if self.rank is None else min(self.rank, widest)
         return MaskAdversary(place.width, masks, rank, INIT_STD / self.rate, random)
 
-    def ask(self, module: nn.Module, view: PairView) -> tuple[Tensor, Tensor]:
+    def ask(self, module: nn.Module, view: AttentionActivation) -> tuple[Tensor, Tensor]:
         query, key = cast(nn.ModuleDict, module)[str(view.place)](view.value)
         if view.pairs is not None and view.pairs.shape[1] not in (1, query.shape[1]):
             raise MethodError(
@@ -102,26 +102,26 @@ class Reversal:
             )
         queries = None if self.as_published else view.queries
         draw = None if self.as_published else view.key
-        hide: Any = Hide.apply
+        hide: Any = StraightThroughMask.apply
         return hide(query, key, draw, view.pairs, queries, self._rule(query.shape[-1], view), view.compute)
 
-    def _rule(self, rank: int, view: PairView) -> Rule:
-        return Rule(
+    def _rule(self, rank: int, view: AttentionActivation) -> MaskConfig:
+        return MaskConfig(
             scale=self.rate**2 / math.sqrt(rank),
             offset=math.log(self.visible / (1 - self.visible)),
-            temperature=now(self.temperature, view.clock),
-            reverse=now(self.strength, view.clock) / self.rate,
+            temperature=value_at(self.temperature, view.clock),
+            reverse=value_at(self.strength, view.clock) / self.rate,
             slope=1e4 if self.as_published else 1.0,
             hidden=-1e4 if self.as_published else None,
             spare_rows=not self.as_published,
             share=not self.as_published,
         )
 
-    def start(self, view: View) -> Tensor:
+    def start(self, view: Activation) -> Tensor:
         raise MethodError("Reversal is asked in every pass and starts nothing. It belongs to site=AttentionLogits().")
 
-    def climb(self, deltas: Sequence[Tensor], grads: Sequence[Tensor], views: Sequence[View]) -> list[Tensor]:
+    def climb(self, deltas: Sequence[Tensor], grads: Sequence[Tensor], views: Sequence[Activation]) -> list[Tensor]:
         return list(deltas)
 
-    def finish(self, delta: Tensor, view: View) -> Tensor:
+    def finish(self, delta: Tensor, view: Activation) -> Tensor:
         return delta

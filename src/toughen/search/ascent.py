@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from ..errors import MethodError
-from ..sites.base import View
+from ..sites.base import Activation
 from .init import Init, Zeros
-from .norms import Free, Project, Relative, Shape, Unit, Units
+from .norms import Direction, NoProjection, Normalized, Project, Relative, Units
 
 
 @dataclass(frozen=True)
@@ -18,8 +18,8 @@ class Ascent:
     step_size: float
     steps: int = 1
     init: Init = Zeros()
-    shape: Shape = Unit()
-    project: Project = Free()
+    shape: Direction = Normalized()
+    project: Project = NoProjection()
     units: Units = Relative()
     mask_gradient: bool = True  # False: masked positions start at zero and may then move, as in FreeLB's code
 
@@ -29,16 +29,16 @@ class Ascent:
         if not self.step_size > 0:
             raise MethodError(f"Ascent(step_size={self.step_size}): a step must be above 0; for noise alone use Noise.")
 
-    def start(self, view: View) -> Tensor:
+    def start(self, view: Activation) -> Tensor:
         return view.masked(self.init(view, self.units))
 
-    def climb(self, deltas: Sequence[Tensor], grads: Sequence[Tensor], views: Sequence[View]) -> list[Tensor]:
+    def climb(self, deltas: Sequence[Tensor], grads: Sequence[Tensor], views: Sequence[Activation]) -> list[Tensor]:
         return [self._climb(*one) for one in zip(deltas, grads, views, strict=True)]
 
-    def _climb(self, delta: Tensor, grad: Tensor, view: View) -> Tensor:
+    def _climb(self, delta: Tensor, grad: Tensor, view: Activation) -> Tensor:
         grad = view.masked(grad) if self.mask_gradient else grad
         length = self.units.length(view, self.shape.p, self.shape.over)
         return self.project(delta + self.step_size * length * self.shape(grad), view, self.units)
 
-    def finish(self, delta: Tensor, view: View) -> Tensor:
+    def finish(self, delta: Tensor, view: Activation) -> Tensor:
         return delta

@@ -6,7 +6,7 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
-from ..sites.base import PairView, Place, View
+from ..sites.base import Activation, AttentionActivation, LayerSpec
 
 
 class Search(Protocol):
@@ -15,23 +15,23 @@ class Search(Protocol):
     @property
     def steps(self) -> int: ...  # ascent steps before the last pass; 0 asks for no gradient
 
-    def start(self, view: View) -> Tensor: ...
+    def start(self, view: Activation) -> Tensor: ...
 
     # It may write over the gradients: for weights every copy is felt.
-    def climb(self, deltas: Sequence[Tensor], grads: Sequence[Tensor], views: Sequence[View]) -> list[Tensor]: ...
+    def climb(self, deltas: Sequence[Tensor], grads: Sequence[Tensor], views: Sequence[Activation]) -> list[Tensor]: ...
 
-    def finish(self, delta: Tensor, view: View) -> Tensor: ...  # what the last pass sees
+    def finish(self, delta: Tensor, view: Activation) -> Tensor: ...  # what the last pass sees
 
 
 @runtime_checkable
-class LearnedSearch(Protocol):
+class LearnedAdversary(Protocol):
     """A search with weights of its own, trained with the model's in the same backward pass.
 
     It is asked anew in every perturbed pass: its answer carries a graph, so it cannot be kept for the next one.
     """
 
-    def build(self, places: Sequence[Place], random: torch.Generator) -> nn.Module: ...
+    def build(self, places: Sequence[LayerSpec], random: torch.Generator) -> nn.Module: ...
 
     def ask(
-        self, module: nn.Module, view: PairView
+        self, module: nn.Module, view: AttentionActivation
     ) -> tuple[Tensor, Tensor]: ...  # what to add; what the budget counts

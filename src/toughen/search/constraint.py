@@ -17,7 +17,7 @@ class Constraint(Protocol):
 
 
 @dataclass(frozen=True)
-class SpectralHead:
+class SpectralNormHead:
     """The last linear layer has spectral norm 1 (R4F, `spectral`).
 
     The weights themselves are scaled before every update instead of being re-parametrised, so that the checkpoint

@@ -8,15 +8,15 @@ import torch
 from torch import Tensor
 
 from ..errors import MethodError
-from ..sites.base import View
+from ..sites.base import Activation
 from .norms import INF, Units
 
 
 class Init(Protocol):
-    def __call__(self, view: View, units: Units) -> Tensor: ...
+    def __call__(self, view: Activation, units: Units) -> Tensor: ...
 
 
-def _draw(view: View, kind: Callable[..., Tensor]) -> Tensor:
+def _draw(view: Activation, kind: Callable[..., Tensor]) -> Tensor:
     """Noise of the view's shape, position by position, so that padding to the right does not shift the stream."""
     shape = list(view.value.shape)
     if len(shape) > 2:
@@ -34,7 +34,7 @@ def _positive(name: str, scale: float) -> None:
 class Zeros:
     """No noise: the clean point."""
 
-    def __call__(self, view: View, units: Units) -> Tensor:
+    def __call__(self, view: Activation, units: Units) -> Tensor:
         return torch.zeros(view.value.shape, device=view.value.device, dtype=view.dtype)
 
 
@@ -48,7 +48,7 @@ class Normal:
     def __post_init__(self) -> None:
         _positive("Normal", self.scale)
 
-    def __call__(self, view: View, units: Units) -> Tensor:
+    def __call__(self, view: Activation, units: Units) -> Tensor:
         noise = _draw(view, torch.randn)
         noise = noise if self.clip is None else noise.clamp(-self.clip, self.clip)
         return noise * self.scale * units.length(view, INF, "example")
@@ -63,7 +63,7 @@ class Uniform:
     def __post_init__(self) -> None:
         _positive("Uniform", self.scale)
 
-    def __call__(self, view: View, units: Units) -> Tensor:
+    def __call__(self, view: Activation, units: Units) -> Tensor:
         return (2 * _draw(view, torch.rand) - 1) * self.scale * units.length(view, INF, "example")
 
 
@@ -79,7 +79,7 @@ class UniformBall:
     def __post_init__(self) -> None:
         _positive("UniformBall", self.scale)
 
-    def __call__(self, view: View, units: Units) -> Tensor:
+    def __call__(self, view: Activation, units: Units) -> Tensor:
         length = self.scale * units.length(view, 2, "example")
         return (2 * _draw(view, torch.rand) - 1) * (length / view.count.sqrt())
 
@@ -93,15 +93,15 @@ class NeftuneNoise:
     def __post_init__(self) -> None:
         _positive("NeftuneNoise", self.alpha)
 
-    def __call__(self, view: View, units: Units) -> Tensor:
+    def __call__(self, view: Activation, units: Units) -> Tensor:
         return (2 * _draw(view, torch.rand) - 1) * (self.alpha / view.count.sqrt())
 
 
 @dataclass(frozen=True)
-class Given:
+class CustomInit:
     """A starting perturbation of the user's own: called with the view, taken as it is."""
 
-    make: Callable[[View], Tensor]
+    make: Callable[[Activation], Tensor]
 
-    def __call__(self, view: View, units: Units) -> Tensor:
+    def __call__(self, view: Activation, units: Units) -> Tensor:
         return self.make(view).to(device=view.value.device, dtype=view.dtype)

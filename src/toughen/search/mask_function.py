@@ -11,7 +11,7 @@ from .counter_rng import logistic
 
 
 @dataclass(frozen=True)
-class Rule:
+class MaskConfig:
     """How scores become a mask. A pair is visible where its score, with noise, is above 0."""
 
     scale: float  # of query times key
@@ -24,7 +24,7 @@ class Rule:
     share: bool  # count the visible pairs as a share of all, not as a number
 
 
-class Hide(torch.autograd.Function):
+class StraightThroughMask(torch.autograd.Function):
     """Straight-through hiding with a reversed gradient.
 
     Forward: (queries, keys) of the adversary to the attention's whole additive mask, in its own dtype, and to how much
@@ -44,7 +44,7 @@ class Hide(torch.autograd.Function):
         draw: Tensor | None,
         pairs: Tensor | None,
         queries: Tensor | None,
-        rule: Rule,
+        rule: MaskConfig,
         dtype: torch.dtype,
     ) -> tuple[Tensor, Tensor]:
         low = torch.finfo(dtype).min if rule.hidden is None else rule.hidden
@@ -62,7 +62,7 @@ class Hide(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         query, key, draw, pairs, queries, count = ctx.saved_tensors
-        rule: Rule = ctx.rule
+        rule: MaskConfig = ctx.rule
         grad_bias, grad_kept = grads
         price, factor = grad_kept / count, -rule.reverse * rule.scale / rule.temperature
         if hiding.fits(query, pairs):
@@ -86,7 +86,7 @@ def _hidden(
     draw: Tensor | None,
     pairs: Tensor | None,
     queries: Tensor | None,
-    rule: Rule,
+    rule: MaskConfig,
     low: float,
     dtype: torch.dtype,
 ) -> tuple[Tensor, Tensor]:
@@ -104,7 +104,7 @@ def _hidden(
     return torch.zeros(visible.shape, dtype=dtype, device=visible.device).masked_fill_(~visible, low), kept
 
 
-def _scores(query: Tensor, key: Tensor, draw: Tensor | None, queries: Tensor | None, rule: Rule) -> Tensor:
+def _scores(query: Tensor, key: Tensor, draw: Tensor | None, queries: Tensor | None, rule: MaskConfig) -> Tensor:
     scores = (query @ key.mT).to(torch.promote_types(query.dtype, torch.float32))
     scores.mul_(rule.scale)
     if rule.offset:
@@ -112,7 +112,7 @@ def _scores(query: Tensor, key: Tensor, draw: Tensor | None, queries: Tensor | N
     return scores if draw is None else scores.add_(logistic(draw, scores.shape, scores.dtype, queries))
 
 
-def _counts(query: Tensor, pairs: Tensor | None, queries: Tensor | None, rule: Rule) -> Tensor:
+def _counts(query: Tensor, pairs: Tensor | None, queries: Tensor | None, rule: MaskConfig) -> Tensor:
     """What the number of visible pairs is divided by, for each example: the masks, and with `share` the real pairs."""
     batch, masks, length, _ = query.shape
     if not rule.share or (pairs is None and queries is None):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from ..sites.base import View
+from ..sites.base import Activation
 from .init import Init, Zeros
 from .norms import Relative, Units
 
@@ -18,16 +18,16 @@ class Noise:
     units: Units = Relative()
     steps: int = 0
 
-    def start(self, view: View) -> Tensor:
+    def start(self, view: Activation) -> Tensor:
         return view.masked(self.init(view, self.units))
 
-    def climb(self, deltas: Sequence[Tensor], grads: Sequence[Tensor], views: Sequence[View]) -> list[Tensor]:
+    def climb(self, deltas: Sequence[Tensor], grads: Sequence[Tensor], views: Sequence[Activation]) -> list[Tensor]:
         return list(deltas)
 
-    def finish(self, delta: Tensor, view: View) -> Tensor:
+    def finish(self, delta: Tensor, view: Activation) -> Tensor:
         return delta
 
 
-def nothing() -> Noise:
+def no_perturbation() -> Noise:
     """No perturbation at all, for sites that have none to look for."""
     return Noise(Zeros())

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from ..errors import MethodError, nearest
-from ..schedules import Scheduled, lowest, now
-from ..sites.base import View
+from ..schedules import Scheduled, minimum, value_at
+from ..sites.base import Activation
 
 Over: TypeAlias = Literal["token", "example"]
 INF = math.inf
@@ -39,14 +39,14 @@ def check_norm(part: object, p: float, over: str) -> None:
 class Units(Protocol):
     """What a radius of 1 means at a view: the length of a vector under a p-norm."""
 
-    def length(self, view: View, p: float, over: Over) -> Tensor | float: ...
+    def length(self, view: Activation, p: float, over: Over) -> Tensor | float: ...
 
 
 @dataclass(frozen=True)
 class Absolute:
     """Lengths as the papers give them, whatever the size of the embedding."""
 
-    def length(self, view: View, p: float, over: Over) -> float:
+    def length(self, view: Activation, p: float, over: Over) -> float:
         return 1.0
 
 
@@ -57,7 +57,7 @@ class Relative:
     A vector all of whose elements are as large as the embedding's root mean square has length 1, under every norm.
     """
 
-    def length(self, view: View, p: float, over: Over) -> Tensor:
+    def length(self, view: Activation, p: float, over: Over) -> Tensor:
         if p == INF:
             return view.rms
         if (p, over) not in view.lengths:
@@ -66,7 +66,7 @@ class Relative:
 
 
 @dataclass(frozen=True)
-class Growing:
+class ScheduledUnits:
     """Lengths that change as training goes on: a `factor` on those of other units.
 
     What is hard to learn is first learnt from texts that hardly move; a full radius from the start may prevent it.
@@ -76,14 +76,14 @@ class Growing:
     units: Units = Relative()
 
     def __post_init__(self) -> None:
-        if not lowest(self.factor) > 0:
-            raise MethodError(f"Growing({self.factor}): the factor on a radius must stay above 0.")
+        if not minimum(self.factor) > 0:
+            raise MethodError(f"ScheduledUnits({self.factor}): the factor on a radius must stay above 0.")
 
-    def length(self, view: View, p: float, over: Over) -> Tensor | float:
-        return now(self.factor, view.clock) * self.units.length(view, p, over)
+    def length(self, view: Activation, p: float, over: Over) -> Tensor | float:
+        return value_at(self.factor, view.clock) * self.units.length(view, p, over)
 
 
-class Shape(Protocol):
+class Direction(Protocol):
     """What becomes of a gradient before the step is taken, and the norm in which the step is then measured."""
 
     @property
@@ -96,7 +96,7 @@ class Shape(Protocol):
 
 
 @dataclass(frozen=True)
-class Unit:
+class Normalized:
     """Scale to unit norm.
 
     Nothing is added to the norm by default: with an epsilon there, the step depends on the loss scale, the batch split
@@ -127,7 +127,7 @@ class Sign:
 
 
 @dataclass(frozen=True)
-class Raw:
+class RawGradient:
     """The gradient as it is."""
 
     p: float = INF
@@ -137,14 +137,14 @@ class Raw:
         return grad
 
 
-Project: TypeAlias = Callable[[Tensor, View, Units], Tensor]
+Project: TypeAlias = Callable[[Tensor, Activation, Units], Tensor]
 
 
 @dataclass(frozen=True)
-class Free:
+class NoProjection:
     """No ball."""
 
-    def __call__(self, x: Tensor, view: View, units: Units) -> Tensor:
+    def __call__(self, x: Tensor, view: Activation, units: Units) -> Tensor:
         return x
 
 
@@ -158,10 +158,12 @@ class Ball:
 
     def __post_init__(self) -> None:
         if not self.radius > 0:
-            raise MethodError(f"Ball(radius={self.radius}): a radius must be above 0. Use Free() for no ball at all.")
+            raise MethodError(
+                f"Ball(radius={self.radius}): a radius must be above 0. Use NoProjection() for no ball at all."
+            )
         check_norm(self, self.p, self.over)
 
-    def __call__(self, x: Tensor, view: View, units: Units) -> Tensor:
+    def __call__(self, x: Tensor, view: Activation, units: Units) -> Tensor:
         limit = self.radius * units.length(view, self.p, self.over)
         if self.p == INF:
             # Not torch.as_tensor: to copy a number to the device waits for it, and ends a capture.
@@ -171,7 +173,7 @@ class Ball:
 
 
 @dataclass(frozen=True)
-class Rescale:
+class RescaleTo:
     """Scale the whole perturbation to one length, inside the ball or out (SMART as published in code)."""
 
     radius: float = 1.0
@@ -181,9 +183,9 @@ class Rescale:
 
     def __post_init__(self) -> None:
         if not self.radius > 0:  # below 0 it would turn the perturbation round
-            raise MethodError(f"Rescale(radius={self.radius}): a length must be above 0.")
+            raise MethodError(f"RescaleTo(radius={self.radius}): a length must be above 0.")
         check_norm(self, self.p, self.over)
 
-    def __call__(self, x: Tensor, view: View, units: Units) -> Tensor:
+    def __call__(self, x: Tensor, view: Activation, units: Units) -> Tensor:
         limit = self.radius * units.length(view, self.p, self.over)
-        return limit * Unit(self.p, self.over, self.plus)(x)
+        return limit * Normalized(self.p, self.over, self.plus)(x)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from ..errors import MethodError
-from ..sites.base import View
+from ..sites.base import Activation
 from .init import Init, Normal
 from .norms import Absolute, Over, Relative, Units, check_norm, norm
 
@@ -34,14 +34,14 @@ class PowerIteration:
             )
         check_norm(self, self.p, self.over)
 
-    def start(self, view: View) -> Tensor:
+    def start(self, view: Activation) -> Tensor:
         return self._scaled(view.masked(self.init(view, Absolute())), self.probe, view)
 
-    def climb(self, deltas: Sequence[Tensor], grads: Sequence[Tensor], views: Sequence[View]) -> list[Tensor]:
+    def climb(self, deltas: Sequence[Tensor], grads: Sequence[Tensor], views: Sequence[Activation]) -> list[Tensor]:
         return [self._scaled(view.masked(g), self.probe, view) for g, view in zip(grads, views, strict=True)]
 
-    def finish(self, delta: Tensor, view: View) -> Tensor:
+    def finish(self, delta: Tensor, view: Activation) -> Tensor:
         return self._scaled(delta, self.radius, view)
 
-    def _scaled(self, x: Tensor, length: float, view: View) -> Tensor:
+    def _scaled(self, x: Tensor, length: float, view: Activation) -> Tensor:
         return x / norm(x, self.p, self.over).clamp(min=1e-30) * length * self.units.length(view, self.p, self.over)

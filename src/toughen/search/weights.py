@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from ..errors import MethodError
-from ..internal.foreach import confine, length, lengths, magnitudes, scale, without_infinities
-from ..sites.base import View
+from ..internal.foreach import absolute, clamp_abs, l2_norm, l2_norms, nan_to_zero, scale
+from ..sites.base import Activation
 
 
 def _scale(grads: Sequence[Tensor], sizes: Tensor, radius: Tensor | float) -> None:
@@ -24,7 +24,7 @@ def _scale(grads: Sequence[Tensor], sizes: Tensor, radius: Tensor | float) -> No
     scale(grads, factors if factors.dim() == 0 else factors.unbind())
     # Zero times infinity is none. To read a number is free on the CPU, where one more walk over the weights is not.
     if sizes.device.type != "cpu" or not bool(torch.isfinite(sizes).all()):
-        without_infinities(grads)
+        nan_to_zero(grads)
 
 
 @dataclass(frozen=True)
@@ -43,23 +43,23 @@ class SharpnessAscent:
         if not self.radius > 0:
             raise MethodError(f"SharpnessAscent(radius={self.radius}): the radius must be above 0.")
 
-    def start(self, view: View) -> Tensor:
+    def start(self, view: Activation) -> Tensor:
         return torch.zeros_like(view.value)
 
-    def climb(self, deltas: Sequence[Tensor], grads: Sequence[Tensor], views: Sequence[View]) -> list[Tensor]:
+    def climb(self, deltas: Sequence[Tensor], grads: Sequence[Tensor], views: Sequence[Activation]) -> list[Tensor]:
         if self.adaptive:
-            sizes = magnitudes([view.value for view in views])
+            sizes = absolute([view.value for view in views])
             for size in sizes:
                 size += self.eta
             scale(grads, sizes)
-            total = length(grads)
+            total = l2_norm(grads)
             scale(grads, sizes)
         else:
-            total = length(grads)
+            total = l2_norm(grads)
         _scale(grads, total, self.radius)
         return list(grads)
 
-    def finish(self, delta: Tensor, view: View) -> Tensor:
+    def finish(self, delta: Tensor, view: Activation) -> Tensor:
         return delta
 
 
@@ -77,17 +77,17 @@ class RelativeWeightAscent:
                 f"RelativeWeightAscent(step_size={self.step_size}, radius={self.radius}): both must be above 0."
             )
 
-    def start(self, view: View) -> Tensor:
+    def start(self, view: Activation) -> Tensor:
         return torch.zeros_like(view.value)
 
-    def climb(self, deltas: Sequence[Tensor], grads: Sequence[Tensor], views: Sequence[View]) -> list[Tensor]:
+    def climb(self, deltas: Sequence[Tensor], grads: Sequence[Tensor], views: Sequence[Activation]) -> list[Tensor]:
         weights = [view.value for view in views]
-        _scale(grads, lengths(grads), self.step_size * lengths(weights))
-        limits = magnitudes(weights)
+        _scale(grads, l2_norms(grads), self.step_size * l2_norms(weights))
+        limits = absolute(weights)
         for limit in limits:
             limit *= self.radius
-        confine(grads, limits)
+        clamp_abs(grads, limits)
         return list(grads)
 
-    def finish(self, delta: Tensor, view: View) -> Tensor:
+    def finish(self, delta: Tensor, view: Activation) -> Tensor:
         return delta

@@ -7,10 +7,10 @@ from typing import Any, cast
 from torch import Tensor, nn
 
 from ..errors import SiteError
-from ..internal.architectures import IGNORED, task_of, without_adapters
+from ..internal.architectures import IGNORED, infer_head_type, unwrap_peft
 from .attention_deberta import attach_deberta, disentangled_blocks
-from .attention_interface import OVER, Door, register
-from .base import Detach, Inject, Place
+from .attention_interface import WRAPPED_IMPLEMENTATIONS, AttentionHook, register
+from .base import Detach, LayerSpec, PerturbationSource
 
 
 @dataclass(frozen=True)
@@ -25,18 +25,18 @@ class AttentionLogits:
     layers: tuple[int, ...] | None = None
     as_published: bool = False
 
-    def attach(self, model: nn.Module, inject: Inject) -> Detach:
+    def attach(self, model: nn.Module, inject: PerturbationSource) -> Detach:
         chosen = [place.number for place in self.places(model)]
         base = _base(model)
         if _is_deberta(base):
             return attach_deberta([(n, disentangled_blocks(base)[n]) for n in chosen], inject)
         before = cast(str, base.config._attn_implementation or "eager")
         register()
-        base.set_attn_implementation(OVER[before])
+        base.set_attn_implementation(WRAPPED_IMPLEMENTATIONS[before])
         zero = self.as_published and base.config.model_type == "bert"
-        doors = [Door(attention_blocks(base)[n], n, inject, zero) for n in chosen]
+        doors = [AttentionHook(attention_blocks(base)[n], n, inject, zero) for n in chosen]
         undo: list[Detach] = [door.close for door in doors]
-        if self.as_published and task_of(base) == "tokens":
+        if self.as_published and infer_head_type(base) == "tokens":
             undo.append(base.register_forward_pre_hook(_unlabel_padding, with_kwargs=True).remove)
 
         def detach() -> None:
@@ -46,7 +46,7 @@ class AttentionLogits:
 
         return detach
 
-    def places(self, model: nn.Module) -> list[Place]:
+    def places(self, model: nn.Module) -> list[LayerSpec]:
         """The chosen layers, or an error that says why this model has none."""
         base = _base(model)
         count = len(disentangled_blocks(base) if _is_deberta(base) else attention_blocks(base))
@@ -59,12 +59,12 @@ class AttentionLogits:
             raise SiteError("layers=() leaves no layer to perturb. Name one, or leave it out for all of them.")
         config = base.config
         width = getattr(config, "true_hidden_size", config.hidden_size)  # MobileBERT's layers are narrower inside
-        return [Place(n, int(width), int(config.num_attention_heads)) for n in numbers]
+        return [LayerSpec(n, int(width), int(config.num_attention_heads)) for n in numbers]
 
 
 def _base(model: nn.Module) -> Any:
     """The transformers model that has the layers: under PEFT's wrapper, or a head that holds a backbone."""
-    base: Any = without_adapters(model)
+    base: Any = unwrap_peft(model)
     inner = (m for m in base.modules() if hasattr(getattr(m, "config", None), "num_hidden_layers"))
     base = next((m for m in inner if hasattr(m, "set_attn_implementation")), base)
     if not hasattr(base, "set_attn_implementation") or getattr(base, "config", None) is None:
@@ -104,7 +104,7 @@ def attention_blocks(base: Any) -> list[nn.Module]:
             "(as ALBERT's do) cannot have an adversary each. Use toughen.smart() or toughen.freelb()."
         )
     implementation = config._attn_implementation or "eager"
-    if implementation not in (*OVER, *OVER.values()):
+    if implementation not in (*WRAPPED_IMPLEMENTATIONS, *WRAPPED_IMPLEMENTATIONS.values()):
         raise SiteError(
             f"{name} runs attention as {implementation!r}, a kernel that takes no mask for single pairs. Call "
             "model.set_attn_implementation('sdpa') first."

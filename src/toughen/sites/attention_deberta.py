@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import SiteError
-from .base import Detach, Inject
+from .base import Detach, PerturbationSource
 from .token_mask import pair_view
 
 _BIASES = ("disentangled_attention_bias", "disentangled_att_bias")  # v2 and v3, v1
@@ -25,7 +25,7 @@ def disentangled_blocks(base: nn.Module) -> list[nn.Module]:
     return blocks
 
 
-def attach_deberta(blocks: Sequence[tuple[int, nn.Module]], inject: Inject) -> Detach:
+def attach_deberta(blocks: Sequence[tuple[int, nn.Module]], inject: PerturbationSource) -> Detach:
     undo = [detach for number, block in blocks for detach in _wrap(number, block, inject)]
 
     def detach() -> None:
@@ -35,7 +35,7 @@ def attach_deberta(blocks: Sequence[tuple[int, nn.Module]], inject: Inject) -> D
     return detach
 
 
-def _wrap(number: int, block: nn.Module, inject: Inject) -> list[Detach]:
+def _wrap(number: int, block: nn.Module, inject: PerturbationSource) -> list[Detach]:
     """Hooks on one module: what goes in is remembered, the mask is added to its position bias."""
     name = next(name for name in _BIASES if hasattr(block, name))
     original: Callable[..., Tensor] = getattr(block, name)

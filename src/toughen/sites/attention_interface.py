@@ -20,17 +20,17 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from ..errors import SiteError
 from ..kernels.attention import attend, fits
-from .base import Inject
-from .token_mask import compact, pair_view
+from .base import PerturbationSource
+from .token_mask import pair_view, to_autocast_dtype
 
-OVER = {"sdpa": "toughen_hide", "eager": "toughen_hide_eager"}
+WRAPPED_IMPLEMENTATIONS = {"sdpa": "toughen_hide", "eager": "toughen_hide_eager"}
 _DOOR = "_toughen_door"
 
 
-class Door:
+class AttentionHook:
     """One attention module: remembers what goes in, and gives the mask its attention function asks for."""
 
-    def __init__(self, module: nn.Module, number: int, inject: Inject, zero: bool) -> None:
+    def __init__(self, module: nn.Module, number: int, inject: PerturbationSource, zero: bool) -> None:
         self.module, self.number, self.inject, self.zero = module, number, inject, zero
         self.hidden: Tensor | None = None
         setattr(module, _DOOR, self)
@@ -44,7 +44,7 @@ class Door:
         """Under autocast the block gets its input as its projections want it, once: they would make a copy each."""
         if not self.inject.active and not torch.is_grad_enabled():
             return None
-        hidden = compact(args[0] if args else kwargs["hidden_states"])
+        hidden = to_autocast_dtype(args[0] if args else kwargs["hidden_states"])
         if self.inject.active:
             self.hidden = hidden
         return ((hidden, *args[1:]), kwargs) if args else (args, {**kwargs, "hidden_states": hidden})
@@ -78,7 +78,7 @@ def register() -> None:
     from transformers import AttentionInterface
     from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, AttentionMaskInterface
 
-    for over, name in OVER.items():
+    for over, name in WRAPPED_IMPLEMENTATIONS.items():
         if name not in ALL_MASK_ATTENTION_FUNCTIONS:
             AttentionInterface.register(name, _attention(over))
             # Without one of its own, a model gets no mask at all under an unknown name, and attends to padding.
@@ -89,7 +89,7 @@ def _attention(over: str) -> Callable[..., tuple[Tensor, Tensor | None]]:
     def attention(
         module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **kw: Any
     ) -> tuple[Tensor, Tensor | None]:
-        function, door = _original(module, over), cast("Door | None", getattr(module, _DOOR, None))
+        function, door = _original(module, over), cast("AttentionHook | None", getattr(module, _DOOR, None))
         if door is None:
             return function(module, query, key, value, attention_mask, **kw)
         if not door.inject.active:

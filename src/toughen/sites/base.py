@@ -8,20 +8,20 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 import torch
 from torch import Tensor, nn
 
-from ..schedules import Clock
+from ..schedules import TrainingProgress
 
 Detach: TypeAlias = Callable[[], None]
 
 
 @dataclass(frozen=True)
-class View:
+class Activation:
     """What a site shows at one of its places: the activation there, and which of its positions may be perturbed."""
 
     value: Tensor  # detached; (batch, ..., width) for activations
     mask: Tensor | None = None  # 1 where a perturbation may be, broadcastable to `value`; None: everywhere
     place: int = 0  # which of the site's places
     random: torch.Generator | None = field(default=None, repr=False, compare=False)
-    clock: Clock = field(default_factory=Clock, repr=False, compare=False)
+    clock: TrainingProgress = field(default_factory=TrainingProgress, repr=False, compare=False)
 
     @cached_property
     def dtype(self) -> torch.dtype:
@@ -56,7 +56,7 @@ class View:
 
 
 @dataclass(frozen=True)
-class PairView(View):
+class AttentionActivation(Activation):
     """What an attention site shows: `value` is the input of the attention block, and pairs are what may be hidden."""
 
     pairs: Tensor | None = None  # (batch, 1 or heads, queries, keys), True where the model itself attends; None: all
@@ -66,7 +66,7 @@ class PairView(View):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class LayerSpec:
     """One place of a site, as a search that owns weights must know it beforehand."""
 
     number: int
@@ -74,7 +74,7 @@ class Place:
     heads: int
 
 
-class Inject(Protocol):
+class PerturbationSource(Protocol):
     """What a site calls from inside the forward pass."""
 
     @property
@@ -86,11 +86,13 @@ class Inject(Protocol):
     @property
     def special_ids(self) -> Tensor | None: ...  # ids of special tokens, if known
 
-    def __call__(self, place: int, view: Callable[[], View]) -> Tensor: ...  # what to add there; `view` for the start
+    def __call__(
+        self, place: int, view: Callable[[], Activation]
+    ) -> Tensor: ...  # what to add there; `view` for the start
 
 
 @runtime_checkable
 class Site(Protocol):
     """WHERE to perturb."""
 
-    def attach(self, model: nn.Module, inject: Inject) -> Detach: ...
+    def attach(self, model: nn.Module, inject: PerturbationSource) -> Detach: ...

@@ -6,9 +6,9 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .base import Detach, Inject
-from .locate import by_path, embedding_norm, input_embedding, order_of, watch_reader
-from .token_mask import Skip, check_skip, delta_for, perturbed_output
+from .base import Detach, PerturbationSource
+from .locate import embedding_norm, get_module, input_embedding, token_layout_of, track_encoder_forward
+from .token_mask import Skip, check_skip, get_delta, perturb_output
 
 RECOMMENDED_SKIP: Skip = ("padding", "special")
 
@@ -22,15 +22,15 @@ class WordEmbedding:
     def __post_init__(self) -> None:
         check_skip(self.skip)
 
-    def attach(self, model: nn.Module, inject: Inject) -> Detach:
+    def attach(self, model: nn.Module, inject: PerturbationSource) -> Detach:
         module = input_embedding(model)
-        order = order_of(model, module)
-        reading, stop_watching = watch_reader(model, module)
+        order = token_layout_of(model, module)
+        reading, stop_watching = track_encoder_forward(model, module)
 
         def hook(called: nn.Module, _args: Any, output: Any) -> Any:
             if not inject.active or called is not module or not reading():  # a copy of the model has its hooks, too
                 return None
-            return perturbed_output(inject, output, self.skip, order)
+            return perturb_output(inject, output, self.skip, order)
 
         handle = module.register_forward_hook(hook)
 
@@ -59,9 +59,9 @@ class NormalizedEmbedding:
     def __post_init__(self) -> None:
         check_skip(self.skip)
 
-    def attach(self, model: nn.Module, inject: Inject) -> Detach:
-        norm = embedding_norm(model) if self.path is None else by_path(model, self.path)
-        order = order_of(model, norm)
+    def attach(self, model: nn.Module, inject: PerturbationSource) -> Detach:
+        norm = embedding_norm(model) if self.path is None else get_module(model, self.path)
+        order = token_layout_of(model, norm)
 
         def hook(called: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...] | None:
             active = inject.active and called is norm  # a copy of the model has its hooks, too
@@ -71,7 +71,7 @@ class NormalizedEmbedding:
             unit = F.layer_norm(value, value.shape[-1:], eps=self.eps)
             if not active:
                 return (unit, *rest)
-            delta = delta_for(inject, unit, self.skip, order)
+            delta = get_delta(inject, unit, self.skip, order)
             if self.replace:
                 # A gradient of 0 in place of none: DDP's find_unused_parameters looks at the last pass alone, and
                 # would not wait for the tables' gradient from the clean one.

@@ -5,10 +5,10 @@ from typing import Any
 
 from torch import nn
 
-from .base import Detach, Inject
+from .base import Detach, PerturbationSource
 from .embedding import RECOMMENDED_SKIP
-from .locate import by_path, layer_path, order_of
-from .token_mask import Skip, check_skip, perturbed_output
+from .locate import get_module, layer_path, token_layout_of
+from .token_mask import Skip, check_skip, perturb_output
 
 
 @dataclass(frozen=True)
@@ -21,13 +21,13 @@ class Hidden:
     def __post_init__(self) -> None:
         check_skip(self.skip)
 
-    def attach(self, model: nn.Module, inject: Inject) -> Detach:
-        module = by_path(model, self.at if isinstance(self.at, str) else layer_path(model, self.at))
-        order = order_of(model, module)
+    def attach(self, model: nn.Module, inject: PerturbationSource) -> Detach:
+        module = get_module(model, self.at if isinstance(self.at, str) else layer_path(model, self.at))
+        order = token_layout_of(model, module)
 
         def hook(called: nn.Module, _args: Any, output: Any) -> Any:
             if not inject.active or called is not module:  # a copy of the model has its hooks, too
                 return None
-            return perturbed_output(inject, output, self.skip, order)
+            return perturb_output(inject, output, self.skip, order)
 
         return module.register_forward_hook(hook).remove

@@ -7,13 +7,13 @@ from torch import nn
 
 from ..errors import SiteError, nearest
 from .base import Detach
-from .token_mask import Order
+from .token_mask import TokenLayout
 
 _PADDING = ("_pad_to_window_size", "_pad_to_block_size", "_pad_to_mult_of_chunk_length")  # what such models have
 _EMBEDDING_NORMS = ("embeddings.LayerNorm", "embeddings.norm", "embeddings.layer_norm", "layernorm_embedding")
 
 
-def unwrap(model: nn.Module) -> nn.Module:
+def unwrap_parallel(model: nn.Module) -> nn.Module:
     """The user's own model under DistributedDataParallel, DataParallel and torch.compile."""
     while True:
         inner = getattr(model, "_orig_mod", None)
@@ -47,7 +47,7 @@ def input_embedding(model: nn.Module) -> nn.Module:
     return cast(nn.Module, module)
 
 
-def watch_reader(model: nn.Module, embedding: nn.Module) -> tuple[Callable[[], bool], Detach]:
+def track_encoder_forward(model: nn.Module, embedding: nn.Module) -> tuple[Callable[[], bool], Detach]:
     """Whether the encoder is running now, for an embedding that the decoder calls too; and the way to stop watching.
 
     `resize_token_embeddings` gives the encoder and the decoder of BART and T5 the very same module.
@@ -73,15 +73,15 @@ def watch_reader(model: nn.Module, embedding: nn.Module) -> tuple[Callable[[], b
     return (lambda: inside[0]), stop
 
 
-def order_of(model: nn.Module, module: nn.Module) -> Order:
+def token_layout_of(model: nn.Module, module: nn.Module) -> TokenLayout:
     """How a module lays texts out: XLNet turns its input round, Longformer and its kin pad it to their windows, and
     prompt tuning puts learnt vectors before it.
     """
     turning = [m for m in model.modules() if type(m).__name__ == "XLNetModel" and m is not module]
     turned = any(module in set(m.modules()) for m in turning)
     if getattr(getattr(model, "active_peft_config", None), "is_prompt_learning", False):
-        return Order(turned, "before")
-    return Order(turned, "behind" if any(hasattr(m, name) for m in model.modules() for name in _PADDING) else "")
+        return TokenLayout(turned, "before")
+    return TokenLayout(turned, "behind" if any(hasattr(m, name) for m in model.modules() for name in _PADDING) else "")
 
 
 def embedding_norm(model: nn.Module) -> nn.Module:
@@ -97,7 +97,7 @@ def embedding_norm(model: nn.Module) -> nn.Module:
     return found[0]
 
 
-def by_path(model: nn.Module, path: str) -> nn.Module:
+def get_module(model: nn.Module, path: str) -> nn.Module:
     """A module by its dotted path, or by the end of it where only one module's path ends so."""
     modules = dict(model.named_modules())
     if path in modules:

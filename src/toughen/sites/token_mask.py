@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..errors import MethodError, SiteError
-from .base import Inject, PairView, View
+from .base import Activation, AttentionActivation, PerturbationSource
 
 Skip: TypeAlias = tuple[str | int, ...]
 """Positions left alone: "padding", "special" (class, separator, ... tokens), or the positions of a token id."""
@@ -25,24 +25,24 @@ def check_skip(skip: Skip) -> None:
 
 
 @dataclass(frozen=True)
-class Order:
+class TokenLayout:
     """How a module lays the texts of a batch out, where it is not as the batch has them."""
 
     turned: bool = False  # positions before texts
     more: Literal["", "before", "behind"] = ""  # where positions that the batch does not have may come in
 
 
-AS_GIVEN = Order()
+BATCH_FIRST = TokenLayout()
 
 
-def perturbed(inject: Inject, value: Tensor, skip: Skip, order: Order) -> Tensor:
+def perturbed(inject: PerturbationSource, value: Tensor, skip: Skip, order: TokenLayout) -> Tensor:
     """An activation with the perturbation that belongs there."""
     own = value.transpose(0, 1) if order.turned else value
-    delta = delta_for(inject, own, skip, order).to(value.dtype)
+    delta = get_delta(inject, own, skip, order).to(value.dtype)
     return value + (delta.transpose(0, 1) if order.turned else delta)
 
 
-def perturbed_output(inject: Inject, output: Any, skip: Skip, order: Order) -> Any:
+def perturb_output(inject: PerturbationSource, output: Any, skip: Skip, order: TokenLayout) -> Any:
     """What a module gives, perturbed; of several things the first (Swin's patch embedding tells its size as well)."""
     if not isinstance(output, (tuple, list)):
         return perturbed(inject, output, skip, order)
@@ -50,9 +50,9 @@ def perturbed_output(inject: Inject, output: Any, skip: Skip, order: Order) -> A
     return (perturbed(inject, value, skip, order), *rest)
 
 
-def delta_for(inject: Inject, value: Tensor, skip: Skip, order: Order) -> Tensor:
+def get_delta(inject: PerturbationSource, value: Tensor, skip: Skip, order: TokenLayout) -> Tensor:
     """The perturbation of an activation, which is that of the first input in a pass over several."""
-    delta = inject(0, lambda: View(value.detach(), token_mask(inject, value, skip, order)))
+    delta = inject(0, lambda: Activation(value.detach(), token_mask(inject, value, skip, order)))
     if delta.shape != value.shape and any(
         n not in (1, m) for n, m in zip(delta.shape[::-1], value.shape[::-1], strict=False)
     ):
@@ -63,16 +63,20 @@ def delta_for(inject: Inject, value: Tensor, skip: Skip, order: Order) -> Tensor
     return delta
 
 
-def pair_view(inject: Inject, hidden: Tensor, pairs: Tensor | None, place: int, compute: torch.dtype) -> PairView:
+def pair_view(
+    inject: PerturbationSource, hidden: Tensor, pairs: Tensor | None, place: int, compute: torch.dtype
+) -> AttentionActivation:
     """A view of attention over (batch, length, width) activations; `pairs` are those the model itself attends to."""
     real = token_mask(inject, hidden, ("padding",))
     queries = None if real is None else real.view(hidden.shape[:2])
     if pairs is not None:
         pairs = pairs.expand(-1, -1, hidden.shape[1], -1)  # one row may stand for all queries
-    return PairView(compact(hidden.detach()), place=place, pairs=pairs, queries=queries, compute=compute)
+    return AttentionActivation(
+        to_autocast_dtype(hidden.detach()), place=place, pairs=pairs, queries=queries, compute=compute
+    )
 
 
-def compact(hidden: Tensor) -> Tensor:
+def to_autocast_dtype(hidden: Tensor) -> Tensor:
     """The activation in the autocast dtype.
 
     Under autocast each projection of an attention block makes and keeps a half-precision copy of its input; made here,
@@ -83,7 +87,9 @@ def compact(hidden: Tensor) -> Tensor:
     return hidden.to(torch.get_autocast_dtype(kind)) if half else hidden
 
 
-def token_mask(inject: Inject, value: Tensor, skip: Skip, order: Order = AS_GIVEN) -> Tensor | None:
+def token_mask(
+    inject: PerturbationSource, value: Tensor, skip: Skip, order: TokenLayout = BATCH_FIRST
+) -> Tensor | None:
     rows, length = value.shape[0], value.shape[1] if value.dim() > 2 else 0
     own = min(length, _length(inject.batch)) if order.more else length
     keep: Tensor | None = None
@@ -97,7 +103,7 @@ def token_mask(inject: Inject, value: Tensor, skip: Skip, order: Order = AS_GIVE
     return keep.view(rows, length, *[1] * (value.dim() - 2))
 
 
-def _kept(inject: Inject, what: str | int, rows: int, length: int) -> Tensor | None:
+def _kept(inject: PerturbationSource, what: str | int, rows: int, length: int) -> Tensor | None:
     ids = _fitting(inject.batch, "input_ids", rows, length)
     if what == "padding":
         mask = _fitting(inject.batch, "attention_mask", rows, length)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from .base import Detach, Inject
+from .base import Detach, PerturbationSource
 
 
 def _nothing() -> None:
@@ -12,18 +12,18 @@ def _nothing() -> None:
 
 
 @dataclass(frozen=True)
-class Nowhere:
+class NoSite:
     """No perturbation and no second pass: the clean pass is what is compared."""
 
-    def attach(self, model: nn.Module, inject: Inject) -> Detach:
+    def attach(self, model: nn.Module, inject: PerturbationSource) -> Detach:
         return _nothing
 
 
 @dataclass(frozen=True)
-class DropoutMask:
+class SecondDropoutMask:
     """A second pass under another dropout mask; nothing else is perturbed (R-Drop)."""
 
-    def attach(self, model: nn.Module, inject: Inject) -> Detach:
+    def attach(self, model: nn.Module, inject: PerturbationSource) -> Detach:
         return _nothing
 
 
@@ -34,7 +34,7 @@ class Weights:
     only: tuple[str, ...] = ()
     skip: tuple[str, ...] = ()
 
-    def attach(self, model: nn.Module, inject: Inject) -> Detach:
+    def attach(self, model: nn.Module, inject: PerturbationSource) -> Detach:
         return _nothing
 
     def parameters(self, model: nn.Module) -> list[nn.Parameter]:

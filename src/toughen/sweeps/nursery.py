@@ -36,7 +36,7 @@ def preload() -> None:
         getattr(transformers, name)  # transformers imports a class when it is asked for
     from .. import registry
 
-    registry.available()
+    registry.list_methods()
     gc.freeze()  # children share these pages as long as their collector does not touch them
 
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from ..cuda_graphs.compile import compile_layers, uncompile_layers
 from ..engine.attached import Attached
 from ..internal.markdown import line
-from ..registry import available, factory, make
+from ..registry import create_method, get_factory, list_methods
 from .subject import SPECIAL, Shape, batch_of, model_named, settings_of
 
 MODES = ("eager", "fast")
@@ -74,9 +74,9 @@ def bench(
         raise ValueError(f"the fast mode needs a CUDA device, and this is the {device}: time eager steps there.")
     if repeats < 1:
         raise ValueError(f"repeats={repeats}: a median needs at least one step.")
-    names = ["plain", *[name for name in methods or available() if name != "plain"]]
+    names = ["plain", *[name for name in methods or list_methods() if name != "plain"]]
     for name in names:
-        factory(name)  # an unknown one is told before anything is timed
+        get_factory(name)  # an unknown one is told before anything is timed
     parsed = [Shape.parse(shape) for shape in shapes]
     rows: list[Row] = []
     for shape in parsed:
@@ -125,7 +125,7 @@ def _measured(
     fast = mode == "fast"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # such as that a model of this size has no dropout
-        attached = make(name, **_settings(name)).attach(model, SPECIAL, total_steps=10_000)
+        attached = create_method(name, **_settings(name)).attach(model, SPECIAL, total_steps=10_000)
         if fast and compile:
             compile_layers(model, memory_budget=memory_budget)
         try:

@@ -7,13 +7,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..combine.base import Turn
+from ..combine.base import BackwardPass
 from ..engine.attached import Attached
-from ..engine.driving import drive
+from ..engine.driving import run_backward_passes
 from ..errors import MethodError
 
 
-def accelerated_backward(
+def accelerate_backward(
     accelerator: Any,
     attached: Attached,
     model: nn.Module,
@@ -38,7 +38,7 @@ def accelerated_backward(
 
     state = accelerator.gradient_state
 
-    def take(turn: Turn) -> Tensor:
+    def take(turn: BackwardPass) -> Tensor:
         state._set_sync_gradients(turn.sync)  # DeepSpeed steps its engine inside backward when True
         loss = next(losses)
         accelerator.backward(loss)
@@ -46,7 +46,7 @@ def accelerated_backward(
 
     losses = attached.losses(lambda: model(**batch), batch, last=sync, quiet=quiet)
     try:
-        total = drive(losses, turns, take, quiet=quiet, step=step)
+        total = run_backward_passes(losses, turns, take, quiet=quiet, step=step)
     finally:
         state._set_sync_gradients(sync)
     return torch.zeros((), device=accelerator.device) if total is None else total

@@ -8,8 +8,8 @@ from typing import Any
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from ..cuda_graphs.eligibility import of_method, packable
-from ..cuda_graphs.graph_cache import Captured
+from ..cuda_graphs.eligibility import can_pack, method_reason
+from ..cuda_graphs.graph_cache import GraphCache
 from ..cuda_graphs.optimizer import CapturedUpdate
 from ..cuda_graphs.packing import packing_of, tokens_to_compute, without_idle_mask
 from ..engine.attached import Attached
@@ -22,12 +22,12 @@ class CapturedTraining:
     """One micro-batch at a time through `passes(inputs, items)`, captured where it can be."""
 
     def __init__(self, attached: Attached, model: nn.Module, half: bool, optimizer: Optimizer | None) -> None:
-        self.attached, self.captured = attached, Captured(attached, model)
+        self.attached, self.captured = attached, GraphCache(attached, model)
         self.update = None if optimizer is None else CapturedUpdate(self.captured, optimizer)
         if self.update is not None:
             self._own_step = _replaced(self.update)
         attached.schedules_on_device()
-        self.packing = packing_of(attached.model, half) if packable(attached.bound) else None
+        self.packing = packing_of(attached.model, half) if can_pack(attached.bound) else None
 
     def __call__(
         self, passes: Callable[[Any, Any], Tensor], inputs: Any, items: Any, last: bool, accumulate: int
@@ -45,7 +45,7 @@ class CapturedTraining:
 
         batch = {**without_idle_mask(batch, real), ITEMS: items}
         turns, also = self.attached.turns(last), (accumulate, tokens)
-        obstacle = of_method(self.attached.bound, turns, last)
+        obstacle = method_reason(self.attached.bound, turns, last)
         return self.captured(run, batch, last=last, several=len(turns) > 1, also=also, obstacle=obstacle)
 
     def __str__(self) -> str:

@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel, Trainer
 
-from ..combine.base import Turn
-from ..compare.model_outputs import Outcome
+from ..combine.base import BackwardPass
+from ..compare.model_outputs import ModelOutputs
 from ..cuda_graphs.packing import padding_token
 from ..engine.attached import Attached
-from ..engine.driving import drive
+from ..engine.driving import run_backward_passes
 from ..errors import MethodError
-from ..method import Method, Sum
+from ..method import Method, MethodSum
 from . import checkpoint as state
 from .cuda_graph_step import CapturedTraining
 from .hf_loss_scaling import (
@@ -23,11 +23,11 @@ from .hf_loss_scaling import (
     divides_by_items,
     divides_its_own_loss,
     logits_of,
-    repeatable,
+    replayable_forward,
     with_loss,
 )
-from .override_guard import InPlace, refuse_outputs
-from .token_counts import Counted
+from .override_guard import OverrideGuard, reject_return_outputs
+from .token_counts import TokenCountCollator
 
 T = TypeVar("T", bound=Trainer)
 PROBE_EVERY = 50  # updates at least between two probes, which cost three forward passes
@@ -51,10 +51,12 @@ def robust(trainer: type[T] = Trainer) -> type[T]:
 
 
 class _RobustTrainer(Trainer):
-    def __init__(self, *args: Any, method: Method | Sum, probe: bool = True, fast: bool = False, **kwargs: Any) -> None:
-        if not isinstance(method, (Method, Sum)):  # pyright: ignore[reportUnnecessaryIsInstance]
+    def __init__(
+        self, *args: Any, method: Method | MethodSum, probe: bool = True, fast: bool = False, **kwargs: Any
+    ) -> None:
+        if not isinstance(method, (Method, MethodSum)):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise MethodError(f"method={method!r} is not a method. Give e.g. method=toughen.smart().")
-        self._in_place = InPlace(type(self), _RobustTrainer)
+        self._in_place = OverrideGuard(type(self), _RobustTrainer)
         super().__init__(*args, **kwargs)
         self.add_callback(self._in_place)
         if getattr(self.args, "n_gpu", 1) > 1:
@@ -117,7 +119,7 @@ class _RobustTrainer(Trainer):
         if not self._fast:
             return super().get_train_dataloader()
         collate = self.data_collator
-        self.data_collator = cast(Any, Counted(collate, padding_token(self.attached.model)))
+        self.data_collator = cast(Any, TokenCountCollator(collate, padding_token(self.attached.model)))
         try:
             return super().get_train_dataloader()
         finally:
@@ -131,7 +133,7 @@ class _RobustTrainer(Trainer):
             named = {"return_outputs": return_outputs, "num_items_in_batch": num_items_in_batch}
             return super().compute_loss(model, inputs, **named)
         if return_outputs:
-            refuse_outputs(type(self))
+            reject_return_outputs(type(self))
         # A regulariser is a mean over its micro-batch and so must be divided whatever the model's loss is.
         return next(self._pending) / self._spread(num_items_in_batch)
 
@@ -149,8 +151,8 @@ class _RobustTrainer(Trainer):
         with self._own_pass():
             if torch.is_grad_enabled() and not self._compares:
                 loss = self.compute_loss(model, dict(inputs), num_items_in_batch=num_items_in_batch)
-                return Outcome(loss * spread, ())
-            again = repeatable(model, inputs, self.args.device)
+                return ModelOutputs(loss * spread, ())
+            again = replayable_forward(model, inputs, self.args.device)
             loss, outputs = self.compute_loss(
                 model, dict(inputs), return_outputs=True, num_items_in_batch=num_items_in_batch
             )
@@ -197,7 +199,7 @@ class _RobustTrainer(Trainer):
         gradients: Any = self.accelerator.gradient_state
         step = super().training_step
 
-        def take(turn: Turn) -> Tensor:
+        def take(turn: BackwardPass) -> Tensor:
             gradients._set_sync_gradients(turn.sync)  # DeepSpeed steps its engine inside backward when True
             loss = step(model, inputs, num_items_in_batch)
             if inspect.getgeneratorstate(losses) == inspect.GEN_CREATED:
@@ -208,7 +210,7 @@ class _RobustTrainer(Trainer):
             return loss.float()  # in half precision a sum of several would be rounded
 
         try:
-            total = drive(losses, turns, take, quiet=quiet, step=lambda: self._inner_update(model))
+            total = run_backward_passes(losses, turns, take, quiet=quiet, step=lambda: self._inner_update(model))
         finally:
             self._pending = None
             gradients._set_sync_gradients(sync)

@@ -9,21 +9,21 @@ import torch
 from torch import Tensor, nn
 from transformers import Trainer
 
-from ..compare import TaskAwayFromFeatures, TaskLoss
+from ..compare import TaskLoss, TaskLossMinusCosine
 from ..compare.model_outputs import field
-from ..internal.architectures import Task, without_adapters
-from ..internal.rng import Replay
-from ..method import Method, Sum
+from ..internal.architectures import HeadType, unwrap_peft
+from ..internal.rng import RngSnapshot
+from ..method import Method, MethodSum
 
 
-def compares_predictions(method: Method | Sum) -> bool:
+def compares_predictions(method: Method | MethodSum) -> bool:
     """Whether predictions are compared, or losses alone: some Trainers make an extra pass for their outputs."""
-    methods = method.methods if isinstance(method, Sum) else (method,)
+    methods = method.methods if isinstance(method, MethodSum) else (method,)
     goals = [goal for one in methods for goal in (one.compare, one.climb_on) if goal is not None]
-    return not all(isinstance(goal, (TaskLoss, TaskAwayFromFeatures)) for goal in goals)
+    return not all(isinstance(goal, (TaskLoss, TaskLossMinusCosine)) for goal in goals)
 
 
-def divides_by_items(model: nn.Module, task: Task) -> bool:
+def divides_by_items(model: nn.Module, task: HeadType) -> bool:
     """Whether a head's loss is divided by the `num_items_in_batch` it is given.
 
     Only those language models do that use transformers' `loss_function`; T5's, BART's and all other heads take the
@@ -31,7 +31,7 @@ def divides_by_items(model: nn.Module, task: Task) -> bool:
     """
     if task not in ("causal_lm", "seq2seq_lm", "masked_lm"):
         return False
-    kinds = type(without_adapters(model)).__mro__
+    kinds = type(unwrap_peft(model)).__mro__
     own = [vars(kind)["forward"] for kind in kinds if "forward" in vars(kind)]
     codes = [getattr(inspect.unwrap(function), "__code__", None) for function in own]
     return any("loss_function" in code.co_names for code in codes if code is not None)
@@ -53,15 +53,15 @@ def divides_its_own_loss(trainer: Trainer, above: type[Trainer]) -> bool:
     return any("num_items_in_batch" in names for names in named)
 
 
-def repeatable(model: nn.Module, inputs: Mapping[str, Any], device: torch.device) -> Callable[[], Any]:
+def replayable_forward(model: nn.Module, inputs: Mapping[str, Any], device: torch.device) -> Callable[[], Any]:
     """The pass that comes next, once more: under the same dropout mask, and to be trained through.
 
     TRL's SFTTrainer computes its loss without logits, and gives them from a pass without gradients.
     """
-    before = Replay(device)
+    before = RngSnapshot(device)
 
     def again() -> Any:
-        after = Replay(device)
+        after = RngSnapshot(device)
         before.restore()
         outputs = model(**{key: value for key, value in inputs.items() if key != "labels"}, use_cache=False)
         after.restore()

@@ -7,7 +7,7 @@ from transformers import Trainer, TrainerCallback
 from ..errors import MethodError
 
 
-class InPlace(TrainerCallback):
+class OverrideGuard(TrainerCallback):
     """What a class over robust(Trainer) must not put in the place of what runs the method."""
 
     def __init__(self, kind: type[Trainer], ours: type[Trainer]) -> None:
@@ -27,7 +27,7 @@ class InPlace(TrainerCallback):
         )
 
 
-def refuse_outputs(kind: type[Trainer]) -> None:
+def reject_return_outputs(kind: type[Trainer]) -> None:
     """The loss of a method comes from several passes."""
     raise MethodError(
         f"The training_step under {kind.__name__} asks self.compute_loss for the outputs of the model, and a method "

@@ -10,7 +10,7 @@ COUNT = "toughen_real_tokens"
 
 
 @dataclass(frozen=True)
-class Counted:
+class TokenCountCollator:
     """A collator whose batches carry the count as a plain number."""
 
     collate: Callable[[Any], dict[str, Any]]

@@ -16,14 +16,14 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.names:
         sys.stdout.write("".join(f"{name}\n" for name in known()))
         return 0
-    from ...registry import make
+    from ...registry import create_method
     from ...runs.cost import cost_of
 
     lines = [f"{'method':<9} {'cost':>4}  what it is"]
     for name, described in known().items():
         presets = [preset for preset in described.presets if preset != "recommended"]
         more = f" [{', '.join(presets)}]" if presets else ""
-        lines.append(f"{name:<9} {cost_of(make(name)):>4.1f}  {described.title.rstrip('.')}{more}")
+        lines.append(f"{name:<9} {cost_of(create_method(name)):>4.1f}  {described.title.rstrip('.')}{more}")
     lines += ["", "cost: a step in units of a plain one. [presets]: --method.preset NAME. Sums: --method smart+rdrop."]
     sys.stdout.write("\n".join([*lines, "More of one: toughen show NAME", ""]))
     return 0
