@@ -140,7 +140,7 @@ BAD_METHODS = [
     ),
     (lambda: Method(SecondDropoutMask(), no_perturbation(), Divergence(), Add()), "compares two masks.*Use 'fresh'"),
     (
-        lambda: Method(WordEmbedding(), Noise(Normal(0.1)), Divergence(), Add(), climb_on=TaskLoss()),
+        lambda: Method(WordEmbedding(), Noise(Normal(0.1)), Divergence(), Add(), search_objective=TaskLoss()),
         "this search makes no step. Leave it out, or use Ascent",
     ),
     (
@@ -154,7 +154,7 @@ BAD_METHODS = [
     ),
     (
         lambda: toughen.pgd() + toughen.smart() + toughen.freelb(),
-        r"one method with backward passes of its own, and Replace and Accumulate have them: leave one out\. The others "
+        r"one method with backward passes of its own, and PerturbedOnly and Accumulate have them: leave one out\. The others "
         r"must add a term to the clean loss \(combine=Add\), as smart",
     ),
     (lambda: toughen.sam() + toughen.smart(), "SharpnessAware goes over a whole update.*: use it alone"),
@@ -427,7 +427,7 @@ def test_an_error_in_backward_gives_the_weights_back(name: str) -> None:
 
     method = toughen.make(name, dropout="off")
     with attached_to(model, method) as attached:
-        toughen_passes = len(attached.turns())
+        toughen_passes = len(attached.backward_passes())
         with pytest.raises(MemoryError) as caught:
             attached.backward(model, BATCH, backward=failing)
         assert caught.traceback  # its frames still hold the step; the weights are back all the same

@@ -203,7 +203,7 @@ def updates_of(method: Any) -> int:
 
 
 def _ascends_divergence(method: Any) -> bool:
-    return getattr(method.climb_on or method.compare, "least_at_clean", False)
+    return getattr(method.search_objective or method.compare, "least_at_clean", False)
 
 
 @cache

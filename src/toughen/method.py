@@ -35,7 +35,7 @@ class Method:
     search: Search
     compare: Compare
     combine: Combine
-    climb_on: Compare | None = None  # what the search maximises; `compare` unless said otherwise
+    search_objective: Compare | None = None  # what the search maximises; `compare` unless said otherwise
     dropout: Dropout = "shared"  # one mask for all passes of a batch, a "fresh" one for each, or "off"
     against: EmaTeacher | None = None  # what the comparison is with; None: the clean pass
     constraint: Constraint | None = None
@@ -116,7 +116,7 @@ def _beside(methods: Sequence[Method]) -> list[Method]:
     return [
         m
         if clean or not isinstance(m.compare, TaskLossAndDivergence)
-        else replace(m, compare=replace(m.compare, in_place=False))
+        else replace(m, compare=replace(m.compare, replace_clean_loss=False))
         for m in methods
     ]
 
@@ -144,7 +144,7 @@ def _dropout(method: Method) -> str | None:
 
 
 def _clean_pass(method: Method) -> str | None:
-    goals = [goal for goal in (method.compare, method.climb_on) if wants(goal, "needs_clean")]
+    goals = [goal for goal in (method.compare, method.search_objective) if wants(goal, "needs_clean")]
     if goals and method.against is None and isinstance(method.combine, (Accumulate, FreeReplay)):
         return (
             f"{type(method.combine).__name__} makes no clean pass, but {goals[0]!r} compares with a clean prediction. "
@@ -162,8 +162,8 @@ def _steps(method: Method) -> str | None:
             f"{method.combine!r} climbs between its passes: the search must have steps={method.combine.passes - 1}, "
             f"not {steps}."
         )
-    if method.climb_on is not None and not steps:
-        return "climb_on says what the search maximises, but this search makes no step. Leave it out, or use Ascent."
+    if method.search_objective is not None and not steps:
+        return "search_objective says what the search maximises, but this search makes no step. Leave it out, or use Ascent."
     return None
 
 
@@ -179,12 +179,12 @@ def _weights(method: Method) -> str | None:
 def _attention(method: Method) -> str | None:
     if isinstance(method.site, AttentionLogits) != isinstance(method.search, LearnedAdversary):
         return (
-            "Attention pairs are hidden by a learnt adversary, so site=AttentionLogits() and search=Reversal() go "
+            "Attention pairs are hidden by a learnt adversary, so site=AttentionLogits() and search=GradientReversalAdversary() go "
             f"together; here are {type(method.site).__name__} and {type(method.search).__name__}."
         )
     if isinstance(method.compare, DivergenceWithBudget) != isinstance(method.search, LearnedAdversary):
         return (
-            "A learnt adversary hides everything unless that costs it something, so search=Reversal() and "
+            "A learnt adversary hides everything unless that costs it something, so search=GradientReversalAdversary() and "
             f"compare=DivergenceWithBudget() go together; here are {type(method.search).__name__} and "
             f"{type(method.compare).__name__}."
         )
@@ -192,7 +192,7 @@ def _attention(method: Method) -> str | None:
 
 
 def _dead_start(method: Method) -> str | None:
-    search, goal = method.search, method.climb_on or method.compare
+    search, goal = method.search, method.search_objective or method.compare
     if not isinstance(search, Ascent) or not search.steps or not isinstance(goal, Divergence):
         return None
     still = isinstance(search.init, Zeros) or getattr(search.init, "scale", None) == 0

@@ -18,17 +18,19 @@ class TrainingProgress:
     updates: int = 0
     total: int | None = None
     device: torch.device | None = None  # where settings that change are kept, if a captured step is to read them
-    dials: "dict[LinearSchedule, Tensor]" = field(default_factory=lambda: dict[LinearSchedule, Tensor](), repr=False)
+    value_tensors: "dict[LinearSchedule, Tensor]" = field(
+        default_factory=lambda: dict[LinearSchedule, Tensor](), repr=False
+    )
 
-    def dial(self, ramp: "LinearSchedule") -> Tensor:
-        if ramp not in self.dials:
-            self.dials[ramp] = torch.tensor(ramp.at(self), device=self.device)
-        return self.dials[ramp]
+    def value_tensor(self, ramp: "LinearSchedule") -> Tensor:
+        if ramp not in self.value_tensors:
+            self.value_tensors[ramp] = torch.tensor(ramp.at(self), device=self.device)
+        return self.value_tensors[ramp]
 
-    def turn_dials(self) -> None:
+    def update_values(self) -> None:
         """To where the training is."""
-        for ramp, dial in self.dials.items():
-            dial.fill_(ramp.at(self))
+        for ramp, value_tensor in self.value_tensors.items():
+            value_tensor.fill_(ramp.at(self))
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,7 @@ def scheduled(value: "Scheduled | Sequence[float]") -> Scheduled:
 def value_at(value: Scheduled, clock: TrainingProgress) -> float | Tensor:
     if not isinstance(value, LinearSchedule):
         return value
-    return value.at(clock) if clock.device is None else clock.dial(value)
+    return value.at(clock) if clock.device is None else clock.value_tensor(value)
 
 
 def minimum(value: Scheduled) -> float:

@@ -28,12 +28,12 @@ def test_maps_are_attention(family):
     before = model.config._attn_implementation
     maps = attention_maps(attached, inputs, sample=True)
     real = inputs["attention_mask"].bool()[:, None, :]
-    for clean, bent, visible in maps.values():
-        assert clean.shape == bent.shape == (3, 4, 8, 8)
+    for clean, perturbed, visible in maps.values():
+        assert clean.shape == perturbed.shape == (3, 4, 8, 8)
         assert torch.allclose(clean.sum(-1)[real.expand(3, 4, 8)], torch.tensor(1.0), atol=1e-5)
         hidden = ~visible & real.unsqueeze(-1)
         assert (hidden & (clean > 1e-6)).any()
-        assert bent[hidden].abs().max() < 1e-6
+        assert perturbed[hidden].abs().max() < 1e-6
     assert model.config._attn_implementation == before
 
 

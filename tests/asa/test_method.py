@@ -79,9 +79,9 @@ def test_recommended_is_what_it_says(per_head):
     hidden = naive.bert.embeddings(BATCH["input_ids"])
     for number, layer in enumerate(naive.bert.encoder.layer):
         hidden = perturbed(layer, hidden, number)
-    bent = F.log_softmax(naive.classifier(naive.bert.pooler(hidden)), -1)
+    perturbed = F.log_softmax(naive.classifier(naive.bert.pooler(hidden)), -1)
     plain = F.log_softmax(clean.logits, -1)
-    expected = clean.loss + kl(bent, plain) + kl(plain, bent) + 0.81 * torch.stack(shares).mean()
+    expected = clean.loss + kl(perturbed, plain) + kl(plain, perturbed) + 0.81 * torch.stack(shares).mean()
     expected.backward()
 
     assert torch.allclose(total, expected, atol=1e-9)
@@ -107,11 +107,11 @@ def divergence_at(share, attached, model, batch):
         seen = torch.stack([(mask & pairs).sum() for mask in masks.values()]).sum() / (len(masks) * pairs.sum())
         low, high = (middle, high) if seen < share else (low, middle)
     injector.search = search
-    bent = F.log_softmax(output.logits, -1)
-    return float(kl(bent, clean) + kl(clean, bent)), float(seen)
+    perturbed = F.log_softmax(output.logits, -1)
+    return float(kl(perturbed, clean) + kl(clean, perturbed)), float(seen)
 
 
-def climb(steps=50):
+def ascend(steps=50):
     """The divergence with a fifth of the pairs hidden, before and after the adversary alone was trained."""
     model = bert(dtype=torch.float32)
     batch = text_batch(rows=8, length=12)
@@ -131,16 +131,16 @@ def climb(steps=50):
 
 
 def test_the_adversary_ascends():
-    before, after = climb()  # measured: 0.016 and 0.142
+    before, after = ascend()  # measured: 0.016 and 0.142
     assert after > 4 * before
 
 
 def test_without_reversal_it_does_not(monkeypatch):
     """What the test above measures is the reversal: with the gradient as it is, the divergence stays down."""
-    backward = hide.Hide.backward
+    backward = hide.StraightThroughMask.backward
     as_it_is = staticmethod(lambda ctx, *grads: tuple(g if g is None else -g for g in backward(ctx, *grads)))
-    monkeypatch.setattr(hide.Hide, "backward", as_it_is)
-    before, after = climb()  # measured: 0.016 and 0.013
+    monkeypatch.setattr(hide.StraightThroughMask, "backward", as_it_is)
+    before, after = ascend()  # measured: 0.016 and 0.013
     assert after < 1.5 * before
 
 
@@ -199,7 +199,7 @@ def test_parts_that_do_not_fit():
         replace(method, search=toughen.smart().search)
     with pytest.raises(MethodError, match="AttentionLogits"):
         replace(method, site=toughen.smart().site)
-    with pytest.raises(MethodError, match="Budgeted"):
+    with pytest.raises(MethodError, match="DivergenceWithBudget"):
         replace(method, compare=toughen.smart().compare)
     with pytest.raises(MethodError, match="one method with a learnt adversary"):
         method + method
@@ -219,8 +219,8 @@ def test_tokens_count_only_where_there_is_a_label():
     attached = toughen.asa(visible=0.5).attach(model, seed=0)
     batch = {**BATCH, "labels": labels}
     attached.backward(model, batch)
-    bent, _ = attached.perturbed(batch)
-    assert bent.logits.shape == (3, 10, 3)
+    perturbed, _ = attached.perturbed(batch)
+    assert perturbed.logits.shape == (3, 10, 3)
     assert attached.report()["divergence"] > 0
 
 

@@ -335,13 +335,13 @@ def test_a_segmentation_is_a_distribution_over_classes_for_each_pixel() -> None:
     """Its scores are (batch, classes, height, width): the last dimension is a row of the image."""
     sizes = {"hidden_sizes": [8] * 4, "num_attention_heads": [1] * 4, "depths": [1] * 4, "decoder_hidden_size": 8}
     model = hf.SegformerForSemanticSegmentation(hf.SegformerConfig(num_labels=3, **sizes))
-    bent, clean = torch.randn(2, 3, 4, 5), torch.randn(2, 3, 4, 5)
+    perturbed, clean = torch.randn(2, 3, 4, 5), torch.randn(2, 3, 4, 5)
     labels = torch.randint(0, 3, (2, 16, 20))
     both = [
         parse_output({"loss": None, "logits": x}, {"labels": labels}, infer_head_type(model), model.config)
-        for x in (bent, clean)
+        for x in (perturbed, clean)
     ]
-    logs = [x.log_softmax(1) for x in (bent, clean)]
+    logs = [x.log_softmax(1) for x in (perturbed, clean)]
     expected = (logs[1].exp() * (logs[1] - logs[0])).sum(1).mean()
     torch.testing.assert_close(Divergence("kl")(*both, []), expected)
 

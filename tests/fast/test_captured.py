@@ -125,11 +125,11 @@ def test_why_not():
     model = bert()
     assert "several devices" in model_reason(model, cuda)
     with toughen.freeat().attach(bert(), TOKENIZER) as attached:
-        assert "FreeAT" in method_reason(attached.bound, attached.turns(), last=True)
-        assert method_reason(attached.bound, attached.turns(), last=True, updates=True) is None
+        assert "FreeAT" in method_reason(attached.bound, attached.backward_passes(), last=True)
+        assert method_reason(attached.bound, attached.backward_passes(), last=True, updates=True) is None
     with toughen.sam().attach(bert(), TOKENIZER) as attached:
-        assert method_reason(attached.bound, attached.turns(), last=True) is None
-        assert "accumulation" in method_reason(attached.bound, attached.turns(last=False), last=False)
+        assert method_reason(attached.bound, attached.backward_passes(), last=True) is None
+        assert "accumulation" in method_reason(attached.bound, attached.backward_passes(last=False), last=False)
 
 
 def test_what_broke_a_capture_is_told():
@@ -166,7 +166,7 @@ def test_dials_follow_a_schedule():
         method = toughen.asa(weight=(0.1, 1.0, 4), temperature=(2.0, 1.0, 4), adversary_weight=(0.0, 1.0, 4))
         with method.attach(model, TOKENIZER, seed=3) as attached:
             if on_device:
-                attached.schedules_on_device()
+                attached.keep_schedules_on_device()
             for seed in range(5):
                 model.zero_grad()
                 attached.backward(model, text_batch(seed=seed))

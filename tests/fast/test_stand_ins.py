@@ -60,7 +60,7 @@ def stand_ins(monkeypatch):
     monkeypatch.setattr(torch.cuda, "graph", record)
     monkeypatch.setattr(torch.cuda, "graph_pool_handle", object)
     monkeypatch.setattr(torch.cuda, "Stream", Stream)
-    monkeypatch.setattr(capturing, "Tape", Tape)
+    monkeypatch.setattr(capturing, "GraphSafeRng", Tape)
     monkeypatch.setattr(capturing, "of_model", lambda *_: None)
     monkeypatch.setattr(Recorded, "replays", 0)
     streams.clear()

@@ -251,9 +251,9 @@ class _BothLogOdds:
 
     needs_clean = True
 
-    def __call__(self, bent, clean, deltas):
+    def __call__(self, perturbed, clean, deltas):
         one = Divergence("log_odds")
-        return one(bent, clean, deltas) + one(clean, bent, deltas)
+        return one(perturbed, clean, deltas) + one(clean, perturbed, deltas)
 
 
 def test_several_states_and_no_grad():

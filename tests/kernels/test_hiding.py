@@ -41,7 +41,7 @@ def asked(rule, batch, masks, length, padded, causal, noise=True, dtype=torch.fl
     return bias.detach(), kept.detach(), *grads
 
 
-@pytest.mark.parametrize("rule", [RULE, PUBLISHED, DIALS], ids=["recommended", "published", "dials"])
+@pytest.mark.parametrize("rule", [RULE, PUBLISHED, DIALS], ids=["recommended", "published", "value_tensors"])
 @pytest.mark.parametrize("padded", [False, True])
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("shape", [(2, 1, 20), (1, 3, 33)], ids=str)

@@ -24,8 +24,8 @@ def outcome(scores, kind="classes", counts=None) -> ModelOutputs:
     return ModelOutputs(None, (Prediction(scores, kind, counts),))
 
 
-def divergence(form, bent, clean, kind="classes", counts=None, **options):
-    return Divergence(form, **options)(outcome(bent, kind, counts), outcome(clean, kind, counts), [])
+def divergence(form, perturbed, clean, kind="classes", counts=None, **options):
+    return Divergence(form, **options)(outcome(perturbed, kind, counts), outcome(clean, kind, counts), [])
 
 
 @every_kind
@@ -69,12 +69,12 @@ def test_js_is_at_most_log_two_and_shifts_do_not_matter(shape, seed, size) -> No
 def test_finite_with_finite_gradients_for_extreme_logits(form, kind, dtype, stop) -> None:
     extreme = torch.tensor([[1e4, -1e4, 0.0], [-1e4, 1e4, 1e4], [0.0, 0.0, 0.0], [-1e4, -1e4, -1e4]], dtype=dtype)
     for other in (extreme.flip(0), extreme.flip(1), extreme, torch.zeros_like(extreme)):
-        bent, clean = extreme.clone().requires_grad_(), other.clone().requires_grad_()
-        value = divergence(form, bent, clean, kind, stop=stop)
+        perturbed, clean = extreme.clone().requires_grad_(), other.clone().requires_grad_()
+        value = divergence(form, perturbed, clean, kind, stop=stop)
         assert torch.isfinite(value)
         assert value.dtype == torch.float32
-        (value + 0 * (bent.sum() + clean.sum()).float() * 0).backward()
-        assert torch.isfinite(bent.grad).all()
+        (value + 0 * (perturbed.sum() + clean.sum()).float() * 0).backward()
+        assert torch.isfinite(perturbed.grad).all()
         assert torch.isfinite(clean.grad).all()
 
 
@@ -85,13 +85,13 @@ def test_finite_with_finite_gradients_for_extreme_logits(form, kind, dtype, stop
 def test_a_sliced_vocabulary_gives_the_same_value_and_gradient(form, stop, seed, columns) -> None:
     results = []
     for size in (100, 4):
-        bent, clean = (tensor((3, 5, columns), seed + i, 3.0, torch.float64).requires_grad_() for i in range(2))
+        perturbed, clean = (tensor((3, 5, columns), seed + i, 3.0, torch.float64).requires_grad_() for i in range(2))
         counts = tensor((3, 5), seed + 2) > 0
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(rows, "VOCAB_CHUNK", size)
-            value = divergence(form, bent, clean, counts=counts, stop=stop)
-            (value + 0 * (bent.sum() + clean.sum())).backward()
-        results.append((value.detach(), bent.grad, clean.grad))
+            value = divergence(form, perturbed, clean, counts=counts, stop=stop)
+            (value + 0 * (perturbed.sum() + clean.sum())).backward()
+        results.append((value.detach(), perturbed.grad, clean.grad))
     for whole, sliced in zip(*results, strict=True):
         torch.testing.assert_close(sliced, whole, rtol=1e-10, atol=1e-12)
 
@@ -117,9 +117,9 @@ def test_a_large_vocabulary_is_sliced(monkeypatch) -> None:
     seen = []
     original = rows._sliced
     monkeypatch.setattr(rows, "_sliced", lambda *args: seen.append(1) or original(*args))
-    divergence("kl", tensor((1, 1, rows.SLICE), 0), tensor((1, 1, rows.SLICE), 1))
+    divergence("kl", tensor((1, 1, rows.VOCAB_CHUNK), 0), tensor((1, 1, rows.VOCAB_CHUNK), 1))
     assert not seen
-    divergence("kl", tensor((1, 1, rows.SLICE + 1), 0), tensor((1, 1, rows.SLICE + 1), 1))
+    divergence("kl", tensor((1, 1, rows.VOCAB_CHUNK + 1), 0), tensor((1, 1, rows.VOCAB_CHUNK + 1), 1))
     assert seen
 
 
@@ -131,17 +131,17 @@ def test_slices_leave_the_random_state_alone(monkeypatch) -> None:
 
     monkeypatch.setattr(torch, "get_rng_state", read)
     monkeypatch.setattr(rows, "VOCAB_CHUNK", 4)
-    bent = tensor((3, 5, 9), 0).requires_grad_()
-    divergence("kl", bent, tensor((3, 5, 9), 1)).backward()
-    assert bent.grad.abs().sum() > 0
+    perturbed = tensor((3, 5, 9), 0).requires_grad_()
+    divergence("kl", perturbed, tensor((3, 5, 9), 1)).backward()
+    assert perturbed.grad.abs().sum() > 0
 
 
 @pytest.mark.parametrize("stop", ["nothing", "clean", "targets"])
 @every_form
 def test_what_is_stopped_gets_no_gradient(form, stop) -> None:
-    bent, clean = (tensor((3, 4), i).requires_grad_() for i in range(2))
-    value = divergence(form, bent, clean, stop=stop)
-    reached = torch.autograd.grad(value, [bent, clean], allow_unused=True)
+    perturbed, clean = (tensor((3, 4), i).requires_grad_() for i in range(2))
+    value = divergence(form, perturbed, clean, stop=stop)
+    reached = torch.autograd.grad(value, [perturbed, clean], allow_unused=True)
     has = [grad is not None and bool(grad.abs().sum() > 1e-8) for grad in reached]
     if stop == "clean" or (stop == "targets" and form == "kl"):
         assert has == [True, False]
@@ -154,9 +154,9 @@ def test_what_is_stopped_gets_no_gradient(form, stop) -> None:
 @every_kind
 @pytest.mark.parametrize("form", [*FORMS, "cross_entropies", "log_odds"])
 def test_a_fixed_clean_side_gets_no_gradient_whatever_the_head(form, kind) -> None:
-    bent, clean = (tensor((3, 4), i).requires_grad_() for i in range(2))
-    value = divergence(form, bent, clean, kind, stop="clean")
-    assert torch.autograd.grad(value, [bent, clean], allow_unused=True)[1] is None
+    perturbed, clean = (tensor((3, 4), i).requires_grad_() for i in range(2))
+    value = divergence(form, perturbed, clean, kind, stop="clean")
+    assert torch.autograd.grad(value, [perturbed, clean], allow_unused=True)[1] is None
 
 
 @given(shape=blocks, seed=seeds)

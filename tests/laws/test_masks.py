@@ -59,9 +59,9 @@ def walk(search, here, seed):
     delta = search.start(here)
     yield delta
     for step in range(2):
-        (delta,) = search.climb([delta], [tensor(here.value.shape, seed + 7 + step)], [here])
+        (delta,) = search.ascend([delta], [tensor(here.value.shape, seed + 7 + step)], [here])
         yield delta
-    yield search.finish(delta, here)
+    yield search.project_final(delta, here)
 
 
 @pytest.mark.parametrize("search", SEARCHES)
@@ -103,7 +103,7 @@ def test_an_example_without_a_finite_gradient_keeps_its_perturbation(search, bad
     for one in (grad, broken):
         start = tensor((4, 3, 5), 9, 0.1)
         perturbation = Perturbation({0: start.clone()}, {0: here}, {0: start})
-        perturbation.climb(search, [one])
+        perturbation.ascend(search, [one])
         moved.append(perturbation.at[0].detach())
         texts, zero, skipped = perturbation.gradient_counts
     assert torch.equal(moved[1][[0, 2]], moved[0][[0, 2]])  # the others climb as if nothing had happened

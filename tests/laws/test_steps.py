@@ -203,7 +203,7 @@ def test_half_precision_searches_climb_however_few_the_examples(rows: int) -> No
 BALLS = {"pgd": 0.001, "freelb": 0.001, "freeat": 0.001, "creat": 0.003}
 
 
-@pytest.mark.parametrize("device", [False, True], ids=["number", "dial"])
+@pytest.mark.parametrize("device", [False, True], ids=["number", "value_tensor"])
 @pytest.mark.parametrize("name", [*EMBEDDED, "alum"])
 def test_lengths_grow_with_the_training(name: str, device: bool) -> None:
     """Of methods that end on the rim of their ball the perturbation itself, of others the ball it stays in."""
@@ -213,7 +213,7 @@ def test_lengths_grow_with_the_training(name: str, device: bool) -> None:
     model = Toy()
     with toughen.make(name, growth=(0.1, 1, 0.5), **layer).attach(model, seed=1, total_steps=20) as attached:
         if device:
-            attached.schedules_on_device()
+            attached.keep_schedules_on_device()
         for update in range(13):
             attached.backward(model, BATCH, step=lambda: None)
             length = attached.passed[0].perturbation.at[0].detach().flatten(1).norm(dim=1)

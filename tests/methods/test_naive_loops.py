@@ -219,9 +219,9 @@ def test_passes_that_exchange_nothing(name, last, passes):
 def test_a_comparison_of_ones_own_is_with_the_clean_pass_unless_it_says_otherwise():
     model, seen = bert(), []
 
-    def compare(bent, clean, deltas):
+    def compare(perturbed, clean, deltas):
         seen.append(clean)
-        return bent.loss
+        return perturbed.loss
 
     with replace(toughen.r3f(**given(0.1)), compare=compare).attach(model, TOKENIZER) as attached:
         attached.backward(model, BATCH)
@@ -242,7 +242,7 @@ def test_what_came_from_the_gradient_is_told_from_noise():
 def test_freelb_against_a_teacher():
     """It makes no clean pass, and a teacher's takes that one's place."""
     model = bert()
-    method = replace(toughen.freelb(**given()), compare=toughen.bregman().compare, against=EmaTeacher(switch=100))
+    method = replace(toughen.freelb(**given()), compare=toughen.bregman().compare, against=EmaTeacher(switch_at=100))
     with method.attach(model, TOKENIZER) as attached:
         assert attached.backward(model, BATCH).isfinite()
 

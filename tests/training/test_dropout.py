@@ -65,10 +65,10 @@ class Recording:
     def __init__(self) -> None:
         self.pairs: list[tuple[ModelOutputs, ModelOutputs]] = []
 
-    def __call__(self, bent: ModelOutputs, clean: ModelOutputs | None, deltas: Any) -> torch.Tensor:
+    def __call__(self, perturbed: ModelOutputs, clean: ModelOutputs | None, deltas: Any) -> torch.Tensor:
         assert clean is not None
-        self.pairs.append((bent, clean))
-        return bent.predictions[0].scores.square().mean()
+        self.pairs.append((perturbed, clean))
+        return perturbed.predictions[0].scores.square().mean()
 
 
 def functional_rates(model: Any) -> dict[str, float]:
@@ -92,8 +92,8 @@ def logits(model: Any, dropout: str, checkpointing: bool) -> tuple[torch.Tensor,
     assert flags == {name: module.training for name, module in model.named_modules()}
     assert rates == {n: m.p for n, m in model.named_modules() if isinstance(m, torch.nn.Dropout)}
     assert own == functional_rates(model)
-    bent, clean = compare.pairs[0]
-    return bent.predictions[0].scores.detach(), clean.predictions[0].scores.detach()
+    perturbed, clean = compare.pairs[0]
+    return perturbed.predictions[0].scores.detach(), clean.predictions[0].scores.detach()
 
 
 @pytest.mark.parametrize("make", [lambda: bert(0.3), bart], ids=["bert", "bart"])
@@ -102,13 +102,13 @@ def test_policies(make: Any, checkpointing: bool) -> None:
     with torch.no_grad():
         still = make().eval()(**rows()).logits
         torch.manual_seed(3)
-    bent, clean = logits(make(), "shared", checkpointing)
-    assert torch.equal(bent, clean)
+    perturbed, clean = logits(make(), "shared", checkpointing)
+    assert torch.equal(perturbed, clean)
     assert not torch.allclose(clean, still, atol=1e-4)  # there was dropout
-    bent, clean = logits(make(), "fresh", checkpointing)
-    assert not torch.allclose(bent, clean, atol=1e-4)
-    bent, clean = logits(make(), "off", checkpointing)
-    torch.testing.assert_close(bent, still)
+    perturbed, clean = logits(make(), "fresh", checkpointing)
+    assert not torch.allclose(perturbed, clean, atol=1e-4)
+    perturbed, clean = logits(make(), "off", checkpointing)
+    torch.testing.assert_close(perturbed, still)
     torch.testing.assert_close(clean, still)
 
 
@@ -120,8 +120,8 @@ def test_in_a_sum_one_mask_is_that_of_the_clean_pass(lead: Any, fresh: Any) -> N
     one_mask = replace(toughen.r3f(dropout="shared", init_scale=0.0), compare=compare)
     with (lead + fresh + one_mask).attach(model, seed=1) as attached:
         attached.backward(model, rows())
-    bent, clean = compare.pairs[0]
-    torch.testing.assert_close(bent.predictions[0].scores, clean.predictions[0].scores)
+    perturbed, clean = compare.pairs[0]
+    torch.testing.assert_close(perturbed.predictions[0].scores, clean.predictions[0].scores)
 
 
 def test_every_stream_goes_back() -> None:
@@ -196,8 +196,8 @@ def test_frames_and_layers_left_out_are_part_of_the_mask(rates: Any, dropout: An
     with method.attach(model) as attached:
         for _ in range(4):  # of a few layers none may be skipped at first
             attached.backward(model, batch)
-    for bent, clean in compare.pairs:
-        torch.testing.assert_close(bent.predictions[0].scores, clean.predictions[0].scores)
+    for perturbed, clean in compare.pairs:
+        torch.testing.assert_close(perturbed.predictions[0].scores, clean.predictions[0].scores)
         if dropout == "off":
             torch.testing.assert_close(clean.predictions[0].scores, still)
     assert model.config.layerdrop == rates["layerdrop"]
@@ -214,8 +214,8 @@ def test_rates_of_checkpointed_layers_are_off_wherever_they_stand(kind: Any) -> 
     with torch.no_grad():
         still = model.eval()(**rows()).logits
     before = config.to_dict()
-    bent, clean = logits(model, "off", checkpointing=True)
-    torch.testing.assert_close(bent, still)
+    perturbed, clean = logits(model, "off", checkpointing=True)
+    torch.testing.assert_close(perturbed, still)
     torch.testing.assert_close(clean, still)
     assert config.to_dict() == before
 
@@ -248,6 +248,6 @@ class Functional(torch.nn.Module):
 def test_dropout_of_the_model_itself_is_off_too() -> None:
     with torch.no_grad():
         still = Functional().eval()(**rows())["logits"]
-    bent, clean = logits(Functional(), "off", checkpointing=False)
-    torch.testing.assert_close(bent, still)
+    perturbed, clean = logits(Functional(), "off", checkpointing=False)
+    torch.testing.assert_close(perturbed, still)
     torch.testing.assert_close(clean, still)

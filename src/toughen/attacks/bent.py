@@ -32,7 +32,7 @@ class Bent:
         """One pass; a perturbation that has not begun yet begins as the search has it."""
         inputs = {name: value for name, value in batch.items() if name != "labels"}
         self.injector.search = search
-        self.injector.serve(inputs)
+        self.injector.set_batch(inputs)
         self.injector.current = perturbation
         try:
             return self.victim.logits(inputs).float()

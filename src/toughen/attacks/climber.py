@@ -64,7 +64,7 @@ class Climber:
             climber.worst, climber.top = climber._worse(logits.detach(), climber.worst, climber.top)
             if step < steps - 1:
                 slopes = torch.autograd.grad(self.height.smooth(logits, climber.labels).sum(), here.deltas)
-                here.climb(search, slopes)
+                here.ascend(search, slopes)
         self.worst[alive], self.top[alive] = climber.worst, climber.top
 
     def _only(self, rows: Tensor) -> "Climber":
@@ -90,7 +90,7 @@ class Climber:
         """After the first step, whose gradient is the same for every radius."""
         zero = torch.zeros_like(self.slope)
         here = Perturbation(at={0: zero}, views={0: self.view})
-        here.climb(search, [self.slope])
+        here.ascend(search, [self.slope])
         return here
 
     def _at(self, here: Perturbation) -> Tensor:

@@ -23,11 +23,11 @@ class Accumulate:
         if self.passes < 1:
             raise MethodError(f"Accumulate(passes={self.passes}): at least one pass is needed.")
 
-    def turns(self, last: bool, window: int) -> tuple[BackwardPass, ...]:
+    def backward_passes(self, last: bool, window: int) -> tuple[BackwardPass, ...]:
         return tuple(BackwardPass(sync=last and left == 0) for left in reversed(range(self.passes)))
 
     def __call__(self, batch: StepContext) -> Iterator[Tensor]:
         for left in reversed(range(self.passes)):
             yield batch.term() / (self.passes if self.average else 1)
             if left:
-                batch.climb()
+                batch.ascend()

@@ -37,13 +37,13 @@ class StepContext(Protocol):
     def task_loss(self) -> Tensor: ...  # the clean pass's loss, or an error that asks for labels
     def find(self) -> None: ...  # run the search
     def term(self) -> Tensor: ...  # a perturbed pass, compared
-    def climb(self) -> None: ...  # one search step from the gradients the last backward pass left
+    def ascend(self) -> None: ...  # one search step from the gradients the last backward pass left
     def move_weights(self, keep_gradient: bool) -> Detach: ...  # perturb the weights; returns the way back
 
 
 class Combine(Protocol):
     """HOW the comparison enters the update: losses, each to be back-propagated before the next is asked for."""
 
-    def turns(self, last: bool, window: int) -> tuple[BackwardPass, ...]: ...
+    def backward_passes(self, last: bool, window: int) -> tuple[BackwardPass, ...]: ...
 
     def __call__(self, batch: StepContext) -> Iterator[Tensor]: ...

@@ -20,10 +20,10 @@ class FreeReplay:
             raise MethodError(f"FreeReplay(passes={self.passes}): at least one pass is needed.")
 
     @property
-    def rounds(self) -> int:
+    def num_rounds(self) -> int:
         return self.passes
 
-    def turns(self, last: bool, window: int) -> tuple[BackwardPass, ...]:
+    def backward_passes(self, last: bool, window: int) -> tuple[BackwardPass, ...]:
         first = BackwardPass(sync=last, step=last and self.passes > 1, kept=self.passes == 1)
         if not last:
             return (first,)
@@ -40,5 +40,5 @@ class FreeReplay:
             return
         for _ in range(1, self.passes):
             for one in batch.window:
-                one.climb()
+                one.ascend()
                 yield one.term()

@@ -13,18 +13,18 @@ class SharpnessAware:
     """The gradient at weights moved uphill (SAM, AWP).
 
     A first round over the whole accumulation window finds the direction, a second gives the gradient there: the
-    result does not depend on how an update is split into micro-batches or processes. `keep_clean` adds the first
-    round's gradient instead of dropping it.
+    result does not depend on how an update is split into micro-batches or processes. `keep_clean_gradient` adds the
+    first round's gradient instead of dropping it.
     """
 
-    keep_clean: bool = False
+    keep_clean_gradient: bool = False
 
     @property
-    def rounds(self) -> int:
+    def num_rounds(self) -> int:
         return 2
 
-    def turns(self, last: bool, window: int) -> tuple[BackwardPass, ...]:
-        first = BackwardPass(sync=last, kept=self.keep_clean)
+    def backward_passes(self, last: bool, window: int) -> tuple[BackwardPass, ...]:
+        first = BackwardPass(sync=last, kept=self.keep_clean_gradient)
         again = tuple(BackwardPass(sync=left == 0) for left in reversed(range(window)))
         return (first, *again) if last else (first,)
 
@@ -32,7 +32,7 @@ class SharpnessAware:
         yield batch.task_loss()
         if not batch.last:
             return
-        restore = batch.move_weights(self.keep_clean)
+        restore = batch.move_weights(self.keep_clean_gradient)
         try:
             for one in batch.window:
                 loss = one.again().loss

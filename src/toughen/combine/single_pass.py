@@ -24,7 +24,7 @@ class Add:
         if not minimum(self.weight) >= 0:
             raise MethodError(f"Add(weight={self.weight}): a regulariser's weight cannot be negative.")
 
-    def turns(self, last: bool, window: int) -> tuple[BackwardPass, ...]:
+    def backward_passes(self, last: bool, window: int) -> tuple[BackwardPass, ...]:
         return (BackwardPass(sync=last),)
 
     def __call__(self, batch: StepContext) -> Iterator[Tensor]:
@@ -50,7 +50,7 @@ class Average:
         if not 0 <= self.weight <= 1:
             raise MethodError(f"Average(weight={self.weight}): a share lies between 0 and 1.")
 
-    def turns(self, last: bool, window: int) -> tuple[BackwardPass, ...]:
+    def backward_passes(self, last: bool, window: int) -> tuple[BackwardPass, ...]:
         return (BackwardPass(sync=last),)
 
     def __call__(self, batch: StepContext) -> Iterator[Tensor]:
@@ -63,7 +63,7 @@ class Average:
 class PerturbedOnly:
     """The comparison alone."""
 
-    def turns(self, last: bool, window: int) -> tuple[BackwardPass, ...]:
+    def backward_passes(self, last: bool, window: int) -> tuple[BackwardPass, ...]:
         return (BackwardPass(sync=last),)
 
     def __call__(self, batch: StepContext) -> Iterator[Tensor]:

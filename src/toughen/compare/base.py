@@ -11,7 +11,7 @@ from .model_outputs import ModelOutputs
 class Compare(Protocol):
     """WHAT to compare: a scalar from the perturbed outcome and a reference (the clean pass, or a teacher)."""
 
-    def __call__(self, bent: ModelOutputs, clean: ModelOutputs | None, deltas: Sequence[Tensor]) -> Tensor: ...
+    def __call__(self, perturbed: ModelOutputs, clean: ModelOutputs | None, deltas: Sequence[Tensor]) -> Tensor: ...
 
 
 @runtime_checkable
@@ -19,5 +19,5 @@ class HasComponents(Protocol):
     """A comparison of several terms, which it can name for the report."""
 
     def explain(
-        self, bent: ModelOutputs, clean: ModelOutputs | None, deltas: Sequence[Tensor]
+        self, perturbed: ModelOutputs, clean: ModelOutputs | None, deltas: Sequence[Tensor]
     ) -> tuple[Tensor, dict[str, Tensor]]: ...

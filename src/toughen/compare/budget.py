@@ -23,11 +23,11 @@ class BatchSumDivergence:
 
     needs_clean: ClassVar[bool] = True
 
-    def __call__(self, bent: ModelOutputs, clean: ModelOutputs | None, deltas: Sequence[Tensor]) -> Tensor:
+    def __call__(self, perturbed: ModelOutputs, clean: ModelOutputs | None, deltas: Sequence[Tensor]) -> Tensor:
         if clean is None:
             raise MethodError(f"{self!r} compares with a clean prediction, and this method makes none.")
         symmetric = pointwise("symmetric_kl", "nothing")
-        pairs = zip(bent.predictions, clean.predictions, strict=True)
+        pairs = zip(perturbed.predictions, clean.predictions, strict=True)
         logs = [[log_probabilities(_one_row(p.scores)) for p in pair] for pair in pairs]
         return torch.stack([0.5 * symmetric(b, c).sum() / b.shape[0] for b, c in logs]).sum()
 
@@ -59,16 +59,16 @@ class DivergenceWithBudget:
     needs_clean: ClassVar[bool] = True
 
     @property
-    def needs_spread(self) -> bool:
+    def needs_label_variance(self) -> bool:
         return not self.total
 
-    def __call__(self, bent: ModelOutputs, clean: ModelOutputs | None, deltas: Sequence[Tensor]) -> Tensor:
-        return self.explain(bent, clean, deltas)[0]
+    def __call__(self, perturbed: ModelOutputs, clean: ModelOutputs | None, deltas: Sequence[Tensor]) -> Tensor:
+        return self.explain(perturbed, clean, deltas)[0]
 
     def explain(
-        self, bent: ModelOutputs, clean: ModelOutputs | None, deltas: Sequence[Tensor]
+        self, perturbed: ModelOutputs, clean: ModelOutputs | None, deltas: Sequence[Tensor]
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        divergence = self.divergence(bent, clean, deltas)
+        divergence = self.divergence(perturbed, clean, deltas)
         if divergence.requires_grad and not all(delta.requires_grad for delta in deltas):
             raise StepError(
                 "The adversary's answers carry no gradient: checkpointed layers ran without one (use_reentrant=True). "
@@ -76,5 +76,5 @@ class DivergenceWithBudget:
             )
         layers = torch.stack([delta.mean() for delta in deltas])
         budget = layers.sum() if self.total else layers.mean()
-        price = self.tau**2 if bent.spread is None else self.tau**2 * bent.spread.to(budget.dtype)
+        price = self.tau**2 if perturbed.spread is None else self.tau**2 * perturbed.spread.to(budget.dtype)
         return divergence + price * budget, {"divergence": divergence, "budget": budget}

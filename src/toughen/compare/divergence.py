@@ -27,16 +27,16 @@ def _js(p: Tensor, q: Tensor) -> Tensor:
     return 0.5 * (p.exp() * (p - middle) + q.exp() * (q - middle))
 
 
-def _cross_entropies(bent: Tensor, clean: Tensor) -> Tensor:
+def _cross_entropies(perturbed: Tensor, clean: Tensor) -> Tensor:
     """SiFT's "symmetric_kl": both cross-entropies with fixed targets. Its gradient is that of the symmetric KL with
     fixed targets, its value is larger by both entropies.
     """
-    return -clean.exp().detach() * bent - bent.exp().detach() * clean
+    return -clean.exp().detach() * perturbed - perturbed.exp().detach() * clean
 
 
-def log_odds(bent: Tensor, clean: Tensor, epsilon: float = 1e-6) -> Tensor:
+def log_odds(perturbed: Tensor, clean: Tensor, epsilon: float = 1e-6) -> Tensor:
     """mt-dnn's "stable_kl": p times the difference of log-odds, twice, only p = bent with gradient. Not a KL."""
-    p, y = bent.exp(), clean.detach().exp()
+    p, y = perturbed.exp(), clean.detach().exp()
 
     def logit(x: Tensor) -> Tensor:
         return -(1.0 / (x + epsilon) - 1 + epsilon).detach().log()
@@ -45,17 +45,17 @@ def log_odds(bent: Tensor, clean: Tensor, epsilon: float = 1e-6) -> Tensor:
 
 
 def pointwise(form: Form, stop: Stop) -> Pointwise:
-    def function(bent: Tensor, clean: Tensor) -> Tensor:
+    def function(perturbed: Tensor, clean: Tensor) -> Tensor:
         fixed = stop == "targets"
         if form == "kl":
-            return _kl(clean, bent, fixed)
+            return _kl(clean, perturbed, fixed)
         if form == "reverse_kl":
-            return _kl(bent, clean, fixed)
+            return _kl(perturbed, clean, fixed)
         if form == "symmetric_kl":
-            return _kl(clean, bent, fixed) + _kl(bent, clean, fixed)
+            return _kl(clean, perturbed, fixed) + _kl(perturbed, clean, fixed)
         if form == "js":
-            return _js(bent, clean)
-        return _cross_entropies(bent, clean) if form == "cross_entropies" else log_odds(bent, clean)
+            return _js(perturbed, clean)
+        return _cross_entropies(perturbed, clean) if form == "cross_entropies" else log_odds(perturbed, clean)
 
     return function
 
@@ -88,11 +88,11 @@ class Divergence:
         """Whether it is least where both predictions are the same, as all but mt-dnn's form are."""
         return self.form != "log_odds"
 
-    def __call__(self, bent: ModelOutputs, clean: ModelOutputs | None, deltas: Sequence[Tensor]) -> Tensor:
+    def __call__(self, perturbed: ModelOutputs, clean: ModelOutputs | None, deltas: Sequence[Tensor]) -> Tensor:
         if clean is None:
             raise MethodError(f"{self!r} compares with a clean prediction, and this method makes none.")
         clean = clean.detach() if self.stop == "clean" else clean  # here, for squared errors as well
         function = pointwise(self.form, self.stop)
-        pairs = zip(bent.predictions, clean.predictions, strict=True)
+        pairs = zip(perturbed.predictions, clean.predictions, strict=True)
         terms = [distance(function, b, c, self.reduction) for b, c in pairs]
         return torch.stack(terms).mean() if self.reduction == "mean" else torch.stack(terms).sum()

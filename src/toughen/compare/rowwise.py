@@ -22,17 +22,17 @@ def to_float32(scores: Tensor) -> Tensor:
     return scores.to(torch.promote_types(scores.dtype, torch.float32))
 
 
-def distance(pointwise: Pointwise, bent: Prediction, clean: Prediction, reduction: Reduction) -> Tensor:
+def distance(pointwise: Pointwise, perturbed: Prediction, clean: Prediction, reduction: Reduction) -> Tensor:
     """A divergence between two predictions of the same rows: mean over the rows that count, or their sum."""
-    if bent.kind == "values":
-        rows = (to_float32(bent.scores) - to_float32(clean.scores)).square().mean(-1)
-    elif bent.kind == "labels":
-        rows = _bernoulli(pointwise, to_float32(bent.scores), to_float32(clean.scores)).mean(-1)
-    elif bent.scores.shape[-1] > VOCAB_CHUNK:
-        rows = _sliced(pointwise, bent.scores, clean.scores)
+    if perturbed.kind == "values":
+        rows = (to_float32(perturbed.scores) - to_float32(clean.scores)).square().mean(-1)
+    elif perturbed.kind == "labels":
+        rows = _bernoulli(pointwise, to_float32(perturbed.scores), to_float32(clean.scores)).mean(-1)
+    elif perturbed.scores.shape[-1] > VOCAB_CHUNK:
+        rows = _sliced(pointwise, perturbed.scores, clean.scores)
     else:
-        rows = pointwise(log_probabilities(bent.scores), log_probabilities(clean.scores)).sum(-1)
-    counts = bent.counts
+        rows = pointwise(log_probabilities(perturbed.scores), log_probabilities(clean.scores)).sum(-1)
+    counts = perturbed.counts
     if counts is None:
         return rows.mean() if reduction == "mean" else rows.sum()
     total = torch.where(counts.bool(), rows, torch.zeros_like(rows)).sum()
@@ -49,20 +49,20 @@ def _finite(logs: Tensor) -> Tensor:
     return logs.clamp(min=torch.finfo(logs.dtype).min)
 
 
-def _bernoulli(pointwise: Pointwise, bent: Tensor, clean: Tensor) -> Tensor:
+def _bernoulli(pointwise: Pointwise, perturbed: Tensor, clean: Tensor) -> Tensor:
     """Each column is a distribution of its own over yes and no."""
-    yes = pointwise(F.logsigmoid(bent), F.logsigmoid(clean))
-    return yes + pointwise(F.logsigmoid(-bent), F.logsigmoid(-clean))
+    yes = pointwise(F.logsigmoid(perturbed), F.logsigmoid(clean))
+    return yes + pointwise(F.logsigmoid(-perturbed), F.logsigmoid(-clean))
 
 
-def _sliced(pointwise: Pointwise, bent: Tensor, clean: Tensor) -> Tensor:
+def _sliced(pointwise: Pointwise, perturbed: Tensor, clean: Tensor) -> Tensor:
     """The same sum over a vocabulary, slice by slice; each slice is recomputed in the backward pass, not kept."""
-    log_sums = [_log_sum_exp(scores) for scores in (bent, clean)]
+    log_sums = [_log_sum_exp(scores) for scores in (perturbed, clean)]
 
     def part(b: Tensor, c: Tensor, log_b: Tensor, log_c: Tensor) -> Tensor:
         return pointwise(_finite(to_float32(b) - log_b), _finite(to_float32(c) - log_c)).sum(-1)
 
-    pairs = zip(bent.split(VOCAB_CHUNK, dim=-1), clean.split(VOCAB_CHUNK, dim=-1), strict=True)
+    pairs = zip(perturbed.split(VOCAB_CHUNK, dim=-1), clean.split(VOCAB_CHUNK, dim=-1), strict=True)
     parts = [_checkpointed(part, b, c, *log_sums) for b, c in pairs]
     return torch.stack(parts).sum(0)
 

@@ -28,20 +28,21 @@ class TaskLoss:
 
     needs_clean: ClassVar[bool] = False
 
-    def __call__(self, bent: ModelOutputs, clean: ModelOutputs | None, deltas: Sequence[Tensor]) -> Tensor:
-        return loss_of(bent)
+    def __call__(self, perturbed: ModelOutputs, clean: ModelOutputs | None, deltas: Sequence[Tensor]) -> Tensor:
+        return loss_of(perturbed)
 
 
 @dataclass(frozen=True)
 class TaskLossAndDivergence:
     """The mean of both passes' task losses in place of the clean one alone, and a divergence (R-Drop).
 
-    Beside a loss that is not the clean one (`in_place` False) there is nothing to replace: the divergence alone.
+    Beside a loss that is not the clean one (`replace_clean_loss` False) there is nothing to replace: it is the
+    divergence alone.
     """
 
     divergence: Divergence
     weight: float
-    in_place: bool = field(default=True, repr=False)  # a sum's to say, no setting of the method
+    replace_clean_loss: bool = field(default=True, repr=False)  # a sum's to say, no setting of the method
 
     needs_clean: ClassVar[bool] = True
 
@@ -51,9 +52,11 @@ class TaskLossAndDivergence:
                 f"TaskLossAndDivergence(weight={self.weight}): a regulariser's weight cannot be negative."
             )
 
-    def __call__(self, bent: ModelOutputs, clean: ModelOutputs | None, deltas: Sequence[Tensor]) -> Tensor:
-        term = self.weight * self.divergence(bent, clean, deltas)
-        return term if clean is None or not self.in_place else term + 0.5 * (loss_of(bent) - loss_of(clean))
+    def __call__(self, perturbed: ModelOutputs, clean: ModelOutputs | None, deltas: Sequence[Tensor]) -> Tensor:
+        term = self.weight * self.divergence(perturbed, clean, deltas)
+        return (
+            term if clean is None or not self.replace_clean_loss else term + 0.5 * (loss_of(perturbed) - loss_of(clean))
+        )
 
 
 @dataclass(frozen=True)
@@ -65,8 +68,8 @@ class TaskLossMinusCosine:
     needs_clean: ClassVar[bool] = True
     needs_features: ClassVar[bool] = True
 
-    def __call__(self, bent: ModelOutputs, clean: ModelOutputs | None, deltas: Sequence[Tensor]) -> Tensor:
-        if clean is None or bent.features is None or clean.features is None:
+    def __call__(self, perturbed: ModelOutputs, clean: ModelOutputs | None, deltas: Sequence[Tensor]) -> Tensor:
+        if clean is None or perturbed.features is None or clean.features is None:
             raise StepError("CreAT compares the features of a perturbed and a clean pass, and one of them is missing.")
-        likeness = F.cosine_similarity(to_float32(bent.features), to_float32(clean.features), dim=-1).mean()
-        return loss_of(bent) - self.temperature * likeness
+        likeness = F.cosine_similarity(to_float32(perturbed.features), to_float32(clean.features), dim=-1).mean()
+        return loss_of(perturbed) - self.temperature * likeness

@@ -173,18 +173,18 @@ class AdversarialLearner:
                 logits = logits_fn(self.model, *args, **kwargs)
                 _check_logits("what logits_fn gives", logits)
                 height = loss_fn(logits, target.detach()).sum()
-                self._climb(height)
+                self._ascend(height)
             final = mse if target.shape[-1] == 1 else symmetric_kl
             return final(logits_fn(self.model, *args, **kwargs), target).mean()
         finally:
             for layer in self.adv_modules:
                 layer.adversarial_(False)
 
-    def _climb(self, height: Tensor) -> None:
+    def _ascend(self, height: Tensor) -> None:
         perturbations = [layer.perturbation for layer in self.adv_modules if layer.perturbation is not None]
         grads = torch.autograd.grad(height, [p.at[0] for p in perturbations])
         for layer, perturbation, grad in zip(self.adv_modules, perturbations, grads, strict=True):
-            perturbation.climb(layer.search, [grad])
+            perturbation.ascend(layer.search, [grad])
 
 
 def _check_logits(what: str, value: Any) -> None:

@@ -62,7 +62,7 @@ class SMARTLoss(nn.Module):
             for _ in range(self.num_steps):
                 [noise] = perturbation.deltas
                 loss = _loss(self.loss_fn, _states(self.eval_fn(embed + noise.to(embed.dtype))), fixed)
-                perturbation.climb(search, torch.autograd.grad(loss, [noise]))
+                perturbation.ascend(search, torch.autograd.grad(loss, [noise]))
         [noise] = perturbation.deltas
         states = _states(self.eval_fn(embed + noise.detach().to(embed.dtype)))
         return _loss(self.loss_last_fn, states, _states(state))

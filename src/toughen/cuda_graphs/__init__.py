@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 from ..internal.lazy import lazily
 
 if TYPE_CHECKING:
+    from .batch_prefetch import prefetch as prefetch
     from .compile import compile_layers as compile_layers
     from .compile import uncompile_layers as uncompile_layers
     from .graph_cache import GraphCache as GraphCache
     from .optimizer import CapturedUpdate as CapturedUpdate
-    from .batch_prefetch import prefetch as prefetch
 
 _HOME = {
     "GraphCache": "graph_cache",

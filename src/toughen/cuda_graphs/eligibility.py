@@ -24,13 +24,13 @@ def model_reason(model: nn.Module, device: torch.device) -> str | None:
 
 
 def method_reason(
-    bound: Sequence[MethodState], turns: Sequence[BackwardPass], last: bool, updates: bool = False
+    bound: Sequence[MethodState], backward_passes: Sequence[BackwardPass], last: bool, updates: bool = False
 ) -> str | None:
     """The reason, or None, for the coming micro-batch of attached methods; `updates` are captured with it or not."""
-    if any(turn.step for turn in turns) and not updates:
+    if any(turn.step for turn in backward_passes) and not updates:
         return "the method updates the weights between its passes (FreeAT), with an optimizer that is not captured"
-    rounds: int | None = getattr(bound[0].method.combine, "rounds", None)
-    if rounds is not None and (not last or len(turns) > rounds):
+    num_rounds: int | None = getattr(bound[0].method.combine, "num_rounds", None)
+    if num_rounds is not None and (not last or len(backward_passes) > num_rounds):
         return (
             "the method goes over all micro-batches of an update again (SAM, AWP, FreeAT); train without accumulation"
         )

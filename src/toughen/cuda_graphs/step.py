@@ -25,7 +25,7 @@ class Attached(Host, Protocol):
     model: nn.Module
     bound: list[MethodState]
 
-    def turns(self, last: bool = True) -> tuple[BackwardPass, ...]: ...
+    def backward_passes(self, last: bool = True) -> tuple[BackwardPass, ...]: ...
 
     def backward(
         self,
@@ -108,9 +108,9 @@ class CapturedStep:
             return loss
 
         also = (accumulate, tokens, part, self.max_norm)
-        turns = self.attached.turns(last)
-        obstacle = method_reason(self.attached.bound, turns, last, updates=part is not None)
-        loss = self.captured(run, batch, last=last, several=len(turns) > 1, also=also, obstacle=obstacle)
+        backward_passes = self.attached.backward_passes(last)
+        obstacle = method_reason(self.attached.bound, backward_passes, last, updates=part is not None)
+        loss = self.captured(run, batch, last=last, several=len(backward_passes) > 1, also=also, obstacle=obstacle)
         if part is None and move is not None:
             move()
         return loss

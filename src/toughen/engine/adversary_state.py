@@ -65,7 +65,7 @@ class Adversary:
     def ask(self, batch: Mapping[str, Any], sample: bool) -> tuple[Any, dict[int, Tensor]]:
         """One perturbed pass without gradients: the output, and each place's mask, True where a pair is visible."""
         injector, answers = self.injector, dict[int, Tensor]()
-        injector.serve(batch)
+        injector.set_batch(batch)
         injector.current, injector.sampled = Perturbation(), sample
         injector.listen = lambda place, bias: answers.update({place: bias == 0})
         try:

@@ -22,7 +22,7 @@ from ..sites.base import Detach
 from ..sites.locate import unwrap_parallel
 from .adversary_state import get_adversary, refuse_wrapped
 from .checkpointing import CheckpointedLayers
-from .diagnostics import probe, step_metrics
+from .diagnostics import measure_divergence, step_metrics
 from .driving import run_backward_passes
 from .features import FeatureHook
 from .fitting import install_hooks
@@ -91,9 +91,9 @@ class Attached:
         setattr(self.model, _MARK, True)
         self._undo.append(partial(delattr, self.model, _MARK))
 
-    def turns(self, last: bool = True) -> tuple[BackwardPass, ...]:
+    def backward_passes(self, last: bool = True) -> tuple[BackwardPass, ...]:
         """The backward passes of the coming micro-batch. Ask before `losses`; `last` closes an accumulation window."""
-        return self.bound[0].method.combine.turns(last, len(self._window) + 1)
+        return self.bound[0].method.combine.backward_passes(last, len(self._window) + 1)
 
     def losses(
         self, forward: Forward, batch: Mapping[str, Any], *, last: bool = True, quiet: Quiet = nullcontext
@@ -116,11 +116,11 @@ class Attached:
         ]
         main, *others = batches
         self._window.append(main)
-        turns, whole = main.method.combine.turns(last, len(self._window)), False
+        backward_passes, whole = main.method.combine.backward_passes(last, len(self._window)), False
         try:
             for number, loss in enumerate(main.method.combine(main), start=1):
                 step.backwards += 1
-                if number == len(turns) and others:
+                if number == len(backward_passes) and others:
                     added = [cast(Add, other.method.combine).added(other) for other in others]  # Sum takes no other
                     loss = torch.stack([loss, *added]).sum()
                 yield loss
@@ -128,7 +128,7 @@ class Attached:
         finally:
             self._switch.restore()
             step.release()
-            again = not last and whole and hasattr(main.method.combine, "rounds")  # goes over the window once more
+            again = not last and whole and hasattr(main.method.combine, "num_rounds")  # goes over the window once more
             if not again:
                 self._window[:] = [batch for batch in self._window if batch is not main]
                 for bound, batch in zip(self.bound, batches, strict=True):
@@ -151,8 +151,8 @@ class Attached:
         `accumulate` and say which is the `last`. `backward` replaces `loss.backward()`: `lambda loss: scaler.scale(
         loss).backward()`. `step` (FreeAT) updates and clears gradients between the passes; the last update is yours.
         """
-        turns, share = self.turns(last), check_accumulate(accumulate)
-        if step is None and any(turn.step for turn in turns):
+        backward_passes, share = self.backward_passes(last), check_accumulate(accumulate)
+        if step is None and any(turn.step for turn in backward_passes):
             raise MethodError(
                 "This method updates the weights after every pass (FreeAT). Give it the update as step=..., a function "
                 "that calls optimizer.step() and optimizer.zero_grad()."
@@ -165,15 +165,15 @@ class Attached:
             return loss
 
         losses = self.losses(lambda: model(**batch), batch, last=last, quiet=lambda: no_sync(model))
-        total = run_backward_passes(losses, turns, take, quiet=lambda: no_sync(model), step=step)
+        total = run_backward_passes(losses, backward_passes, take, quiet=lambda: no_sync(model), step=step)
         return torch.zeros((), device=next(self.model.parameters()).device) if total is None else total
 
     def captured(self, model: nn.Module, **options: Unpack[Options]) -> CapturedStep:
         """Steps as CUDA graphs: `step = attached.captured(model, optimizer=..., max_norm=1)`, `loss = step(batch)`."""
-        self.schedules_on_device()
+        self.keep_schedules_on_device()
         return CapturedStep(self, model, **options)
 
-    def schedules_on_device(self) -> None:
+    def keep_schedules_on_device(self) -> None:
         """Keep settings that change with training as tensors: a graph would hold a number for ever."""
         self._clock.device = next(self.model.parameters()).device
 
@@ -187,11 +187,11 @@ class Attached:
         Costs three forward passes on the last micro-batch, so it is made on request only.
         """
         try:
-            return probe(self.passed)
+            return measure_divergence(self.passed)
         finally:
             reshard(self.model)
 
-    def abandon(self) -> None:
+    def reset_accumulation(self) -> None:
         """Forget an accumulation window that was begun and not finished, as after an interruption."""
         self._window.clear()  # its batches know it as well: another list in its place would keep them alive
         self._open = False
@@ -236,7 +236,7 @@ class Attached:
             warn_at_start(self.model, [bound.method for bound in self.bound], self.updates)
             for bound in sorted(self.bound, key=lambda one: one.method.constraint is None):  # then teachers
                 bound.open_window(self.model, self._clock)
-            self._clock.turn_dials()
+            self._clock.update_values()
             self._open = True  # only now: what was refused above is refused again by the next step
         self._inside = True
         try:
@@ -244,7 +244,7 @@ class Attached:
         finally:
             self._inside = False
             if last:
-                self.abandon()
+                self.reset_accumulation()
                 self.updates += 1
 
     def state_dict(self) -> dict[str, Tensor]:

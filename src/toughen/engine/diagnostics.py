@@ -55,7 +55,7 @@ def gradient_fraction(delta: Tensor, start: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def probe(batches: Sequence[Batch]) -> dict[str, Tensor]:
+def measure_divergence(batches: Sequence[Batch]) -> dict[str, Tensor]:
     """Divergences of the last micro-batch from a clean pass: under another dropout mask, and under the perturbation."""
     if not batches:
         return {}

@@ -12,7 +12,7 @@ from ..combine.base import BackwardPass
 
 def run_backward_passes(
     losses: Generator[Tensor],
-    turns: Sequence[BackwardPass],
+    backward_passes: Sequence[BackwardPass],
     backward: Callable[[BackwardPass], Tensor],
     *,
     quiet: Callable[[], AbstractContextManager[Any]],
@@ -21,7 +21,7 @@ def run_backward_passes(
     """The sum of the losses that count, detached. `backward` takes the next one and returns it as it propagated it."""
     total: list[Tensor] = []
     with closing(losses):  # also after an error: weights moved by SAM go back at once
-        for turn in turns:
+        for turn in backward_passes:
             with nullcontext() if turn.sync else quiet():
                 loss = backward(turn)
             if turn.kept:

@@ -34,7 +34,7 @@ class Perturbation:
     def deltas(self) -> list[Tensor]:
         return list(self.at.values())
 
-    def climb(self, search: Search, gradients: Sequence[Tensor | None]) -> None:
+    def ascend(self, search: Search, gradients: Sequence[Tensor | None]) -> None:
         grads = [grad for grad in gradients if grad is not None]
         if len(grads) < len(self.at):
             raise StepError(
@@ -45,7 +45,7 @@ class Perturbation:
         views = [self.views[place] for place in self.at]
         old = [delta.detach() for delta in self.deltas]
         sizes = [torch.linalg.vector_norm(grad.flatten(1), 1, dim=1) for grad in grads]  # before the search writes over
-        new = search.climb(old, grads, views)
+        new = search.ascend(old, grads, views)
         for place, size, before, after in zip(list(self.at), sizes, old, new, strict=True):
             finite = per_example(size.isfinite(), before)
             self.at[place] = torch.where(finite, after, before).detach().requires_grad_()
@@ -79,10 +79,10 @@ class Perturbation:
         """Let go of the graph; what is reported stays."""
         self.at = {place: delta.detach() for place, delta in self.at.items()}
 
-    def finish(self, search: Search) -> None:
+    def project_final(self, search: Search) -> None:
         """What the last pass sees: no gradient is wanted for it any more."""
         for place, delta in self.at.items():
-            self.at[place] = search.finish(delta.detach(), self.views[place])
+            self.at[place] = search.project_final(delta.detach(), self.views[place])
 
 
 class Injector:
@@ -105,7 +105,7 @@ class Injector:
     def active(self) -> bool:
         return self.current is not None
 
-    def serve(self, batch: Mapping[str, Any]) -> None:
+    def set_batch(self, batch: Mapping[str, Any]) -> None:
         """The inputs of the coming passes, from which masks are made."""
         self.batch = batch
         ids = batch.get("input_ids")

@@ -29,17 +29,17 @@ class MethodState:
     spread: RunningLabelVariance | None = field(init=False)
 
     def __post_init__(self) -> None:
-        self.spread = RunningLabelVariance() if wants(self.method.compare, "needs_spread") else None
+        self.spread = RunningLabelVariance() if wants(self.method.compare, "needs_label_variance") else None
 
     @property
     def needs_features(self) -> bool:
         """Whether the search or the comparison looks at hidden states."""
-        return any(wants(goal, "needs_features") for goal in (self.method.climb_on, self.method.compare))
+        return any(wants(goal, "needs_features") for goal in (self.method.search_objective, self.method.compare))
 
     @property
     def compares_predictions(self) -> bool:
         """Whether the search or the comparison compares a prediction with a clean one."""
-        return any(wants(goal, "needs_clean") for goal in (self.method.climb_on, self.method.compare))
+        return any(wants(goal, "needs_clean") for goal in (self.method.search_objective, self.method.compare))
 
     def open_window(self, model: nn.Module, clock: TrainingProgress) -> None:
         """Before the first micro-batch of an update."""

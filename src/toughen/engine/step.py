@@ -49,7 +49,7 @@ class Recipe(Protocol):
     @property
     def combine(self) -> Combine: ...
     @property
-    def climb_on(self) -> Compare | None: ...
+    def search_objective(self) -> Compare | None: ...
     @property
     def dropout(self) -> Dropout: ...
     @property
@@ -59,7 +59,7 @@ class Recipe(Protocol):
 
 
 def wants(compare: Compare | None, what: str, default: bool = False) -> bool:
-    """Whether a comparison asks for something: "needs_clean", "needs_features", "needs_spread"."""
+    """Whether a comparison asks for something: "needs_clean", "needs_features", "needs_label_variance"."""
     return bool(getattr(compare, what, default)) if compare is not None else False
 
 
@@ -148,7 +148,7 @@ class Batch:
             return self.teacher
         return self.clean() if wants(compare, "needs_clean", default=True) else None
 
-    def bent(self) -> ModelOutputs:
+    def perturbed(self) -> ModelOutputs:
         """A perturbed pass."""
         site = self.method.site
         if isinstance(site, NoSite):
@@ -173,7 +173,7 @@ class Batch:
         return outcome
 
     def under_perturbation(self, run: Callable[[], ModelOutputs]) -> ModelOutputs:
-        self.injector.serve(self.step.inputs)
+        self.injector.set_batch(self.step.inputs)
         self.injector.current = self.perturbation
         try:
             return run()
@@ -184,19 +184,19 @@ class Batch:
         search = self.method.search
         if search.steps == 0:
             return
-        goal = self.method.climb_on or self.method.compare
+        goal = self.method.search_objective or self.method.compare
         reference = self.reference(goal)
         fixed = None if reference is None else reference.detach()
         for _ in range(search.steps):
             with self.step.quiet():
-                outcome = self.bent()
+                outcome = self.perturbed()
                 height = goal(outcome, fixed, self.perturbation.deltas)
             with no_autocast(height):
                 grads = self._gradients(height, outcome if wants(goal, "from_predictions") else None)
             if self._points_outward(goal):
                 grads = self.perturbation.point_outward(grads)
-            self.perturbation.climb(search, grads)
-        self.perturbation.finish(search)
+            self.perturbation.ascend(search, grads)
+        self.perturbation.project_final(search)
 
     def _points_outward(self, goal: Compare) -> bool:
         """Whether the sign of a half-precision gradient is known without it: `goal` is least at the clean pass, and
@@ -234,19 +234,19 @@ class Batch:
 
     def term(self) -> Tensor:
         reference = self.reference(self.method.compare)
-        bent, compare = self.bent(), self.method.compare
+        perturbed, compare = self.perturbed(), self.method.compare
         if self.spread is not None:
-            bent = self.spread.told(bent, self.step.inputs.get("labels"))
+            perturbed = self.spread.told(perturbed, self.step.inputs.get("labels"))
         if isinstance(compare, HasComponents):
-            term, pieces = compare.explain(bent, reference, self.perturbation.deltas)
+            term, pieces = compare.explain(perturbed, reference, self.perturbation.deltas)
             self.seen |= {name: piece.detach() for name, piece in pieces.items()}
         else:
-            term = compare(bent, reference, self.perturbation.deltas)
+            term = compare(perturbed, reference, self.perturbation.deltas)
         self.seen["term"] = term.detach()
         return term
 
-    def climb(self) -> None:
-        self.perturbation.climb(self.method.search, [delta.grad for delta in self.perturbation.deltas])
+    def ascend(self) -> None:
+        self.perturbation.ascend(self.method.search, [delta.grad for delta in self.perturbation.deltas])
 
     @torch.no_grad()
     def move_weights(self, keep_gradient: bool) -> Detach:
@@ -264,7 +264,7 @@ class Batch:
         grads = [weight.grad for weight in weights if weight.grad is not None]
         grads = [grad.clone() for grad in grads] if keep_gradient else grads  # the search writes over them
         views = [Activation(weight.detach(), place=i) for i, weight in enumerate(weights)]
-        moves = self.method.search.climb([], grads, views)
+        moves = self.method.search.ascend([], grads, views)
         self.seen["weight_move"] = l2_norm(moves)
         go_back = swap_weights(self.step.model, weights, add_pairs(weights, moves))
         if not keep_gradient:

@@ -16,7 +16,7 @@ def mixed(x):
 
 
 @triton.jit
-def bent(x):
+def perturbed(x):
     """A permutation that bends the lattice on which sums of products lie (Rivest et al. 1998, RC6)."""
     return x * (2 * x + 1)
 

@@ -77,11 +77,11 @@ def score_gradient(
     """
     from . import hiding_triton as triton
 
-    out, dials = torch.empty_like(rows.scores), isinstance(sharpness, Tensor) or isinstance(factor, Tensor)
-    if dials:
+    out, value_tensors = torch.empty_like(rows.scores), isinstance(sharpness, Tensor) or isinstance(factor, Tensor)
+    if value_tensors:
         sharpness, factor = (
             x.to(torch.float32) if isinstance(x, Tensor) else price.new_full((), x) for x in (sharpness, factor)
         )
     numbers = (scale, offset, slope, sharpness, factor)
-    rows.run(triton.score_gradient, (grad.contiguous(), price, out), numbers, DIALS=dials)
+    rows.run(triton.score_gradient, (grad.contiguous(), price, out), numbers, DIALS=value_tensors)
     return out

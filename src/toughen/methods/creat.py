@@ -79,6 +79,6 @@ def creat(
         search=search,
         compare=TaskLoss(),
         combine=Average(0.5),
-        climb_on=TaskLossMinusCosine(s.temperature),
+        search_objective=TaskLossMinusCosine(s.temperature),
         dropout=s.dropout,
     )

@@ -52,7 +52,7 @@ def fgm(
             site=Weights(only=_TABLES),
             search=SharpnessAscent(s.step_size),
             compare=TaskLoss(),
-            combine=SharpnessAware(keep_clean=True),
+            combine=SharpnessAware(keep_clean_gradient=True),
             dropout=s.dropout,
         )
     search = Ascent(s.step_size, steps=1, shape=Normalized(p=2, over="example"), units=units(preset, s.growth))

@@ -12,7 +12,7 @@ from ..schedules import Scheduled
 from ..sites import WordEmbedding
 from ._common import Start
 from .freelb import PRESETS as FREELB
-from .freelb import climb
+from .freelb import ascend
 
 PRESETS = {"recommended": replace(FREELB["recommended"], steps=2)}
 
@@ -47,5 +47,5 @@ def freeat(
         dropout=dropout,
         growth=growth,
     )
-    search = climb(s, "recommended", init)
+    search = ascend(s, "recommended", init)
     return Method(WordEmbedding(s.skip), search, TaskLoss(), FreeReplay(s.steps), dropout=s.dropout)

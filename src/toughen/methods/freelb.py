@@ -43,7 +43,7 @@ PRESETS = {
 }
 
 
-def climb(s: Settings, preset: str, init: Start | None) -> Ascent:
+def ascend(s: Settings, preset: str, init: Start | None) -> Ascent:
     """A step between two passes; FreeAT's, too."""
     if s.norm not in ("l2", "linf"):
         raise MethodError(f"norm={s.norm!r} is not known. Choose 'l2' or 'linf'.")
@@ -100,4 +100,4 @@ def freelb(
         growth=growth,
     )
     site, combine = WordEmbedding(s.skip), Accumulate(s.steps, s.average)
-    return Method(site, climb(s, preset, init), TaskLoss(), combine, dropout=s.dropout)
+    return Method(site, ascend(s, preset, init), TaskLoss(), combine, dropout=s.dropout)

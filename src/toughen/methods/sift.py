@@ -78,6 +78,6 @@ def sift(
         search=Ascent(s.step_size, s.steps, noise, shape, ball(s.max_norm, p=INF), scale),
         compare=Divergence("cross_entropies"),
         combine=Add(s.weight),
-        climb_on=Divergence("cross_entropies", reduction="sum"),
+        search_objective=Divergence("cross_entropies", reduction="sum"),
         dropout=s.dropout,
     )

@@ -91,7 +91,7 @@ def smart(
     else:
         site, goal = Hidden("embeddings", skip=()), Divergence("log_odds", reduction="sum")
         compare = Divergence("symmetric_kl", stop="targets")
-    return Method(site, search, compare, Add(s.weight), climb_on=goal, dropout=s.dropout)
+    return Method(site, search, compare, Add(s.weight), search_objective=goal, dropout=s.dropout)
 
 
 @register_method("alum")

@@ -68,26 +68,26 @@ def draw_attention(
     heads = chosen.clean.shape[1]
     if head is not None and not -heads <= head < heads:
         raise MethodError(f"head={head}: layer {number} has heads 0 to {heads - 1}; leave it out for their mean.")
-    clean, bent = (_one(weights[0], head) for weights in (chosen.clean, chosen.adversarial))
+    clean, perturbed = (_one(weights[0], head) for weights in (chosen.clean, chosen.adversarial))
     visible = chosen.visible[0]
     visible = visible.any(0) if head is None or len(visible) == 1 else visible[head]
     tokens = tokenizer.convert_ids_to_tokens(ids)
     which = "mean of heads" if head is None else f"head {head}"
     hidden = ~visible.cpu() & (clean > 0)  # not what the model itself never looks at
-    return _save(Path(path), clean, bent, hidden, tokens, f"layer {number}, {which}")
+    return _save(Path(path), clean, perturbed, hidden, tokens, f"layer {number}, {which}")
 
 
 def _one(weights: Tensor, head: int | None) -> Tensor:
     return (weights.mean(0) if head is None else weights[head]).float().cpu()
 
 
-def _save(path: Path, clean: Tensor, bent: Tensor, hidden: Tensor, tokens: list[str], title: str) -> Path:
+def _save(path: Path, clean: Tensor, perturbed: Tensor, hidden: Tensor, tokens: list[str], title: str) -> Path:
     figures: Any = require("matplotlib.figure", "plot")
     size = max(3.0, 0.32 * len(tokens) + 1.2)
     figure = figures.Figure(figsize=(2 * size, size + 0.6), layout="constrained")
-    top = max(float(clean.max()), float(bent.max()))
+    top = max(float(clean.max()), float(perturbed.max()))
     names = [token.replace("$", r"\$") for token in tokens]  # two dollar signs would hold a formula
-    for axes, weights, name in zip(figure.subplots(1, 2), (clean, bent), ("clean", "adversarial"), strict=True):
+    for axes, weights, name in zip(figure.subplots(1, 2), (clean, perturbed), ("clean", "adversarial"), strict=True):
         image = axes.imshow(weights.numpy(), cmap="Blues", vmin=0, vmax=top)
         axes.set(title=name, xlabel="attended to", ylabel="from")
         axes.set_xticks(range(len(tokens)), names, rotation=90, fontsize=8)

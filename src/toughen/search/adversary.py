@@ -120,8 +120,8 @@ class GradientReversalAdversary:
     def start(self, view: Activation) -> Tensor:
         raise MethodError("Reversal is asked in every pass and starts nothing. It belongs to site=AttentionLogits().")
 
-    def climb(self, deltas: Sequence[Tensor], grads: Sequence[Tensor], views: Sequence[Activation]) -> list[Tensor]:
+    def ascend(self, deltas: Sequence[Tensor], grads: Sequence[Tensor], views: Sequence[Activation]) -> list[Tensor]:
         return list(deltas)
 
-    def finish(self, delta: Tensor, view: Activation) -> Tensor:
+    def project_final(self, delta: Tensor, view: Activation) -> Tensor:
         return delta

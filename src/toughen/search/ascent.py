@@ -32,13 +32,13 @@ class Ascent:
     def start(self, view: Activation) -> Tensor:
         return view.masked(self.init(view, self.units))
 
-    def climb(self, deltas: Sequence[Tensor], grads: Sequence[Tensor], views: Sequence[Activation]) -> list[Tensor]:
-        return [self._climb(*one) for one in zip(deltas, grads, views, strict=True)]
+    def ascend(self, deltas: Sequence[Tensor], grads: Sequence[Tensor], views: Sequence[Activation]) -> list[Tensor]:
+        return [self._ascend(*one) for one in zip(deltas, grads, views, strict=True)]
 
-    def _climb(self, delta: Tensor, grad: Tensor, view: Activation) -> Tensor:
+    def _ascend(self, delta: Tensor, grad: Tensor, view: Activation) -> Tensor:
         grad = view.masked(grad) if self.mask_gradient else grad
         length = self.units.length(view, self.shape.p, self.shape.over)
         return self.project(delta + self.step_size * length * self.shape(grad), view, self.units)
 
-    def finish(self, delta: Tensor, view: Activation) -> Tensor:
+    def project_final(self, delta: Tensor, view: Activation) -> Tensor:
         return delta

@@ -18,9 +18,11 @@ class Search(Protocol):
     def start(self, view: Activation) -> Tensor: ...
 
     # It may write over the gradients: for weights every copy is felt.
-    def climb(self, deltas: Sequence[Tensor], grads: Sequence[Tensor], views: Sequence[Activation]) -> list[Tensor]: ...
+    def ascend(
+        self, deltas: Sequence[Tensor], grads: Sequence[Tensor], views: Sequence[Activation]
+    ) -> list[Tensor]: ...
 
-    def finish(self, delta: Tensor, view: Activation) -> Tensor: ...  # what the last pass sees
+    def project_final(self, delta: Tensor, view: Activation) -> Tensor: ...  # what the last pass sees
 
 
 @runtime_checkable

@@ -21,10 +21,10 @@ class Noise:
     def start(self, view: Activation) -> Tensor:
         return view.masked(self.init(view, self.units))
 
-    def climb(self, deltas: Sequence[Tensor], grads: Sequence[Tensor], views: Sequence[Activation]) -> list[Tensor]:
+    def ascend(self, deltas: Sequence[Tensor], grads: Sequence[Tensor], views: Sequence[Activation]) -> list[Tensor]:
         return list(deltas)
 
-    def finish(self, delta: Tensor, view: Activation) -> Tensor:
+    def project_final(self, delta: Tensor, view: Activation) -> Tensor:
         return delta
 
 

@@ -37,10 +37,10 @@ class PowerIteration:
     def start(self, view: Activation) -> Tensor:
         return self._scaled(view.masked(self.init(view, Absolute())), self.probe, view)
 
-    def climb(self, deltas: Sequence[Tensor], grads: Sequence[Tensor], views: Sequence[Activation]) -> list[Tensor]:
+    def ascend(self, deltas: Sequence[Tensor], grads: Sequence[Tensor], views: Sequence[Activation]) -> list[Tensor]:
         return [self._scaled(view.masked(g), self.probe, view) for g, view in zip(grads, views, strict=True)]
 
-    def finish(self, delta: Tensor, view: Activation) -> Tensor:
+    def project_final(self, delta: Tensor, view: Activation) -> Tensor:
         return self._scaled(delta, self.radius, view)
 
     def _scaled(self, x: Tensor, length: float, view: Activation) -> Tensor:

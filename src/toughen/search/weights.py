@@ -46,7 +46,7 @@ class SharpnessAscent:
     def start(self, view: Activation) -> Tensor:
         return torch.zeros_like(view.value)
 
-    def climb(self, deltas: Sequence[Tensor], grads: Sequence[Tensor], views: Sequence[Activation]) -> list[Tensor]:
+    def ascend(self, deltas: Sequence[Tensor], grads: Sequence[Tensor], views: Sequence[Activation]) -> list[Tensor]:
         if self.adaptive:
             sizes = absolute([view.value for view in views])
             for size in sizes:
@@ -59,7 +59,7 @@ class SharpnessAscent:
         _scale(grads, total, self.radius)
         return list(grads)
 
-    def finish(self, delta: Tensor, view: Activation) -> Tensor:
+    def project_final(self, delta: Tensor, view: Activation) -> Tensor:
         return delta
 
 
@@ -80,7 +80,7 @@ class RelativeWeightAscent:
     def start(self, view: Activation) -> Tensor:
         return torch.zeros_like(view.value)
 
-    def climb(self, deltas: Sequence[Tensor], grads: Sequence[Tensor], views: Sequence[Activation]) -> list[Tensor]:
+    def ascend(self, deltas: Sequence[Tensor], grads: Sequence[Tensor], views: Sequence[Activation]) -> list[Tensor]:
         weights = [view.value for view in views]
         _scale(grads, l2_norms(grads), self.step_size * l2_norms(weights))
         limits = absolute(weights)
@@ -89,5 +89,5 @@ class RelativeWeightAscent:
         clamp_abs(grads, limits)
         return list(grads)
 
-    def finish(self, delta: Tensor, view: Activation) -> Tensor:
+    def project_final(self, delta: Tensor, view: Activation) -> Tensor:
         return delta

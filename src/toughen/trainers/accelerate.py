@@ -28,8 +28,8 @@ def accelerate_backward(
     their passes at its last micro-batch: the loss there is the window's sum, and that of the others 0.
     """
     sync: bool = accelerator.sync_gradients
-    turns = attached.turns(last=sync)
-    if step is None and any(turn.step for turn in turns):
+    backward_passes = attached.backward_passes(last=sync)
+    if step is None and any(turn.step for turn in backward_passes):
         raise MethodError("This method updates the weights after every pass (FreeAT): give the update as step=...")
 
     def quiet() -> Any:
@@ -46,7 +46,7 @@ def accelerate_backward(
 
     losses = attached.losses(lambda: model(**batch), batch, last=sync, quiet=quiet)
     try:
-        total = run_backward_passes(losses, turns, take, quiet=quiet, step=step)
+        total = run_backward_passes(losses, backward_passes, take, quiet=quiet, step=step)
     finally:
         state._set_sync_gradients(sync)
     return torch.zeros((), device=accelerator.device) if total is None else total

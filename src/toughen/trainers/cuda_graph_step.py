@@ -26,7 +26,7 @@ class CapturedTraining:
         self.update = None if optimizer is None else CapturedUpdate(self.captured, optimizer)
         if self.update is not None:
             self._own_step = _replaced(self.update)
-        attached.schedules_on_device()
+        attached.keep_schedules_on_device()
         self.packing = packing_of(attached.model, half) if can_pack(attached.bound) else None
 
     def __call__(
@@ -44,9 +44,9 @@ class CapturedTraining:
                 return passes(own, given[ITEMS])
 
         batch = {**without_idle_mask(batch, real), ITEMS: items}
-        turns, also = self.attached.turns(last), (accumulate, tokens)
-        obstacle = method_reason(self.attached.bound, turns, last)
-        return self.captured(run, batch, last=last, several=len(turns) > 1, also=also, obstacle=obstacle)
+        backward_passes, also = self.attached.backward_passes(last), (accumulate, tokens)
+        obstacle = method_reason(self.attached.bound, backward_passes, last)
+        return self.captured(run, batch, last=last, several=len(backward_passes) > 1, also=also, obstacle=obstacle)
 
     def __str__(self) -> str:
         steps, why = self.captured.steps, self.captured.obstacle

@@ -108,7 +108,7 @@ class _RobustTrainer(Trainer):
 
     def _inner_training_loop(self, *args: Any, **kwargs: Any) -> Any:
         """Trainer counts from 0 in every training that it does not resume, and so do schedules, teachers, spreads."""
-        self.attached.abandon()  # a window that an earlier run left open when it was interrupted
+        self.attached.reset_accumulation()  # a window that an earlier run left open when it was interrupted
         self.attached.updates = 0
         for bound in self.attached.bound:
             bound.restart()
@@ -194,7 +194,7 @@ class _RobustTrainer(Trainer):
         def forward() -> Any:
             return self._forward(model, inputs, num_items_in_batch)
 
-        turns = self.attached.turns(last=sync)
+        backward_passes = self.attached.backward_passes(last=sync)
         losses = self._pending = self.attached.losses(forward, inputs, last=sync, quiet=quiet)
         gradients: Any = self.accelerator.gradient_state
         step = super().training_step
@@ -210,7 +210,9 @@ class _RobustTrainer(Trainer):
             return loss.float()  # in half precision a sum of several would be rounded
 
         try:
-            total = run_backward_passes(losses, turns, take, quiet=quiet, step=lambda: self._inner_update(model))
+            total = run_backward_passes(
+                losses, backward_passes, take, quiet=quiet, step=lambda: self._inner_update(model)
+            )
         finally:
             self._pending = None
             gradients._set_sync_gradients(sync)

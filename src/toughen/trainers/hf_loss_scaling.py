@@ -19,7 +19,7 @@ from ..method import Method, MethodSum
 def compares_predictions(method: Method | MethodSum) -> bool:
     """Whether predictions are compared, or losses alone: some Trainers make an extra pass for their outputs."""
     methods = method.methods if isinstance(method, MethodSum) else (method,)
-    goals = [goal for one in methods for goal in (one.compare, one.climb_on) if goal is not None]
+    goals = [goal for one in methods for goal in (one.compare, one.search_objective) if goal is not None]
     return not all(isinstance(goal, (TaskLoss, TaskLossMinusCosine)) for goal in goals)
 
 
