@@ -154,8 +154,8 @@ BAD_METHODS = [
     ),
     (
         lambda: toughen.pgd() + toughen.smart() + toughen.freelb(),
-        r"one method with backward passes of its own, and PerturbedOnly and Accumulate have them: leave one out\. The others "
-        r"must add a term to the clean loss \(combine=Add\), as smart",
+        r"one method with backward passes of its own, and PerturbedOnly and Accumulate have them: leave one out\. The "
+        r"others must add a term to the clean loss \(combine=Add\), as smart",
     ),
     (lambda: toughen.sam() + toughen.smart(), "SharpnessAware goes over a whole update.*: use it alone"),
     (lambda: toughen.freeat() + toughen.smart(), "Replay goes over a whole update"),

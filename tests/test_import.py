@@ -23,7 +23,18 @@ def test_import_adds_well_under_half_a_second_and_methods_no_optional_package() 
 
 
 def test_import_alone_loads_neither_torch_nor_transformers_and_every_public_name_is_there() -> None:
-    packages = ("compat", "evaluation", "cuda_graphs", "heads", "kernels", "recipes", "reports", "sweeps", "tasks", "timing")
+    packages = (
+        "compat",
+        "evaluation",
+        "cuda_graphs",
+        "heads",
+        "kernels",
+        "recipes",
+        "reports",
+        "sweeps",
+        "tasks",
+        "timing",
+    )
     code = (
         "import sys, toughen; print('torch' in sys.modules, 'transformers' in sys.modules, end=';'); "
         "listed = dir(toughen); print(*[name for name in listed if not hasattr(toughen, name)], sep=',', end=';'); "

@@ -163,7 +163,10 @@ def _steps(method: Method) -> str | None:
             f"not {steps}."
         )
     if method.search_objective is not None and not steps:
-        return "search_objective says what the search maximises, but this search makes no step. Leave it out, or use Ascent."
+        return (
+            "search_objective says what the search maximises, but this search makes no step. Leave it out, or use "
+            "Ascent."
+        )
     return None
 
 
@@ -179,12 +182,14 @@ def _weights(method: Method) -> str | None:
 def _attention(method: Method) -> str | None:
     if isinstance(method.site, AttentionLogits) != isinstance(method.search, LearnedAdversary):
         return (
-            "Attention pairs are hidden by a learnt adversary, so site=AttentionLogits() and search=GradientReversalAdversary() go "
+            "Attention pairs are hidden by a learnt adversary, so site=AttentionLogits() and "
+            "search=GradientReversalAdversary() go "
             f"together; here are {type(method.site).__name__} and {type(method.search).__name__}."
         )
     if isinstance(method.compare, DivergenceWithBudget) != isinstance(method.search, LearnedAdversary):
         return (
-            "A learnt adversary hides everything unless that costs it something, so search=GradientReversalAdversary() and "
+            "A learnt adversary hides everything unless that costs it something, so "
+            "search=GradientReversalAdversary() and "
             f"compare=DivergenceWithBudget() go together; here are {type(method.search).__name__} and "
             f"{type(method.compare).__name__}."
         )

@@ -9,7 +9,7 @@ from toughen.heads.card import write_card
 from toughen.internal.atomic import whole, write_text
 from toughen.trainers import checkpoint as state
 
-from .tiny import TOKENIZER, bert
+from ..tiny import TOKENIZER, bert
 
 
 def test_a_file_takes_its_place_at_the_end(tmp_path: Path) -> None:

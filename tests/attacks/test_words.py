@@ -19,7 +19,7 @@ from toughen.attacks.vocabulary import Vocabulary, _decodable
 from toughen.attacks.words import Passage, Words, cased_like, parts
 from toughen.tasks.spec import DataError, Task
 
-from ...tiny import TOKENIZER
+from ..tiny import TOKENIZER
 from .little_target import TASK, sentences, target
 
 

@@ -17,7 +17,7 @@ from toughen.attacks.victim import MARGIN, Judge, Victim
 from toughen.evaluation import AttackSettings, Budget, make_attacks, run_attack
 from toughen.tasks.spec import DataError, Task
 
-from ...tiny import TOKENIZER
+from ..tiny import TOKENIZER
 from .little_target import TASK, model, said, sentences, target
 
 NAMES = ("characters", "flips", "synonyms", "neighbours")

@@ -8,7 +8,7 @@ import torch
 from toughen.evaluation import Target, Victim
 from toughen.tasks.spec import Task
 
-from ...tiny import TOKENIZER, bert
+from ..tiny import TOKENIZER, bert
 
 TASK = Task("own", "own", "sentence", "classes", ("text",), ("bad", "good", "fair"))
 BY_HAND = 32  # tokens

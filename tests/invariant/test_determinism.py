@@ -8,8 +8,8 @@ from torch import Tensor
 
 import toughen
 
-from .families.test_families import METHODS, attached_to, step
-from .families.zoo import FAMILIES, batch_for
+from ..families.test_families import METHODS, attached_to, step
+from ..families.zoo import FAMILIES, batch_for
 
 NOISY = {"alum", "asa", "creat", "freeat", "freelb", "neftune", "pgd", "r3f", "r4f", "sift", "smart", "vat"}
 BATCH = batch_for(FAMILIES["bert"])

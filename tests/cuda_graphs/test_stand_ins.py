@@ -61,7 +61,7 @@ def stand_ins(monkeypatch):
     monkeypatch.setattr(torch.cuda, "graph_pool_handle", object)
     monkeypatch.setattr(torch.cuda, "Stream", Stream)
     monkeypatch.setattr(capturing, "GraphSafeRng", Tape)
-    monkeypatch.setattr(capturing, "of_model", lambda *_: None)
+    monkeypatch.setattr(capturing, "model_reason", lambda *_: None)
     monkeypatch.setattr(Recorded, "replays", 0)
     streams.clear()
     graph.stream_of.cache_clear()

@@ -13,7 +13,7 @@ from toughen.attacks.noise import NoiseAttack, noisy
 from toughen.evaluation import Target, Victim, differences, run_attack, seed_scores
 from toughen.tasks.spec import DataError, Task
 
-from ...tiny import NO_DROPOUT, SMALL, TOKENIZER, bert
+from ..tiny import NO_DROPOUT, SMALL, TOKENIZER, bert
 from .little_target import TASK, sentences, target
 
 TEXTS = [

@@ -37,9 +37,9 @@ from toughen.statistics import mcnemar
 from toughen.tasks import auto_class, load, metrics, task
 from toughen.tasks.spec import DataError, Task
 
-from ...reports.samples import make_run
-from ...tiny import NO_DROPOUT, SMALL, TOKENIZER, bert
-from ..test_evaluate import NAMES, save_model
+from ..evaluation.test_evaluate import NAMES, save_model
+from ..reports.samples import make_run
+from ..tiny import NO_DROPOUT, SMALL, TOKENIZER, bert
 from .little_target import TASK, sentences
 
 FEW = AttackSettings(budget=Budget(30, 0.5), keep=(), radii=(0.05, 0.2), steps=3, strengths=(0.5, 1.0))

@@ -17,7 +17,7 @@ from toughen.search.counter_rng import Noise
 from toughen.tasks import answers_of, metrics
 from toughen.tasks.spec import DataError, Task
 
-from ...tiny import NO_DROPOUT, SMALL, TOKENIZER, bert
+from ..tiny import NO_DROPOUT, SMALL, TOKENIZER, bert
 from .little_target import TASK, sentences, target
 
 RADII = (0.02, 0.05, 0.1, 0.3)

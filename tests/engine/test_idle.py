@@ -13,9 +13,9 @@ import toughen
 from toughen.engine.idle import WARN_AFTER_BATCHES
 from toughen.errors import RobustnessWarning
 
-from .tiny import TOKENIZER, bert, text_batch
-from .training.tiny import bert as dropping
-from .training.tiny import settings, texts
+from ..tiny import TOKENIZER, bert, text_batch
+from ..trainers.tiny import bert as dropping
+from ..trainers.tiny import settings, texts
 
 BATCH = text_batch()
 
