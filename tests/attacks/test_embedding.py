@@ -13,7 +13,7 @@ from toughen.attacks.climber import Climber
 from toughen.attacks.embedding import EmbeddingAttack
 from toughen.attacks.target import as_answers
 from toughen.evaluation import AttackSettings, Target, Victim, make_attacks, run_attack
-from toughen.search.counter_rng import Noise
+from toughen.search.noise import Noise
 from toughen.tasks import answers_of, metrics
 from toughen.tasks.spec import DataError, Task
 
