@@ -23,7 +23,7 @@ _HOMES = {
     "errors": ("Diverged", "Interrupted", "RunError"),
     "folder": ("Results", "read"),
     "predictor": ("Predictor", "load"),
-    "twin": ("Run", "resume", "train"),
+    "api": ("Run", "resume", "train"),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 __all__ = sorted(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]
