@@ -81,7 +81,7 @@ def measure(model: Any, tokenizer: Any, batches: list[Any], case: Any, dtype: An
             with torch.autocast(device.type, dtype or torch.bfloat16, enabled=dtype is not None):
                 attached.backward(model, batch) if step is None else step(batch)
             model.zero_grad(set_to_none=True)
-        one = next(each for each in attached.passed if each.method.search.steps)
+        one = next(each for each in attached.last_batches if each.method.search.steps)
         deltas.append(one.perturbation.at[0].detach().flatten(1).float().cpu())
         starts.append(one.perturbation.starts[0].flatten(1).float().cpu())
         report = {name.split("/")[-1]: float(value) for name, value in attached.report().items()}

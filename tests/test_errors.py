@@ -595,7 +595,7 @@ def test_a_special_tokens_mask_in_the_batch_is_heeded() -> None:
     with attached_to(model, toughen.smart()) as attached:
         losses = attached.losses(lambda: model(**BATCH), BATCH | {"special_tokens_mask": flags})
         next(losses)
-        (delta,) = attached.passed[0].perturbation.deltas
+        (delta,) = attached.last_batches[0].perturbation.deltas
     moved = delta.abs().amax(-1) > 0
     assert torch.equal(moved, (BATCH["attention_mask"] == 1) & (flags == 0))
 

@@ -59,9 +59,9 @@ class Rig:
             attached.noise.seed = seed
             for generator in attached.noise.generators.values():
                 generator.manual_seed(seed)
-            for bound in attached.bound:
-                if bound.mean is not None:
-                    bound.mean.update(0.0)  # the teacher is the pretrained model again, in the same memory
+            for states in attached.states:
+                if states.mean is not None:
+                    states.mean.update(0.0)  # the teacher is the pretrained model again, in the same memory
             for state in self.optimizer.state.values():
                 for value in state.values():
                     value.zero_()

@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from toughen.attacks.bent import Height, bent
 from toughen.attacks.climber import Climber
+from toughen.attacks.perturbed import Height, perturbed
 from toughen.tasks.spec import Task
 
 from .packed import IGNORED, Material, Table
@@ -65,7 +65,7 @@ def attacked(
     labels = table.inputs["labels"]
     found: dict[str, list[Any]] = {"pgd": [[] for _ in radii], "noise": [[] for _ in radii]}
     order: list[Tensor] = []
-    with bent(tested) as bending:  # pyright: ignore[reportArgumentType]
+    with perturbed(tested) as bending:  # pyright: ignore[reportArgumentType]
         for number, (rows, batch) in enumerate(_batches(table, tested.budget // 8, labelled=True)):
             told = batch["labels"]
             climber = Climber(bending, Height(tested.task), batch, told)

@@ -46,9 +46,9 @@ def test_no_step_waits_for_the_device():
     attached = toughen.asa().attach(model, seed=0)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
     inputs = {key: value.cuda() for key, value in batch("gpt2").items()}
-    view = attached.bound[0].injector
+    view = attached.states[0].injector
 
-    def ask():
+    def propose():
         from toughen.engine.perturbation import Perturbation
         from toughen.sites.base import AttentionActivation
 
@@ -63,10 +63,10 @@ def test_no_step_waits_for_the_device():
 
     attached.backward(model, inputs)
     optimizer.step()
-    ask()
+    propose()
     torch.cuda.set_sync_debug_mode("error")
     try:
-        ask()
+        propose()
     finally:
         torch.cuda.set_sync_debug_mode("default")
 

@@ -93,7 +93,7 @@ def test_recommended_is_what_it_says(per_head):
 
 def divergence_at(share, attached, model, batch):
     """The divergence when the pairs with the lowest scores are hidden, so many that `share` stays visible."""
-    injector = attached.bound[0].injector
+    injector = attached.states[0].injector
     search = injector.search
     low, high = -60.0, 30.0
     with torch.no_grad():
@@ -276,7 +276,7 @@ def test_to_ask_for_the_likeliest_masks_changes_nothing_in_training():
         losses.append(attached.backward(model, BATCH))
     assert torch.equal(*losses)
     assert all(torch.equal(mask, attached.masks(BATCH)[layer]) for layer, mask in masks.items())
-    assert attached.bound[0].injector.listen is None
+    assert attached.states[0].injector.listen is None
 
 
 def test_reentrant_checkpointing_is_refused():

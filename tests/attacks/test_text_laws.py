@@ -157,13 +157,13 @@ def approximate(line):
 def test_a_finished_attack_is_read_again_and_other_settings_start_anew(synonyms, tmp_path):
     first = attacked("characters", synonyms, home=tmp_path)
     victims = target()
-    victims.victim.passed = 0
+    victims.victim.last_batches = 0
     again = attacked("characters", synonyms, victims, home=tmp_path)
-    assert victims.victim.passed == 0
+    assert victims.victim.last_batches == 0
     assert again.summary == first.summary
     assert again.outcomes == first.outcomes
     other = attacked("characters", synonyms, victims, home=tmp_path, queries=2)
-    assert victims.victim.passed > 0
+    assert victims.victim.last_batches > 0
     assert other.summary["attacked"]["queries"] <= 2
     assert other.summary["notes"] == ["20 of 20 searches ended because their 2 queries were spent"]
 
@@ -301,10 +301,10 @@ def test_half_precision_reports_only_what_float32_says(synonyms, tmp_path):
 def test_each_text_is_asked_once(synonyms):
     victims = target()
     rows = [dict(victims.rows[0])] * 5
-    victims.victim.passed = 0
+    victims.victim.last_batches = 0
     assert len(victims.victim.scores(rows)) == 5
     victims.victim.scores(rows)
-    assert victims.victim.passed == 1
+    assert victims.victim.last_batches == 1
 
 
 @pytest.mark.parametrize("head", ["regression", "multilabel", "tokens"])

@@ -125,11 +125,11 @@ def test_why_not():
     model = bert()
     assert "several devices" in model_reason(model, cuda)
     with toughen.freeat().attach(bert(), TOKENIZER) as attached:
-        assert "FreeAT" in method_reason(attached.bound, attached.backward_passes(), last=True)
-        assert method_reason(attached.bound, attached.backward_passes(), last=True, updates=True) is None
+        assert "FreeAT" in method_reason(attached.states, attached.backward_passes(), last=True)
+        assert method_reason(attached.states, attached.backward_passes(), last=True, updates=True) is None
     with toughen.sam().attach(bert(), TOKENIZER) as attached:
-        assert method_reason(attached.bound, attached.backward_passes(), last=True) is None
-        assert "accumulation" in method_reason(attached.bound, attached.backward_passes(last=False), last=False)
+        assert method_reason(attached.states, attached.backward_passes(), last=True) is None
+        assert "accumulation" in method_reason(attached.states, attached.backward_passes(last=False), last=False)
 
 
 def test_what_broke_a_capture_is_told():
@@ -223,8 +223,8 @@ def test_nothing_of_a_step_stays_alive():
         gc.disable()
         try:
             attached.backward(model, text_batch())
-            assert all(delta.grad_fn is None for batch in attached.passed for delta in batch.perturbation.deltas)
-            gone = weakref.ref(attached.passed[0])
+            assert all(delta.grad_fn is None for batch in attached.last_batches for delta in batch.perturbation.deltas)
+            gone = weakref.ref(attached.last_batches[0])
             attached.backward(model, text_batch())
             assert gone() is None
         finally:

@@ -76,7 +76,7 @@ def test_a_method_on_a_packed_model(name):
     for packed in (False, True):
         model = bert()
         with toughen.make(name).attach(model, TOKENIZER, seed=3) as attached:
-            assert can_pack(attached.bound)
+            assert can_pack(attached.states)
             if packed:
                 with Packing(model).of(batch, 36):
                     attached.backward(model, batch)
@@ -89,7 +89,7 @@ def test_a_method_on_a_packed_model(name):
 @pytest.mark.parametrize("name", ["asa", "creat"])
 def test_methods_inside_the_layers_keep_their_padding(name):
     with toughen.make(name).attach(bert(), TOKENIZER) as attached:
-        assert not can_pack(attached.bound)
+        assert not can_pack(attached.states)
 
 
 @pytest.mark.parametrize(("rows", "length", "real"), [(64, 7, 3), (128, 32, 1), (512, 9, 2), (3, 3, 2)])

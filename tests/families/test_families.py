@@ -106,7 +106,7 @@ def test_a_step_is_finite_and_perturbs_only_words(name: str, side: str, method: 
             assert torch.isfinite(weight.grad).all(), weight_name
         assert sum(float(w.grad.abs().sum()) for w in model.parameters() if w.grad is not None) > 0
         assert all(torch.isfinite(value).all() for value in attached.report().values())
-        deltas = attached.passed[0].perturbation.deltas
+        deltas = attached.last_batches[0].perturbation.deltas
     if method in UNTOUCHED:
         assert deltas == []
         return
@@ -196,7 +196,7 @@ def test_a_shared_embedding_is_perturbed_in_the_encoder_alone(kind: str) -> None
     for one in (model, apart):
         with attached_to(one, toughen.smart()) as attached:
             losses.append(step(attached, one, batch))
-            (delta,) = attached.passed[0].perturbation.deltas
+            (delta,) = attached.last_batches[0].perturbation.deltas
             assert delta.shape[1] == 7  # the encoder's length
             grads.append([p.grad.clone() for p in one.parameters() if p.grad is not None])
     assert torch.equal(losses[0], losses[1])
@@ -220,7 +220,7 @@ def test_padding_that_a_model_adds_is_left_alone_too(method: str, side: str) -> 
     model, batch = hf.LongformerForSequenceClassification(config), batch_for(FAMILIES["bert"], side)
     with attached_to(model, toughen.make(method)) as attached:
         step(attached, model, batch)
-        (delta,) = attached.passed[0].perturbation.deltas
+        (delta,) = attached.last_batches[0].perturbation.deltas
     moved = delta.detach().abs().amax(-1) > 0
     assert torch.equal(moved[:, :7], words(batch))
     assert not moved[:, 7:].any()
@@ -236,7 +236,7 @@ def test_a_learnt_prompt_is_left_alone(method: str, kind: str) -> None:
     model, batch = peft.get_peft_model(FAMILIES["bert"].build(), settings), batch_for(FAMILIES["bert"])
     with attached_to(model, toughen.make(method)) as attached:
         step(attached, model, batch)
-        (delta,) = attached.passed[0].perturbation.deltas
+        (delta,) = attached.last_batches[0].perturbation.deltas
     moved = delta.detach().abs().amax(-1) > 0
     assert torch.equal(moved[:, -7:], words(batch))
     assert not moved[:, :-7].any()
@@ -269,7 +269,7 @@ def test_an_embedding_that_gives_its_size_as_well(method: str) -> None:
     batch = {"pixel_values": torch.randn(2, 3, 16, 16), "labels": torch.tensor([0, 2])}
     with attached_to(model, toughen.make(method)) as attached:
         assert torch.isfinite(step(attached, model, batch))
-        assert attached.passed[0].perturbation.deltas[0].shape == (2, 16, 16)
+        assert attached.last_batches[0].perturbation.deltas[0].shape == (2, 16, 16)
 
 
 def test_a_layer_that_gives_a_list() -> None:
@@ -280,4 +280,4 @@ def test_a_layer_that_gives_a_list() -> None:
     batch = text() | {"labels": torch.tensor([0, 2, 1])}
     with attached_to(model, toughen.alum(0)) as attached:
         assert torch.isfinite(step(attached, model, batch))
-        assert attached.passed[0].perturbation.deltas[0].shape == (3, 7, 32)
+        assert attached.last_batches[0].perturbation.deltas[0].shape == (3, 7, 32)

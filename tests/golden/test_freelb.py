@@ -28,7 +28,7 @@ def test_the_preset_is_run_glue_freelb(case):
         batch = under(tensors, f"input/batch{i}_")
         total += attached.backward(model, batch, accumulate=accumulate, last=i == accumulate - 1)
         if h["adv_steps"] > 1:
-            [seen] = attached.passed
+            [seen] = attached.last_batches
             expected = tensors[f"expect/batch{i}_delta_step{h['adv_steps'] - 1}"]
             assert error(seen.perturbation.at[0].detach(), expected) <= 1e-9
     assert error(total, facts["expected_scalars"]["reported_total_loss"]) <= 1e-9
@@ -66,6 +66,6 @@ def test_the_preset_is_paragen(case):
     total = attached.backward(model, batch)
     losses = [facts["expected_scalars"][f"loss_step{i}"] for i in range(3)]
     assert error(total, sum(losses)) <= 1e-9
-    [seen] = attached.passed
+    [seen] = attached.last_batches
     assert error(seen.perturbation.at[0].detach(), tensors["expect/delta_step2"]) <= 1e-9
     assert max(gradient_errors(model, tensors).values()) <= 1e-9

@@ -53,7 +53,7 @@ def test_the_preset_is_deberta(case):
     attached = method.attach(model)
     total = attached.backward(model, batch)
     assert error(total, facts["expected_scalars"]["total_loss"]) <= tolerance(facts)
-    [seen] = attached.passed
+    [seen] = attached.last_batches
     assert error(seen.perturbation.at[0], tensors["expect/delta_updated"]) <= 1e-9
     assert max(gradient_errors(model, tensors).values()) <= tolerance(facts)
     attached.detach()

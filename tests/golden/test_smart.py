@@ -130,7 +130,7 @@ def test_the_preset_is_smart_pytorch():
     attached = toughen.smart("smart-pytorch", init=lambda view: tensors["noise/init"]).attach(model)
     total = attached.backward(model, batch)
     assert error(total, facts["expected_scalars"]["total_loss"]) <= 1e-9
-    [batch_seen] = attached.passed
+    [batch_seen] = attached.last_batches
     assert error(batch_seen.perturbation.at[0], tensors["expect/noise_step1"]) <= 1e-9
     assert max(gradient_errors(model, tensors).values()) <= 1e-9
 
@@ -241,7 +241,7 @@ def test_the_preset_is_mt_dnn(case):
     attached = method.attach(model)
     total = attached.backward(model, batch)
     assert error(total, facts["expected_scalars"]["total_loss"]) <= 1e-9
-    [seen] = attached.passed
+    [seen] = attached.last_batches
     assert error(seen.perturbation.at[0], tensors[f"expect/noise_step{h['k']}"]) <= 1e-9
     assert max(toy_gradient_errors(model, tensors).values()) <= 1e-9
 

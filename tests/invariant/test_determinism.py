@@ -92,8 +92,8 @@ def test_a_restored_state_goes_on_with_the_same_noise() -> None:
         step(attached, model, BATCH)
         state = attached.state_dict()
         step(attached, model, BATCH)
-        expected = attached.passed[0].perturbation.starts[0]
+        expected = attached.last_batches[0].perturbation.starts[0]
     with toughen.smart().attach(model, seed=99) as attached:
         attached.load_state_dict(state)
         step(attached, model, BATCH)
-        assert torch.equal(attached.passed[0].perturbation.starts[0], expected)
+        assert torch.equal(attached.last_batches[0].perturbation.starts[0], expected)

@@ -57,7 +57,7 @@ def perturbed(model, method, half: torch.dtype | None, batches: int = 2):
             with torch.autocast("cpu", half or torch.bfloat16, enabled=half is not None):
                 attached.backward(model, batch(seed, model.num_labels))
             model.zero_grad()
-            perturbation = attached.passed[-1].perturbation
+            perturbation = attached.last_batches[-1].perturbation
             deltas.append(perturbation.at[0].flatten(1))
             starts.append(perturbation.starts[0].flatten(1))
             reports.append({name.split("/")[-1]: float(value) for name, value in attached.report().items()})
@@ -225,7 +225,7 @@ def test_on_a_gpu(name, way, half):
             with torch.autocast("cuda", dtype or torch.bfloat16, enabled=dtype is not None):
                 attached.backward(model, inputs) if step is None else step(inputs)
             model.zero_grad(set_to_none=True)
-        perturbation, report = attached.passed[0].perturbation, attached.report()
+        perturbation, report = attached.last_batches[0].perturbation, attached.report()
         found.append(perturbation.at[0].flatten(1).clone())
         assert_found(found[-1], perturbation.starts[0].flatten(1), [{k: float(v) for k, v in report.items()}], 0.01)
         assert step is None or step.steps["captured"] == 2

@@ -56,7 +56,7 @@ def test_recomputed_layers_leave_no_perturbation_behind() -> None:
     model.gradient_checkpointing_enable({"use_reentrant": False})
     with method.attach(model) as attached:
         attached.backward(model, batch(0))
-        assert not attached.bound[0].injector.active
+        assert not attached.states[0].injector.active
 
 
 @each

@@ -62,7 +62,7 @@ BATCH = {"input_ids": torch.arange(1, 21).view(4, 5), "labels": torch.tensor([0,
 def perturbation(method: Any, model: Toy) -> tuple[Tensor, dict[str, Tensor], Tensor]:
     with method.attach(model, seed=1) as attached:
         attached.backward(model, BATCH, step=lambda: None)
-        one = attached.passed[0].perturbation
+        one = attached.last_batches[0].perturbation
         return one.at[0].detach(), attached.report(), one.starts[0]
 
 
@@ -138,7 +138,7 @@ def test_regression_sees_a_shift_of_all_predictions() -> None:
     regressor = Regressor()
     with method.attach(regressor) as attached:
         attached.backward(regressor, batch)
-        torch.testing.assert_close(attached.report()["term"], torch.tensor(100.0).double())
+        torch.testing.assert_close(attached.report()["regularizer"], torch.tensor(100.0).double())
 
 
 def test_only_labelled_tokens_enter_the_term() -> None:
@@ -166,7 +166,7 @@ def test_only_labelled_tokens_enter_the_term() -> None:
         noise[0, 1], noise[2, 3] = torch.tensor([1.0, 0, 0, 0]), torch.tensor([0.0, 1, 0, 0])
         with toughen.r3f(init=lambda view, noise=noise: noise).attach(tagger, task="tokens") as attached:
             attached.backward(tagger, {"input_ids": BATCH["input_ids"], "labels": labels})
-            seen.append(attached.report()["term"])
+            seen.append(attached.report()["regularizer"])
     torch.testing.assert_close(seen[0], seen[1])
     assert seen[0] > 0
 
@@ -181,7 +181,7 @@ def test_a_text_without_words_is_left_alone() -> None:
             loss = attached.backward(model, batch, step=lambda: None)
             assert torch.isfinite(loss)
             assert all(torch.isfinite(value).all() for value in attached.report().values()), name
-            assert (attached.passed[0].perturbation.at[0][3] == 0).all()
+            assert (attached.last_batches[0].perturbation.at[0][3] == 0).all()
             assert all(torch.isfinite(p.grad).all() for p in model.parameters())
         model.zero_grad()
 
@@ -216,7 +216,7 @@ def test_lengths_grow_with_the_training(name: str, device: bool) -> None:
             attached.keep_schedules_on_device()
         for update in range(13):
             attached.backward(model, BATCH, step=lambda: None)
-            length = attached.passed[0].perturbation.at[0].detach().flatten(1).norm(dim=1)
+            length = attached.last_batches[0].perturbation.at[0].detach().flatten(1).norm(dim=1)
             factor = min(0.1 + 0.09 * update, 1.0)
             if name in BALLS:
                 assert (length <= factor * BALLS[name] * embedded * (1 + 1e-6)).all()

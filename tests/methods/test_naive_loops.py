@@ -127,10 +127,10 @@ def test_the_teacher_of_a_half_precision_model_moves(dtype):
                 with torch.no_grad():
                     model.classifier.weight.mul_(1.01)
         moved = (model.classifier.weight.detach().double() - start) * (1 - 0.999**19)
-        teacher = attached.bound[0].mean
+        teacher = attached.states[0].mean
         mean = next(m for m, w in zip(teacher.mean, teacher.weights, strict=True) if w is model.classifier.weight)
         torch.testing.assert_close(mean.double() - start, moved, rtol=0.02, atol=1e-5)
-        with teacher.in_place():
+        with teacher.replace_clean_loss():
             assert model.classifier.weight.dtype == dtype
 
 
@@ -150,8 +150,8 @@ def test_the_teacher_keeps_to_its_weights_when_others_are_trained():
             weight.requires_grad_(False)
             other.requires_grad_()
         attached.backward(model, BATCH)
-        teacher = attached.bound[0].mean
-        with teacher.in_place():
+        teacher = attached.states[0].mean
+        with teacher.replace_clean_loss():
             for weight, start in zip(first, before, strict=False):
                 torch.testing.assert_close(weight, start + 0.1)
         for weight, start in zip(first + second, before, strict=True):
@@ -171,8 +171,8 @@ def test_a_teacher_follows_the_scaled_head_whatever_stands_first():
                 optimizer.step()
                 optimizer.zero_grad()
                 attached.backward(model, BATCH)
-            head, weights = model.classifier.weight, next(one.mean for one in attached.bound if one.mean)
-            with weights.in_place():
+            head, weights = model.classifier.weight, next(one.mean for one in attached.states if one.mean)
+            with weights.replace_clean_loss():
                 torch.testing.assert_close(torch.linalg.matrix_norm(head, 2).item(), 1.0, rtol=1e-2, atol=0)
         found.append(gradients(model))
     assert_same_gradients(*found)

@@ -186,9 +186,9 @@ def test_the_longest_input_of_models():
 
     from toughen.tasks import longest_input
 
-    free, bound = SimpleNamespace(model_max_length=int(1e30)), SimpleNamespace(model_max_length=100)
+    free, states = SimpleNamespace(model_max_length=int(1e30)), SimpleNamespace(model_max_length=100)
     assert longest_input(free, BertConfig(max_position_embeddings=40)) == 40
-    assert longest_input(bound, BertConfig(max_position_embeddings=512)) == 100
+    assert longest_input(states, BertConfig(max_position_embeddings=512)) == 100
     assert longest_input(free, RobertaConfig(max_position_embeddings=514, pad_token_id=1)) == 512
     assert longest_input(free, DebertaV2Config(position_biased_input=False)) is None
 

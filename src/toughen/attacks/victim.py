@@ -42,7 +42,7 @@ class Victim:
         # As many rows as keep the device busy; fewer where gradients need the activations of every layer.
         self.rows = batch_size or (2048 if self.cuda else 64)
         self.rows_with_gradient = batch_size or (256 if self.cuda else 32)
-        self.passed = 0  # texts put through the model so far
+        self.last_batches = 0  # texts put through the model so far
         self._kept: dict[Any, Any] = {}
 
     def exact(self, rows: Sequence[Row]) -> Any:
@@ -71,7 +71,7 @@ class Victim:
                 values = self.logits(batch).float().cpu().numpy()
                 for place, value in zip(places, values, strict=True):
                     found[place] = value
-        self.passed += len(rows)
+        self.last_batches += len(rows)
         return np.stack(found) if self.task.head != "tokens" else found
 
     def logits(self, batch: Mapping[str, Any]) -> Any:

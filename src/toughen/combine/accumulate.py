@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -16,6 +17,9 @@ class Accumulate:
     `average` divides by the number of passes; ParaGen's code sums.
     """
 
+    makes_clean_pass: ClassVar[bool] = False
+    ascends_between_passes: ClassVar[bool] = True
+
     passes: int
     average: bool = True
 
@@ -24,10 +28,10 @@ class Accumulate:
             raise MethodError(f"Accumulate(passes={self.passes}): at least one pass is needed.")
 
     def backward_passes(self, last: bool, window: int) -> tuple[BackwardPass, ...]:
-        return tuple(BackwardPass(sync=last and left == 0) for left in reversed(range(self.passes)))
+        return tuple(BackwardPass(sync_gradients=last and left == 0) for left in reversed(range(self.passes)))
 
     def __call__(self, batch: StepContext) -> Iterator[Tensor]:
         for left in reversed(range(self.passes)):
-            yield batch.term() / (self.passes if self.average else 1)
+            yield batch.regularizer() / (self.passes if self.average else 1)
             if left:
                 batch.ascend()

@@ -15,9 +15,9 @@ from ..sites.base import Detach
 class BackwardPass:
     """One coming backward pass, as its driver must know it beforehand."""
 
-    sync: bool  # gradients are exchanged between processes after it
-    step: bool = False  # the optimizer steps after it, within the method
-    kept: bool = True  # its loss belongs to the objective that is reported
+    sync_gradients: bool  # gradients are exchanged between processes after it
+    optimizer_step: bool = False  # the optimizer steps after it, within the method
+    counts: bool = True  # its loss belongs to the objective that is reported
 
 
 class StepContext(Protocol):
@@ -33,12 +33,12 @@ class StepContext(Protocol):
     def window(self) -> Sequence["StepContext"]: ...  # the micro-batches of the window so far, this one included
 
     def clean(self) -> ModelOutputs: ...  # the unperturbed pass, made once
-    def again(self) -> ModelOutputs: ...  # one more unperturbed pass
+    def forward_again(self) -> ModelOutputs: ...  # one more unperturbed pass
     def task_loss(self) -> Tensor: ...  # the clean pass's loss, or an error that asks for labels
-    def find(self) -> None: ...  # run the search
-    def term(self) -> Tensor: ...  # a perturbed pass, compared
+    def run_search(self) -> None: ...  # run the search
+    def regularizer(self) -> Tensor: ...  # a perturbed pass, compared
     def ascend(self) -> None: ...  # one search step from the gradients the last backward pass left
-    def move_weights(self, keep_gradient: bool) -> Detach: ...  # perturb the weights; returns the way back
+    def perturb_weights(self, keep_gradient: bool) -> Detach: ...  # perturb the weights; returns the way back
 
 
 class Combine(Protocol):

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -12,6 +13,9 @@ from .base import BackwardPass, StepContext
 @dataclass(frozen=True)
 class FreeReplay:
     """The same update several times, the optimizer stepping after each, the perturbation climbing on (FreeAT)."""
+
+    makes_clean_pass: ClassVar[bool] = False
+    ascends_between_passes: ClassVar[bool] = True
 
     passes: int
 
@@ -24,21 +28,25 @@ class FreeReplay:
         return self.passes
 
     def backward_passes(self, last: bool, window: int) -> tuple[BackwardPass, ...]:
-        first = BackwardPass(sync=last, step=last and self.passes > 1, kept=self.passes == 1)
+        first = BackwardPass(sync_gradients=last, optimizer_step=last and self.passes > 1, counts=self.passes == 1)
         if not last:
             return (first,)
         rest = [
-            BackwardPass(sync=left == 0, step=left == 0 and round < self.passes - 1, kept=round == self.passes - 1)
+            BackwardPass(
+                sync_gradients=left == 0,
+                optimizer_step=left == 0 and round < self.passes - 1,
+                counts=round == self.passes - 1,
+            )
             for round in range(1, self.passes)
             for left in reversed(range(window))
         ]
         return (first, *rest)
 
     def __call__(self, batch: StepContext) -> Iterator[Tensor]:
-        yield batch.term()
+        yield batch.regularizer()
         if not batch.last:
             return
         for _ in range(1, self.passes):
             for one in batch.window:
                 one.ascend()
-                yield one.term()
+                yield one.regularizer()

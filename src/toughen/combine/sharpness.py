@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -17,6 +18,8 @@ class SharpnessAware:
     first round's gradient instead of dropping it.
     """
 
+    acts_on: ClassVar[str] = "weights"
+
     keep_clean_gradient: bool = False
 
     @property
@@ -24,18 +27,18 @@ class SharpnessAware:
         return 2
 
     def backward_passes(self, last: bool, window: int) -> tuple[BackwardPass, ...]:
-        first = BackwardPass(sync=last, kept=self.keep_clean_gradient)
-        again = tuple(BackwardPass(sync=left == 0) for left in reversed(range(window)))
+        first = BackwardPass(sync_gradients=last, counts=self.keep_clean_gradient)
+        again = tuple(BackwardPass(sync_gradients=left == 0) for left in reversed(range(window)))
         return (first, *again) if last else (first,)
 
     def __call__(self, batch: StepContext) -> Iterator[Tensor]:
         yield batch.task_loss()
         if not batch.last:
             return
-        restore = batch.move_weights(self.keep_clean_gradient)
+        restore = batch.perturb_weights(self.keep_clean_gradient)
         try:
             for one in batch.window:
-                loss = one.again().loss
+                loss = one.forward_again().loss
                 assert loss is not None  # the first round had labels
                 yield loss
         finally:

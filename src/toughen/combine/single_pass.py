@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -17,6 +18,9 @@ class Add:
     `optional_labels` leaves the clean loss out for a batch that has none (VAT).
     """
 
+    adds_regularizer: ClassVar[bool] = True
+    includes_clean_loss: ClassVar[bool] = True
+
     weight: Scheduled = 1.0
     optional_labels: bool = False
 
@@ -25,24 +29,26 @@ class Add:
             raise MethodError(f"Add(weight={self.weight}): a regulariser's weight cannot be negative.")
 
     def backward_passes(self, last: bool, window: int) -> tuple[BackwardPass, ...]:
-        return (BackwardPass(sync=last),)
+        return (BackwardPass(sync_gradients=last),)
 
     def __call__(self, batch: StepContext) -> Iterator[Tensor]:
         clean = batch.clean()
         if clean.loss is None and self.optional_labels:
-            yield self.added(batch)
+            yield self.regularizer(batch)
         else:
-            yield batch.task_loss() + self.added(batch)
+            yield batch.task_loss() + self.regularizer(batch)
 
-    def added(self, batch: StepContext) -> Tensor:
+    def regularizer(self, batch: StepContext) -> Tensor:
         """The regulariser alone, for sums of methods."""
-        batch.find()
-        return value_at(self.weight, batch.clock) * batch.term()
+        batch.run_search()
+        return value_at(self.weight, batch.clock) * batch.regularizer()
 
 
 @dataclass(frozen=True)
 class Average:
     """`weight` of the perturbed loss and the rest of the clean one, in one backward pass."""
+
+    includes_clean_loss: ClassVar[bool] = True
 
     weight: float = 0.5
 
@@ -51,12 +57,12 @@ class Average:
             raise MethodError(f"Average(weight={self.weight}): a share lies between 0 and 1.")
 
     def backward_passes(self, last: bool, window: int) -> tuple[BackwardPass, ...]:
-        return (BackwardPass(sync=last),)
+        return (BackwardPass(sync_gradients=last),)
 
     def __call__(self, batch: StepContext) -> Iterator[Tensor]:
         clean = batch.task_loss()
-        batch.find()
-        yield (1 - self.weight) * clean + self.weight * batch.term()
+        batch.run_search()
+        yield (1 - self.weight) * clean + self.weight * batch.regularizer()
 
 
 @dataclass(frozen=True)
@@ -64,8 +70,8 @@ class PerturbedOnly:
     """The comparison alone."""
 
     def backward_passes(self, last: bool, window: int) -> tuple[BackwardPass, ...]:
-        return (BackwardPass(sync=last),)
+        return (BackwardPass(sync_gradients=last),)
 
     def __call__(self, batch: StepContext) -> Iterator[Tensor]:
-        batch.find()
-        yield batch.term()
+        batch.run_search()
+        yield batch.regularizer()

@@ -18,6 +18,6 @@ class Compare(Protocol):
 class HasComponents(Protocol):
     """A comparison of several terms, which it can name for the report."""
 
-    def explain(
+    def components(
         self, perturbed: ModelOutputs, clean: ModelOutputs | None, deltas: Sequence[Tensor]
     ) -> tuple[Tensor, dict[str, Tensor]]: ...

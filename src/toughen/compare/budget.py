@@ -48,6 +48,8 @@ class DivergenceWithBudget:
     that labels from 0 to 100 are as those from 0 to 1. A `total` is priced as it stands.
     """
 
+    acts_on: ClassVar[str] = "attention"
+
     divergence: Divergence | BatchSumDivergence
     tau: float
     total: bool = False
@@ -63,9 +65,9 @@ class DivergenceWithBudget:
         return not self.total
 
     def __call__(self, perturbed: ModelOutputs, clean: ModelOutputs | None, deltas: Sequence[Tensor]) -> Tensor:
-        return self.explain(perturbed, clean, deltas)[0]
+        return self.components(perturbed, clean, deltas)[0]
 
-    def explain(
+    def components(
         self, perturbed: ModelOutputs, clean: ModelOutputs | None, deltas: Sequence[Tensor]
     ) -> tuple[Tensor, dict[str, Tensor]]:
         divergence = self.divergence(perturbed, clean, deltas)

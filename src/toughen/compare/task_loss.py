@@ -26,6 +26,8 @@ def loss_of(outcome: ModelOutputs) -> Tensor:
 class TaskLoss:
     """The loss of the perturbed pass."""
 
+    needs_predictions: ClassVar[bool] = False
+
     needs_clean: ClassVar[bool] = False
 
     def __call__(self, perturbed: ModelOutputs, clean: ModelOutputs | None, deltas: Sequence[Tensor]) -> Tensor:
@@ -62,6 +64,8 @@ class TaskLossAndDivergence:
 @dataclass(frozen=True)
 class TaskLossMinusCosine:
     """The task loss less `temperature` times the cosine of perturbed and clean class-token features (CreAT)."""
+
+    needs_predictions: ClassVar[bool] = False
 
     temperature: float = 1.0
 

@@ -33,7 +33,7 @@ class Graph:
     inputs: dict[str, Any]
     loss: Tensor
     weights: Sequence[nn.Parameter]  # those that get a gradient
-    passed: list[Any]
+    last_batches: list[Any]
 
     def play(self, batch: Mapping[str, Any]) -> Tensor:
         for name, value in batch.items():

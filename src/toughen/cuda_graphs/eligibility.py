@@ -7,7 +7,7 @@ from torch import nn
 
 from ..combine.base import BackwardPass
 from ..engine.state import MethodState
-from ..sites import AttentionLogits, Hidden
+from ..needs import declared
 
 
 def model_reason(model: nn.Module, device: torch.device) -> str | None:
@@ -24,22 +24,22 @@ def model_reason(model: nn.Module, device: torch.device) -> str | None:
 
 
 def method_reason(
-    bound: Sequence[MethodState], backward_passes: Sequence[BackwardPass], last: bool, updates: bool = False
+    states: Sequence[MethodState], backward_passes: Sequence[BackwardPass], last: bool, updates: bool = False
 ) -> str | None:
     """The reason, or None, for the coming micro-batch of attached methods; `updates` are captured with it or not."""
-    if any(turn.step for turn in backward_passes) and not updates:
+    if any(turn.optimizer_step for turn in backward_passes) and not updates:
         return "the method updates the weights between its passes (FreeAT), with an optimizer that is not captured"
-    num_rounds: int | None = getattr(bound[0].method.combine, "num_rounds", None)
-    if num_rounds is not None and (not last or len(backward_passes) > num_rounds):
+    num_rounds = declared(states[0].method.combine, "num_rounds")
+    if num_rounds > 1 and (not last or len(backward_passes) > num_rounds):
         return (
             "the method goes over all micro-batches of an update again (SAM, AWP, FreeAT); train without accumulation"
         )
     return None
 
 
-def can_pack(bound: Sequence[MethodState]) -> bool:
+def can_pack(states: Sequence[MethodState]) -> bool:
     """Whether padding may be left out of the layers: nothing in there is perturbed or looked at."""
-    return not any(one.needs_features or isinstance(one.method.site, (Hidden, AttentionLogits)) for one in bound)
+    return not any(one.method.needs("needs_features") or declared(one.method.site, "inside_layers") for one in states)
 
 
 def error_reason(error: BaseException) -> str:

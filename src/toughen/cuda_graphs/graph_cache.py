@@ -6,15 +6,15 @@ Small and base models at fine-tuning batch sizes are bound by kernel launches. A
 import random
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import torch
 from torch import Tensor, nn
 
+from ..engine.attached import Attached
 from ..errors import RobustnessWarning
 from ..internal.foreach import add, copy_all, zero
-from ..internal.rng import GraphSafeRng, NoiseGenerators
+from ..internal.rng import GraphSafeRng
 from .attention_masks import explicit_attention_masks
 from .capture import EagerTrace, Graph, Key, on_device, recording, runs_before, shape_of, state_of, stream_of
 from .eligibility import error_reason, model_reason
@@ -22,15 +22,6 @@ from .eligibility import error_reason, model_reason
 StepFn: TypeAlias = Callable[[dict[str, Any]], Tensor]
 
 MOST_GRAPHS = 64
-
-
-class Host(Protocol):
-    """What a captured step needs of a method on a model."""
-
-    noise: NoiseGenerators
-    passed: list[Any]
-
-    def window(self, last: bool) -> AbstractContextManager[Any]: ...  # round a micro-batch: opens and closes an update
 
 
 class GraphCache:
@@ -41,8 +32,8 @@ class GraphCache:
     a warning says why: `obstacle` has the reason. `steps` counts both kinds.
     """
 
-    def __init__(self, host: Host, model: nn.Module) -> None:
-        self.host, self.model = host, model
+    def __init__(self, attached: Attached, model: nn.Module) -> None:
+        self.attached, self.model = attached, model
         self.obstacle: str | None = None
         self.steps = {"eager": 0, "captured": 0}
         self._weights = list(model.parameters())  # as an optimizer has them: those of the model at this time
@@ -67,7 +58,7 @@ class GraphCache:
         """
         weights, device = self._weights, self._weights[0].device
         self._fall_back(obstacle)
-        with self.host.window(last):
+        with self.attached.window(last):
             if self.obstacle is not None:
                 return self._eager(run, batch, device)
             fresh = all(weight.grad is None for weight in weights)
@@ -102,7 +93,7 @@ class GraphCache:
     def _replay(self, graph: Graph, batch: Mapping[str, Any], fresh: bool) -> Tensor:
         self.steps["captured"] += 1
         self._bind_grad_buffers(graph.weights, fresh)
-        self.host.passed = graph.passed
+        self.attached.last_batches = graph.last_batches
         return graph.play(batch)
 
     def _bind_grad_buffers(self, weights: Sequence[nn.Parameter], fresh: bool) -> None:
@@ -140,7 +131,7 @@ class GraphCache:
         if self._pool is None:
             self._pool = torch.cuda.graph_pool_handle()
         tape.lend_streams(graph)
-        for generator in self.host.noise.generators.values():
+        for generator in self.attached.noise.generators.values():
             if generator.device.type == "cuda":
                 graph.register_generator_state(generator)
         for weight in weights:
@@ -150,8 +141,8 @@ class GraphCache:
                 self.lent[weight] = torch.zeros_like(weight)
             weight.grad = self.lent[weight] if several else None
         torch.clear_autocast_cache()  # half-precision copies made before would be the graph's for ever
-        chance, streams = (torch.get_rng_state(), random.getstate()), self.host.noise.clone()
-        self.host.passed = []  # graphs of the eager step, whose nodes would run on its stream
+        chance, streams = (torch.get_rng_state(), random.getstate()), self.attached.noise.clone()
+        self.attached.last_batches = []  # graphs of the eager step, whose nodes would run on its stream
         try:
             with recording(graph, self._pool, stream_of(device)), tape.captured(), explicit_attention_masks():
                 buffers = [self.lent[weight] for weight in noted.weights]
@@ -163,11 +154,11 @@ class GraphCache:
                 if not several:
                     write = copy_all if fresh else add
                     write(buffers, [cast(Tensor, weight.grad) for weight in noted.weights])
-            passed = self.host.passed
+            last_batches = self.attached.last_batches
         except Exception as error:
             # A capture that broke off leaves its generators behind as if it still went on.
             tape.reset()
-            self.host.noise.generators.update(streams)
+            self.attached.noise.generators.update(streams)
             self._fall_back(error_reason(error))
             return None
         finally:
@@ -177,7 +168,7 @@ class GraphCache:
         if not torch.equal(chance[0], torch.get_rng_state()) or chance[1] != random.getstate():
             self._fall_back("the model draws random numbers on the CPU, which a replay would not draw again")
             return None
-        return Graph(graph, tape, inputs, loss, noted.weights, passed)
+        return Graph(graph, tape, inputs, loss, noted.weights, last_batches)
 
     def clear(self) -> None:
         """Forget all graphs."""

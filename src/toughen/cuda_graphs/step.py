@@ -3,40 +3,19 @@
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from functools import partial
-from typing import Any, Protocol, TypedDict
+from typing import Any, TypedDict
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from ..combine.base import BackwardPass
-from ..engine.state import MethodState
+from ..engine.attached import Attached
 from ..errors import MethodError
 from ..internal.foreach import HALF
 from .eligibility import can_pack, method_reason
-from .graph_cache import GraphCache, Host
+from .graph_cache import GraphCache
 from .optimizer import CapturedUpdate
 from .packing import Packing, packing_of, padding_token, real_tokens, tokens_to_compute, without_idle_mask
-
-
-class Attached(Host, Protocol):
-    """A method on a model, as far as its captured step knows it."""
-
-    model: nn.Module
-    bound: list[MethodState]
-
-    def backward_passes(self, last: bool = True) -> tuple[BackwardPass, ...]: ...
-
-    def backward(
-        self,
-        model: nn.Module,
-        batch: Mapping[str, Any],
-        *,
-        accumulate: int = 1,
-        last: bool = True,
-        backward: Callable[[Tensor], Any] | None = None,
-        step: Callable[[], Any] | None = None,
-    ) -> Tensor: ...
 
 
 class Options(TypedDict, total=False):
@@ -75,7 +54,7 @@ class CapturedStep:
         self.captured = GraphCache(attached, model)
         self.update = None if optimizer is None else CapturedUpdate(self.captured, optimizer)
         self.max_norm = max_norm
-        self._undecided = pack and can_pack(attached.bound)
+        self._undecided = pack and can_pack(attached.states)
         self.packing: Packing | None = None
 
     @property
@@ -109,7 +88,7 @@ class CapturedStep:
 
         also = (accumulate, tokens, part, self.max_norm)
         backward_passes = self.attached.backward_passes(last)
-        obstacle = method_reason(self.attached.bound, backward_passes, last, updates=part is not None)
+        obstacle = method_reason(self.attached.states, backward_passes, last, updates=part is not None)
         loss = self.captured(run, batch, last=last, several=len(backward_passes) > 1, also=also, obstacle=obstacle)
         if part is None and move is not None:
             move()

@@ -62,7 +62,7 @@ class Adversary:
             )
         self._before = None
 
-    def ask(self, batch: Mapping[str, Any], sample: bool) -> tuple[Any, dict[int, Tensor]]:
+    def propose(self, batch: Mapping[str, Any], sample: bool) -> tuple[Any, dict[int, Tensor]]:
         """One perturbed pass without gradients: the output, and each place's mask, True where a pair is visible."""
         injector, answers = self.injector, dict[int, Tensor]()
         injector.set_batch(batch)

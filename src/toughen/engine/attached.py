@@ -1,9 +1,9 @@
 """A method bound to a model: it turns a micro-batch into losses, and gives the model back as it was."""
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from functools import partial
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -11,32 +11,38 @@ from typing_extensions import Unpack  # torch needs it, too; Python has it from 
 
 from ..combine.base import BackwardPass
 from ..combine.single_pass import Add
-from ..cuda_graphs.step import CapturedStep, Options
 from ..errors import MethodError
 from ..internal.architectures import HeadType, infer_head_type
 from ..internal.distributed import no_sync, reshard
 from ..internal.foreach import no_autocast
 from ..internal.rng import DropoutSwitch, NoiseGenerators, per_rank_seed
+from ..method import Method
+from ..needs import declared
 from ..schedules import TrainingProgress
 from ..sites.base import Detach
 from ..sites.locate import unwrap_parallel
-from .adversary_state import get_adversary, refuse_wrapped
+from .adversary_state import build, get_adversary, refuse_wrapped
 from .checkpointing import CheckpointedLayers
 from .diagnostics import measure_divergence, step_metrics
-from .driving import run_backward_passes
 from .features import FeatureHook
-from .fitting import install_hooks
+from .float32_logits import keep_logits_in_float32
 from .perturbation import Injector
 from .state import MethodState, under
-from .step import Batch, Forward, Quiet, Recipe, Step
+from .step import Forward, MethodStep, NoSync, SharedPasses
 from .validation import (
     check_accumulate,
     refuse_detached,
     special_ids,
     warn_at_start,
+    warn_if_method_unused,
+    warn_if_multiple_inputs,
     warn_if_special_unknown,
     warn_incompatible,
 )
+
+if TYPE_CHECKING:
+    from ..cuda_graphs.step import CapturedStep, Options
+
 
 _MARK = "_toughen_attached"
 
@@ -46,7 +52,7 @@ class Attached:
 
     def __init__(
         self,
-        methods: Sequence[Recipe],
+        methods: Sequence[Method],
         model: nn.Module,
         tokenizer: Any = None,
         seed: int | None = None,
@@ -64,13 +70,13 @@ class Attached:
         self._seed = torch.initial_seed() if seed is None else seed  # of what must be the same on every process
         self._clock = TrainingProgress(total=total_steps)
         ids = special_ids(self.model, tokenizer)
-        self.bound = [MethodState(m, Injector(m.search, self.noise, ids, self._clock)) for m in methods]
-        self.passed: list[Batch] = []  # the last micro-batch, one for each method
-        self._window: list[Batch] = []
+        self.states = [MethodState(m, Injector(m.search, self.noise, ids, self._clock)) for m in methods]
+        self.last_batches: list[MethodStep] = []  # the last micro-batch, one for each method
+        self._window: list[MethodStep] = []
         self._open = self._inside = False  # an accumulation window has begun; one of its micro-batches is under way
         self._switch = DropoutSwitch(self.model)
         self._undo: list[Detach] = []
-        self._watch: FeatureHook | None = None
+        self._feature_hook: FeatureHook | None = None
         self._checkpoints: CheckpointedLayers | None = None
         self.attach()
 
@@ -84,7 +90,7 @@ class Attached:
                 "trainer.attached.detach()), or attach a sum: (a + b).attach(model). Copy a model after its detach."
             )
         try:
-            self._watch, self._checkpoints = install_hooks(self.model, self.bound, self._seed, self._undo)
+            self._feature_hook, self._checkpoints = install_hooks(self.model, self.states, self._seed, self._undo)
         except BaseException:
             self.detach()
             raise
@@ -93,46 +99,53 @@ class Attached:
 
     def backward_passes(self, last: bool = True) -> tuple[BackwardPass, ...]:
         """The backward passes of the coming micro-batch. Ask before `losses`; `last` closes an accumulation window."""
-        return self.bound[0].method.combine.backward_passes(last, len(self._window) + 1)
+        return self.states[0].method.combine.backward_passes(last, len(self._window) + 1)
 
     def losses(
-        self, forward: Forward, batch: Mapping[str, Any], *, last: bool = True, quiet: Quiet = nullcontext
+        self, forward: Forward, batch: Mapping[str, Any], *, last: bool = True, no_sync: NoSync = nullcontext
     ) -> Generator[Tensor]:
         """Losses of one micro-batch, in order; back-propagate each one before the next is asked for.
 
-        `forward` runs the model once on the batch and returns its output. `quiet` is the context in which passes of
+        `forward` runs the model once on the batch and returns its output. `no_sync` is the context in which passes of
         the search run, e.g. `model.no_sync`. Under gradient accumulation, `last` marks the last micro-batch.
         """
         device = next(self.model.parameters()).device
-        step = Step(self.model, forward, batch, quiet, self.task, device, self._switch, self._watch)
+        passes = SharedPasses(self.model, forward, batch, no_sync, self.task, device, self._switch, self._feature_hook)
         if self._checkpoints is not None:
             self._checkpoints.follow()
         with self.window(last):
-            yield from self._losses(step, last)
+            yield from self._losses(passes, last)
 
-    def _losses(self, step: Step, last: bool) -> Generator[Tensor]:
-        self.passed = batches = [
-            Batch(b.method, step, b.injector, last, self._window, b.teach(step), b.spread) for b in self.bound
+    def _losses(self, passes: SharedPasses, last: bool) -> Generator[Tensor]:
+        self.last_batches = batches = [
+            MethodStep(
+                one.method, passes, one.injector, last, self._window, one.predict_reference(passes), one.label_variance
+            )
+            for one in self.states
         ]
         main, *others = batches
         self._window.append(main)
         backward_passes, whole = main.method.combine.backward_passes(last, len(self._window)), False
         try:
             for number, loss in enumerate(main.method.combine(main), start=1):
-                step.backwards += 1
+                passes.backwards += 1
                 if number == len(backward_passes) and others:
-                    added = [cast(Add, other.method.combine).added(other) for other in others]  # Sum takes no other
-                    loss = torch.stack([loss, *added]).sum()
+                    regularizer = [
+                        cast(Add, other.method.combine).regularizer(other) for other in others
+                    ]  # Sum takes no other
+                    loss = torch.stack([loss, *regularizer]).sum()
                 yield loss
             whole = True
         finally:
             self._switch.restore()
-            step.release()
-            again = not last and whole and hasattr(main.method.combine, "num_rounds")  # goes over the window once more
+            passes.release()
+            again = (
+                not last and whole and declared(main.method.combine, "num_rounds") > 1
+            )  # goes over the window once more
             if not again:
                 self._window[:] = [batch for batch in self._window if batch is not main]
-                for bound, batch in zip(self.bound, batches, strict=True):
-                    bound.gradients.add(batch.perturbation)
+                for states, batch in zip(self.states, batches, strict=True):
+                    states.gradients.add(batch.perturbation)
                     batch.perturbation.release()
 
     def backward(
@@ -152,7 +165,7 @@ class Attached:
         loss).backward()`. `step` (FreeAT) updates and clears gradients between the passes; the last update is yours.
         """
         backward_passes, share = self.backward_passes(last), check_accumulate(accumulate)
-        if step is None and any(turn.step for turn in backward_passes):
+        if step is None and any(turn.optimizer_step for turn in backward_passes):
             raise MethodError(
                 "This method updates the weights after every pass (FreeAT). Give it the update as step=..., a function "
                 "that calls optimizer.step() and optimizer.zero_grad()."
@@ -164,12 +177,14 @@ class Attached:
                 loss.backward() if backward is None else backward(loss)
             return loss
 
-        losses = self.losses(lambda: model(**batch), batch, last=last, quiet=lambda: no_sync(model))
-        total = run_backward_passes(losses, backward_passes, take, quiet=lambda: no_sync(model), step=step)
+        losses = self.losses(lambda: model(**batch), batch, last=last, no_sync=lambda: no_sync(model))
+        total = run_backward_passes(losses, backward_passes, take, no_sync=lambda: no_sync(model), step=step)
         return torch.zeros((), device=next(self.model.parameters()).device) if total is None else total
 
-    def captured(self, model: nn.Module, **options: Unpack[Options]) -> CapturedStep:
+    def captured(self, model: nn.Module, **options: "Unpack[Options]") -> "CapturedStep":
         """Steps as CUDA graphs: `step = attached.captured(model, optimizer=..., max_norm=1)`, `loss = step(batch)`."""
+        from ..cuda_graphs.step import CapturedStep
+
         self.keep_schedules_on_device()
         return CapturedStep(self, model, **options)
 
@@ -179,7 +194,7 @@ class Attached:
 
     def report(self) -> dict[str, Tensor]:
         """Is it adversarial? Norms, shares and losses of the last micro-batch, as tensors; nothing is read here."""
-        return step_metrics(self.passed)
+        return step_metrics(self.last_batches)
 
     def probe(self) -> dict[str, Tensor]:
         """How much of the regulariser is dropout: divergences caused by a second mask and by the perturbation alone.
@@ -187,7 +202,7 @@ class Attached:
         Costs three forward passes on the last micro-batch, so it is made on request only.
         """
         try:
-            return measure_divergence(self.passed)
+            return measure_divergence(self.last_batches)
         finally:
             reshard(self.model)
 
@@ -199,7 +214,7 @@ class Attached:
     @property
     def adversary(self) -> nn.Module:
         """The weights of a learnt search (ASA), one module a layer, under the layer's number."""
-        return get_adversary(bound.adversary for bound in self.bound).module
+        return get_adversary(states.adversary for states in self.states).module
 
     def masks(self, batch: Mapping[str, Any], *, sample: bool = False) -> dict[int, Tensor]:
         """Which attention pairs a learnt adversary leaves visible, by layer: (batch, queries, keys), with a dimension
@@ -209,7 +224,7 @@ class Attached:
 
     def perturbed(self, batch: Mapping[str, Any], *, sample: bool = False) -> tuple[Any, dict[int, Tensor]]:
         """The model's output under a learnt adversary, without gradients, and the `masks` it was made with."""
-        return get_adversary(bound.adversary for bound in self.bound).ask(batch, sample)
+        return get_adversary(states.adversary for states in self.states).propose(batch, sample)
 
     def detach(self) -> None:
         """Give the model back: no hook, no flag, no wrapped function stays."""
@@ -233,9 +248,9 @@ class Attached:
         self._clock.updates, self._clock.total = self.updates, self.total_steps
         if not self._open:
             reshard(self.model)  # an evaluation may have come before
-            warn_at_start(self.model, [bound.method for bound in self.bound], self.updates)
-            for bound in sorted(self.bound, key=lambda one: one.method.constraint is None):  # then teachers
-                bound.open_window(self.model, self._clock)
+            warn_at_start(self.model, [states.method for states in self.states], self.updates)
+            for states in sorted(self.states, key=lambda one: one.method.constraint is None):  # then teachers
+                states.open_window(self.model, self._clock)
             self._clock.update_values()
             self._open = True  # only now: what was refused above is refused again by the next step
         self._inside = True
@@ -251,12 +266,61 @@ class Attached:
         """What a resumed run needs: updates made, noise generators, the weights of teachers and adversaries."""
         state = {"updates": torch.tensor(self.updates)}
         state |= {f"noise/{device}": value for device, value in self.noise.state_dict().items()}
-        for i, bound in enumerate(self.bound):
-            state |= bound.state_dict(i)
+        for i, states in enumerate(self.states):
+            state |= states.state_dict(i)
         return state
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         self.updates = int(state["updates"])
         self.noise.load_state_dict(under("noise/", state))
-        for i, bound in enumerate(self.bound):
-            bound.load_state_dict(i, self.model, state)
+        for i, states in enumerate(self.states):
+            states.load_state_dict(i, self.model, state)
+
+
+def install_hooks(
+    model: nn.Module, states: Sequence[MethodState], seed: int, undo: list[Detach]
+) -> tuple[FeatureHook | None, CheckpointedLayers | None]:
+    """What watches features and checkpointed layers, if anything does. The ways back are added to `undo` one by one, so
+    that whoever calls can take them also when something is refused half-way.
+    """
+    for one in states:
+        undo.append(one.method.site.attach(model, one.injector))
+        one.adversary = one.adversary or build(model, one.injector, one.method.site, seed)
+        if one.adversary is not None:
+            undo.append(one.adversary.install())
+        if declared(one.method.site, "target") == "activations":
+            undo.append(warn_if_multiple_inputs(model, one.injector))
+    watch = FeatureHook(model) if any(one.method.needs("needs_features") for one in states) else None
+    if watch is not None:
+        undo.append(watch.detach)
+    if any(one.method.needs("needs_clean") for one in states):
+        undo.append(keep_logits_in_float32(model))
+    inside = [one.injector for one in states if declared(one.method.site, "inside_layers")]
+    checkpoints = CheckpointedLayers(model, inside) if inside else None
+    if checkpoints is not None:
+        undo.append(checkpoints.release)
+    undo.append(warn_if_method_unused(model, lambda: states[0].used))
+    return watch, checkpoints
+
+
+def run_backward_passes(
+    losses: Generator[Tensor],
+    backward_passes: Sequence[BackwardPass],
+    backward: Callable[[BackwardPass], Tensor],
+    *,
+    no_sync: Callable[[], AbstractContextManager[Any]],
+    step: Callable[[], Any] | None = None,
+) -> Tensor | None:
+    """The sum of the losses that count, detached. `backward` takes the next one and returns it as it propagated it."""
+    total: list[Tensor] = []
+    with closing(losses):  # also after an error: weights moved by SAM go back at once
+        for turn in backward_passes:
+            with nullcontext() if turn.sync_gradients else no_sync():
+                loss = backward(turn)
+            if turn.counts:
+                total.append(loss.detach())
+            if turn.optimizer_step and step is not None:
+                step()
+                torch.clear_autocast_cache()  # its half-precision copies are of the weights before the step
+        next(losses, None)  # runs what stands after the last yield
+    return torch.stack(total).sum() if total else None

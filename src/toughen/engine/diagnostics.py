@@ -12,13 +12,13 @@ from ..compare import Divergence
 from ..errors import RobustnessWarning
 from ..internal.rng import RngSnapshot
 from .perturbation import Perturbation
-from .step import Batch
+from .step import MethodStep
 
 WINDOW = 50  # updates whose texts are counted together
 MOST_MISSING = 0.05  # the share of texts without a gradient that is still normal
 
 
-def step_metrics(batches: Sequence[Batch]) -> dict[str, Tensor]:
+def step_metrics(batches: Sequence[MethodStep]) -> dict[str, Tensor]:
     """Figures of the last micro-batch. With several methods, keys start with their number."""
     found: dict[str, Tensor] = {}
     for number, batch in enumerate(batches):
@@ -28,10 +28,10 @@ def step_metrics(batches: Sequence[Batch]) -> dict[str, Tensor]:
 
 
 @torch.no_grad()
-def _figures(batch: Batch) -> dict[str, Tensor]:
-    found = dict(batch.seen)
-    found["forwards"] = torch.tensor(float(batch.step.forwards))
-    found["backwards"] = torch.tensor(float(batch.step.backwards))
+def _figures(batch: MethodStep) -> dict[str, Tensor]:
+    found = dict(batch.metrics)
+    found["forwards"] = torch.tensor(float(batch.passes.forwards))
+    found["backwards"] = torch.tensor(float(batch.passes.backwards))
     perturbation = batch.perturbation
     for place, delta in perturbation.at.items():
         end = "" if len(perturbation.at) == 1 else f"_{place}"
@@ -55,21 +55,21 @@ def gradient_fraction(delta: Tensor, start: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def measure_divergence(batches: Sequence[Batch]) -> dict[str, Tensor]:
+def measure_divergence(batches: Sequence[MethodStep]) -> dict[str, Tensor]:
     """Divergences of the last micro-batch from a clean pass: under another dropout mask, and under the perturbation."""
     if not batches:
         return {}
-    step, compare = batches[0].step, Divergence()
-    before = RngSnapshot(step.device)
+    passes, compare = batches[0].passes, Divergence()
+    before = RngSnapshot(passes.device)
     try:
-        step.rewind()  # the mask the perturbation was found under
-        clean, other = step.probe(), step.probe()
+        passes.rewind()  # the mask the perturbation was found under
+        clean, other = passes.predict(), passes.predict()
         found = {"divergence_dropout": compare(other, clean, [])}
         for number, batch in enumerate(batches):
             if batch.perturbation.at:
                 prefix = f"{number}/" if len(batches) > 1 else ""
-                step.rewind()
-                found[prefix + "divergence_perturbation"] = compare(batch.under_perturbation(step.probe), clean, [])
+                passes.rewind()
+                found[prefix + "divergence_perturbation"] = compare(batch.under_perturbation(passes.predict), clean, [])
         return found
     finally:
         before.restore()

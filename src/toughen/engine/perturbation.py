@@ -115,7 +115,7 @@ class Injector:
     def __call__(self, place: int, view: Callable[[], Activation]) -> Tensor:
         assert self.current is not None
         if self.module is not None:
-            return self._ask(place, view())
+            return self._propose(place, view())
         delta = self.current.at.get(place)
         return self._start(view()) if delta is None else delta
 
@@ -133,7 +133,7 @@ class Injector:
         return delta
 
     @torch.compiler.disable()  # pyright: ignore[reportUntypedFunctionDecorator]
-    def _ask(self, place: int, view: Activation) -> Tensor:
+    def _propose(self, place: int, view: Activation) -> Tensor:
         """Ask a learnt search. A checkpointed layer asks again in its backward pass, and must get the same answer."""
         current, search, module = self.current, self.search, self.module
         assert current is not None
@@ -144,7 +144,7 @@ class Injector:
         if self.sampled and place not in keys:
             keys[place] = self.noise.key(view.value.device)
         view = replace(view, key=keys.get(place), clock=self.clock)
-        delta, counted = search.ask(module, view)
+        delta, counted = search.propose(module, view)
         current.at.setdefault(place, counted)
         if self.listen is not None:
             self.listen(place, delta)

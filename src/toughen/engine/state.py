@@ -6,13 +6,14 @@ from dataclasses import dataclass, field
 from torch import Tensor, nn
 
 from ..compare.model_outputs import ModelOutputs
+from ..method import Method
 from ..schedules import TrainingProgress
 from .adversary_state import Adversary
 from .diagnostics import GradientMonitor
 from .ema_weights import EmaWeights
 from .label_variance import RunningLabelVariance
 from .perturbation import Injector
-from .step import Recipe, Step, wants
+from .step import SharedPasses
 from .validation import warn_if_below_resolution
 
 
@@ -20,26 +21,16 @@ from .validation import warn_if_below_resolution
 class MethodState:
     """One method of a sum on the model."""
 
-    method: Recipe
+    method: Method
     injector: Injector
-    mean: EmaWeights | None = None
+    ema: EmaWeights | None = None
     adversary: Adversary | None = None
     used: bool = False  # whether a loss was ever asked for
     gradients: GradientMonitor = field(default_factory=GradientMonitor)
-    spread: RunningLabelVariance | None = field(init=False)
+    label_variance: RunningLabelVariance | None = field(init=False)
 
     def __post_init__(self) -> None:
-        self.spread = RunningLabelVariance() if wants(self.method.compare, "needs_label_variance") else None
-
-    @property
-    def needs_features(self) -> bool:
-        """Whether the search or the comparison looks at hidden states."""
-        return any(wants(goal, "needs_features") for goal in (self.method.search_objective, self.method.compare))
-
-    @property
-    def compares_predictions(self) -> bool:
-        """Whether the search or the comparison compares a prediction with a clean one."""
-        return any(wants(goal, "needs_clean") for goal in (self.method.search_objective, self.method.compare))
+        self.label_variance = RunningLabelVariance() if self.method.needs("needs_label_variance") else None
 
     def open_window(self, model: nn.Module, clock: TrainingProgress) -> None:
         """Before the first micro-batch of an update."""
@@ -51,28 +42,28 @@ class MethodState:
             self.adversary.warn_if_still(clock.updates)
         if self.method.constraint is not None:
             self.method.constraint.apply(model)
-        teacher = self.method.against
+        teacher = self.method.reference
         if teacher is None:
             return
-        if self.mean is None:
-            self.mean = EmaWeights(model)
+        if self.ema is None:
+            self.ema = EmaWeights(model)
         elif clock.updates:
-            self.mean.update(teacher.decay_at(clock.updates - 1, clock.total))
+            self.ema.update(teacher.decay_at(clock.updates - 1, clock.total))
 
     def restart(self) -> None:
         """Before a training that starts anew: no past weights, no labels of another training."""
-        self.mean = None
+        self.ema = None
         self.gradients = GradientMonitor()
-        self.spread = None if self.spread is None else RunningLabelVariance()
+        self.label_variance = None if self.label_variance is None else RunningLabelVariance()
 
-    def teach(self, step: Step) -> ModelOutputs | None:
-        if self.mean is None:
+    def predict_reference(self, passes: SharedPasses) -> ModelOutputs | None:
+        if self.ema is None:
             return None
-        with self.mean.in_place():
-            return step.probe()
+        with self.ema.in_place():
+            return passes.predict()
 
     def state_dict(self, number: int) -> dict[str, Tensor]:
-        parts = {"mean": self.mean, "adversary": self.adversary, "spread": self.spread}
+        parts = {"mean": self.ema, "adversary": self.adversary, "spread": self.label_variance}
         return {
             f"{part}/{number}/{name}": value
             for part, owner in parts.items()
@@ -83,12 +74,12 @@ class MethodState:
     def load_state_dict(self, number: int, model: nn.Module, state: Mapping[str, Tensor]) -> None:
         mean = under(f"mean/{number}/", state)
         if mean:
-            self.mean = EmaWeights(model)
-            self.mean.load_state_dict(mean)
+            self.ema = EmaWeights(model)
+            self.ema.load_state_dict(mean)
         if self.adversary is not None:
             self.adversary.load_state_dict(under(f"adversary/{number}/", state))
-        if self.spread is not None:
-            self.spread.load_state_dict(under(f"spread/{number}/", state))
+        if self.label_variance is not None:
+            self.label_variance.load_state_dict(under(f"spread/{number}/", state))
 
 
 def under(prefix: str, state: Mapping[str, Tensor]) -> dict[str, Tensor]:

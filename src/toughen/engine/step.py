@@ -4,32 +4,30 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import torch
 from torch import Tensor, nn
 
-from ..combine.base import Combine
 from ..compare import loss_of
 from ..compare.base import Compare, HasComponents
-from ..compare.ema_teacher import EmaTeacher
 from ..compare.model_outputs import ModelOutputs, parse_output
 from ..errors import MethodError, RobustnessWarning, SiteError, StepError
 from ..internal.architectures import HeadType
 from ..internal.distributed import reshard, swap_weights
 from ..internal.foreach import add_pairs, l2_norm, no_autocast, zero
 from ..internal.rng import Dropout, DropoutSwitch, RngSnapshot
+from ..method import Method
+from ..needs import declared
 from ..schedules import TrainingProgress
-from ..search.base import Search
-from ..search.constraint import Constraint
-from ..sites import NoSite, SecondDropoutMask, Weights
-from ..sites.base import Activation, Detach, Site
+from ..sites import Weights
+from ..sites.base import Activation, Detach
 from .features import FeatureHook
 from .label_variance import RunningLabelVariance
 from .perturbation import Injector, Perturbation, per_example
 
 Forward: TypeAlias = Callable[[], Any]
-Quiet: TypeAlias = Callable[[], AbstractContextManager[Any]]
+NoSync: TypeAlias = Callable[[], AbstractContextManager[Any]]
 
 # Keeps the search's half-precision gradients off zero, as GradScaler does for the training's. A loss is a mean over
 # examples: with few of them each one's gradient is as much larger, and would overflow.
@@ -37,71 +35,45 @@ INNER_SCALE, INNER_ROWS = 2.0**16, 16
 EXAMPLE_SCALE = 2.0**10  # the largest element of a prediction's gradient, where each example has a scale of its own
 
 
-class Recipe(Protocol):
-    """The fields of a method, as its batches read them."""
-
-    @property
-    def site(self) -> Site: ...
-    @property
-    def search(self) -> Search: ...
-    @property
-    def compare(self) -> Compare: ...
-    @property
-    def combine(self) -> Combine: ...
-    @property
-    def search_objective(self) -> Compare | None: ...
-    @property
-    def dropout(self) -> Dropout: ...
-    @property
-    def against(self) -> EmaTeacher | None: ...
-    @property
-    def constraint(self) -> Constraint | None: ...
-
-
-def wants(compare: Compare | None, what: str, default: bool = False) -> bool:
-    """Whether a comparison asks for something: "needs_clean", "needs_features", "needs_label_variance"."""
-    return bool(getattr(compare, what, default)) if compare is not None else False
-
-
 @dataclass
-class Step:
-    """The forward passes of one micro-batch, shared by all methods of a sum: dropout policy, clean pass, counts."""
+class SharedPasses:
+    """The forward passes of one micro-batch, which all methods of a sum share: dropout policy, clean pass, counts."""
 
     model: nn.Module
     forward: Forward
     inputs: Mapping[str, Any]
-    quiet: Quiet
+    no_sync: NoSync
     task: HeadType
     device: torch.device
     switch: DropoutSwitch
-    watch: FeatureHook | None
+    hook: FeatureHook | None
     forwards: int = 0
     backwards: int = 0
-    _replay: RngSnapshot | None = field(default=None, repr=False)
+    _snapshot: RngSnapshot | None = field(default=None, repr=False)
     _clean: ModelOutputs | None = field(default=None, repr=False)
 
     def run(self, dropout: Dropout) -> ModelOutputs:
-        if self._replay is None:
-            self._replay = RngSnapshot(self.device)
+        if self._snapshot is None:
+            self._snapshot = RngSnapshot(self.device)
         elif dropout == "shared":
-            self._replay.restore()
+            self._snapshot.restore()
         if dropout == "off":
             self.switch.off()
         self.forwards += 1
-        return self.probe() if self.watch is None else self.watch.around(self.probe, self.inputs)
+        return self.predict() if self.hook is None else self.hook.around(self.predict, self.inputs)
 
     def rewind(self) -> None:
         """Back to the dropout mask of the first pass."""
-        if self._replay is not None:
-            self._replay.restore()
+        if self._snapshot is not None:
+            self._snapshot.restore()
 
-    def probe(self) -> ModelOutputs:
-        """One pass, read; dropout is as the model has it."""
+    def predict(self) -> ModelOutputs:
+        """One pass, with dropout as the model has it."""
         return parse_output(self.forward(), self.inputs, self.task, getattr(self.model, "config", None))
 
     def clean(self, dropout: Dropout) -> ModelOutputs:
         if self._clean is None:
-            self._replay = None if dropout == "fresh" else self._replay  # who shares its mask goes back to here
+            self._snapshot = None if dropout == "fresh" else self._snapshot  # who shares its mask goes back to here
             self._clean = self.run(dropout)
         return self._clean
 
@@ -111,33 +83,33 @@ class Step:
 
 
 @dataclass
-class Batch:
-    """One micro-batch, as a Combine sees it."""
+class MethodStep:
+    """One micro-batch on its way through one method: the `StepContext` that its Combine sees."""
 
-    method: Recipe
-    step: Step
+    method: Method
+    passes: SharedPasses
     injector: Injector
     last: bool
-    window: Sequence["Batch"] = ()
+    window: Sequence["MethodStep"] = ()
     teacher: ModelOutputs | None = None
-    spread: RunningLabelVariance | None = None
+    label_variance: RunningLabelVariance | None = None
     perturbation: Perturbation = field(default_factory=Perturbation)
-    seen: dict[str, Tensor] = field(default_factory=dict[str, Tensor])
+    metrics: dict[str, Tensor] = field(default_factory=dict[str, Tensor])
 
     @property
     def clock(self) -> TrainingProgress:
         return self.injector.clock
 
     def clean(self) -> ModelOutputs:
-        outcome = self.step.clean(self.method.dropout)
+        outcome = self.passes.clean(self.method.dropout)
         if outcome.loss is not None:
-            self.seen["loss_clean"] = outcome.loss.detach()
+            self.metrics["loss_clean"] = outcome.loss.detach()
         return outcome
 
-    def again(self) -> ModelOutputs:
-        outcome = self.step.run(self.method.dropout)
+    def forward_again(self) -> ModelOutputs:
+        outcome = self.passes.run(self.method.dropout)
         if outcome.loss is not None:
-            self.seen["loss_perturbed"] = outcome.loss.detach()
+            self.metrics["loss_perturbed"] = outcome.loss.detach()
         return outcome
 
     def task_loss(self) -> Tensor:
@@ -146,23 +118,23 @@ class Batch:
     def reference(self, compare: Compare) -> ModelOutputs | None:
         if self.teacher is not None:
             return self.teacher
-        return self.clean() if wants(compare, "needs_clean", default=True) else None
+        return self.clean() if declared(compare, "needs_clean") else None
 
     def perturbed(self) -> ModelOutputs:
         """A perturbed pass."""
         site = self.method.site
-        if isinstance(site, NoSite):
+        if declared(site, "target") == "none":
             return self.clean()
-        if isinstance(site, SecondDropoutMask):
-            if not self.step.model.training:
+        if declared(site, "target") == "dropout":
+            if not self.passes.model.training:
                 warnings.warn(
                     "R-Drop compares two dropout masks, and the model is in eval mode: both passes are the same and "
                     "the term is 0. Call model.train() first.",
                     RobustnessWarning,
                     stacklevel=2,
                 )
-            return self.again()
-        outcome = self.under_perturbation(self.again)
+            return self.forward_again()
+        outcome = self.under_perturbation(self.forward_again)
         if not self.perturbation.at:
             raise SiteError(
                 f"{site!r} is attached, but the forward pass never came by it. Did you pass inputs_embeds, or run "
@@ -173,26 +145,26 @@ class Batch:
         return outcome
 
     def under_perturbation(self, run: Callable[[], ModelOutputs]) -> ModelOutputs:
-        self.injector.set_batch(self.step.inputs)
+        self.injector.set_batch(self.passes.inputs)
         self.injector.current = self.perturbation
         try:
             return run()
         finally:
             self.injector.current = self.injector.read = None
 
-    def find(self) -> None:
+    def run_search(self) -> None:
         search = self.method.search
         if search.steps == 0:
             return
-        goal = self.method.search_objective or self.method.compare
+        goal = self.method.objective
         reference = self.reference(goal)
         fixed = None if reference is None else reference.detach()
         for _ in range(search.steps):
-            with self.step.quiet():
+            with self.passes.no_sync():
                 outcome = self.perturbed()
-                height = goal(outcome, fixed, self.perturbation.deltas)
-            with no_autocast(height):
-                grads = self._gradients(height, outcome if wants(goal, "from_predictions") else None)
+                objective = goal(outcome, fixed, self.perturbation.deltas)
+            with no_autocast(objective):
+                grads = self._gradients(objective, outcome if declared(goal, "from_predictions") else None)
             if self._points_outward(goal):
                 grads = self.perturbation.point_outward(grads)
             self.perturbation.ascend(search, grads)
@@ -203,28 +175,28 @@ class Batch:
         that pass has the same dropout mask.
         """
         same_mask = self.method.dropout != "fresh" and self.teacher is None
-        return self.injector.half is not None and same_mask and wants(goal, "least_at_clean")
+        return self.injector.half is not None and same_mask and declared(goal, "least_at_clean")
 
-    def _gradients(self, height: Tensor, outcome: ModelOutputs | None) -> list[Tensor | None]:
+    def _gradients(self, objective: Tensor, outcome: ModelOutputs | None) -> list[Tensor | None]:
         """The gradient of the perturbation alone; the weights get none.
 
-        `outcome` is that of the pass, if `height` depends on its predictions alone.
+        `outcome` is that of the pass, if `objective` depends on its predictions alone.
         """
         deltas = self.perturbation.deltas
         if self.injector.half != torch.float16:
-            return list(torch.autograd.grad(height, deltas, allow_unused=True))
+            return list(torch.autograd.grad(objective, deltas, allow_unused=True))
         if outcome is not None:
-            return self._gradients_by_example(height, [p.scores for p in outcome.predictions], deltas)
+            return self._gradients_by_example(objective, [p.scores for p in outcome.predictions], deltas)
         scale = INNER_SCALE * min(len(deltas[0]) / INNER_ROWS, 1.0)
-        grads = cast("tuple[Tensor | None, ...]", torch.autograd.grad(height * scale, deltas, allow_unused=True))
+        grads = cast("tuple[Tensor | None, ...]", torch.autograd.grad(objective * scale, deltas, allow_unused=True))
         return [None if grad is None else grad / scale for grad in grads]
 
     @staticmethod
-    def _gradients_by_example(height: Tensor, scores: list[Tensor], deltas: list[Tensor]) -> list[Tensor | None]:
+    def _gradients_by_example(objective: Tensor, scores: list[Tensor], deltas: list[Tensor]) -> list[Tensor | None]:
         """The same gradient, with a scale for each example: the divergence of a confident prediction has a gradient so
         small that no common scale keeps it from underflow in float16 and others from overflow.
         """
-        upstream = torch.autograd.grad(height, scores, retain_graph=True)
+        upstream = torch.autograd.grad(objective, scores, retain_graph=True)
         sizes = torch.stack([each.flatten(1).abs().amax(1).float() for each in upstream]).amax(0)
         scale = EXAMPLE_SCALE / sizes.clamp(min=1e-30)
         scaled = [each * per_example(scale, each).to(each.dtype) for each in upstream]
@@ -232,32 +204,32 @@ class Batch:
         rows = scale.repeat_interleave(len(deltas[0]) // len(scale))  # multiple choice: an example has several texts
         return [None if grad is None else grad / per_example(rows, grad) for grad in grads]
 
-    def term(self) -> Tensor:
+    def regularizer(self) -> Tensor:
         reference = self.reference(self.method.compare)
         perturbed, compare = self.perturbed(), self.method.compare
-        if self.spread is not None:
-            perturbed = self.spread.told(perturbed, self.step.inputs.get("labels"))
+        if self.label_variance is not None:
+            perturbed = self.label_variance.told(perturbed, self.passes.inputs.get("labels"))
         if isinstance(compare, HasComponents):
-            term, pieces = compare.explain(perturbed, reference, self.perturbation.deltas)
-            self.seen |= {name: piece.detach() for name, piece in pieces.items()}
+            regularizer, pieces = compare.components(perturbed, reference, self.perturbation.deltas)
+            self.metrics |= {name: piece.detach() for name, piece in pieces.items()}
         else:
-            term = compare(perturbed, reference, self.perturbation.deltas)
-        self.seen["term"] = term.detach()
-        return term
+            regularizer = compare(perturbed, reference, self.perturbation.deltas)
+        self.metrics["regularizer"] = regularizer.detach()
+        return regularizer
 
     def ascend(self) -> None:
         self.perturbation.ascend(self.method.search, [delta.grad for delta in self.perturbation.deltas])
 
     @torch.no_grad()
-    def move_weights(self, keep_gradient: bool) -> Detach:
+    def perturb_weights(self, keep_gradient: bool) -> Detach:
         site = self.method.site
-        if not isinstance(site, Weights):
+        if declared(site, "target") != "weights":
             raise MethodError(f"Only site=Weights() moves weights; this method perturbs at {site!r}.")
-        reshard(self.step.model)
-        weights = site.parameters(self.step.model)
+        reshard(self.passes.model)
+        weights = cast(Weights, site).parameters(self.passes.model)
         if not weights:
             raise StepError(
-                f"{site!r} matches no weight of {type(self.step.model).__name__} that has a gradient. Either no name "
+                f"{site!r} matches no weight of {type(self.passes.model).__name__} that has a gradient. Either no name "
                 "contains such a word or the weights are frozen (see model.named_parameters()), or the first loss was "
                 "not back-propagated."
             )
@@ -265,8 +237,8 @@ class Batch:
         grads = [grad.clone() for grad in grads] if keep_gradient else grads  # the search writes over them
         views = [Activation(weight.detach(), place=i) for i, weight in enumerate(weights)]
         moves = self.method.search.ascend([], grads, views)
-        self.seen["weight_move"] = l2_norm(moves)
-        go_back = swap_weights(self.step.model, weights, add_pairs(weights, moves))
+        self.metrics["weight_move"] = l2_norm(moves)
+        go_back = swap_weights(self.passes.model, weights, add_pairs(weights, moves))
         if not keep_gradient:
             self._drop_gradients()
         return go_back
@@ -275,8 +247,8 @@ class Batch:
         """Let go of them: the next backward pass then leaves its own, with no zeros to add to. A CUDA graph that is
         being captured goes on writing to the same memory.
         """
-        parameters = list(self.step.model.parameters())
-        if self.step.device.type == "cuda" and torch.cuda.is_current_stream_capturing():
+        parameters = list(self.passes.model.parameters())
+        if self.passes.device.type == "cuda" and torch.cuda.is_current_stream_capturing():
             zero([parameter.grad for parameter in parameters if parameter.grad is not None])
             return
         for parameter in parameters:

@@ -1,19 +1,20 @@
-"""What can be said about a method and a model before the first step."""
+"""Refuse and warn: what is wrong with a method on a model, before the first step or while it trains."""
 
 import warnings
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
-from ..errors import MethodError, RobustnessWarning
+from ..errors import MethodError, RobustnessWarning, SiteError
 from ..internal.foreach import HALF, local_shard
 from ..internal.rng import has_batch_norm, has_dropout
-from ..search import Absolute, Ascent, Noise, Normal, RawGradient, Uniform
-from ..sites import Hidden, NormalizedEmbedding, NoSite, SecondDropoutMask, WordEmbedding
-from ..sites.locate import input_embedding
-from .step import Recipe
+from ..method import Method
+from ..needs import declared
+from ..sites.base import Detach
+from ..sites.locate import input_embedding, track_encoder_forward
+from .perturbation import Injector
 
 
 def check_accumulate(micro_batches: int) -> int:
@@ -35,22 +36,22 @@ def require_module(model: Any) -> None:
         raise MethodError(f"a method is attached to a model, and {type(model).__name__} is none; load it first.")
 
 
-def warn_incompatible(model: nn.Module, method: Recipe) -> None:
-    if isinstance(method.site, SecondDropoutMask) and not has_dropout(model):
+def warn_incompatible(model: nn.Module, method: Method) -> None:
+    if declared(method.site, "target") == "dropout" and not has_dropout(model):
         _warn(
             f"R-Drop compares two dropout masks, and {type(model).__name__} has no dropout: both passes are the same "
             "and the term is 0. Set a dropout rate in the config, or use toughen.r3f(), which compares under noise."
         )
-    if not isinstance(method.site, NoSite) and has_batch_norm(model):
+    if declared(method.site, "target") != "none" and has_batch_norm(model):
         _warn(
             f"{type(model).__name__} has BatchNorm: every pass of the method, perturbed ones too, updates its running "
             "statistics. Put it in eval mode, or replace it by LayerNorm."
         )
-    if isinstance(method.site, WordEmbedding):
+    if _at_input_embedding(method):
         _warn_if_below_resolution(model, method)
 
 
-def warn_at_start(model: nn.Module, methods: Iterable[Recipe], updates: int) -> None:
+def warn_at_start(model: nn.Module, methods: Iterable[Method], updates: int) -> None:
     """What the first step shows, and no error would."""
     if not updates:
         _warn_if_frozen(model)
@@ -85,10 +86,10 @@ def _warn_if_half(model: nn.Module) -> None:
         )
 
 
-def warn_if_below_resolution(model: nn.Module, method: Recipe, half: torch.dtype) -> None:
+def warn_if_below_resolution(model: nn.Module, method: Method, half: torch.dtype) -> None:
     """An absolute perturbation that the first layer rounds away, as most of the papers' are under autocast."""
-    size = absolute_size(method)
-    weight: Any = getattr(input_embedding(model), "weight", None) if isinstance(method.site, WordEmbedding) else None
+    size = getattr(method.search, "absolute_size", None)
+    weight: Any = getattr(input_embedding(model), "weight", None) if _at_input_embedding(method) else None
     if size is None or not isinstance(weight, Tensor) or weight.dtype in HALF:  # those were warned about at the start
         return
     felt = share_felt(size, local_shard(weight.detach()), half)
@@ -109,9 +110,9 @@ def _name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def _warn_if_below_resolution(model: nn.Module, method: Recipe) -> None:
+def _warn_if_below_resolution(model: nn.Module, method: Method) -> None:
     """An absolute perturbation below the resolution of a half-precision embedding is rounded away."""
-    size = absolute_size(method)
+    size = getattr(method.search, "absolute_size", None)
     weight: Any = getattr(input_embedding(model), "weight", None)
     if size is None or not isinstance(weight, Tensor) or weight.dtype not in HALF:
         return
@@ -124,17 +125,8 @@ def _warn_if_below_resolution(model: nn.Module, method: Recipe) -> None:
         )
 
 
-def absolute_size(method: Recipe) -> float | None:
-    """The size of an element of the perturbation where it is given in absolute numbers."""
-    search = method.search
-    if not isinstance(search, (Ascent, Noise)) or not isinstance(search.units, Absolute):
-        return None
-    start = search.init.scale if isinstance(search.init, (Normal, Uniform)) else 0.0
-    if isinstance(search, Noise) or isinstance(search.shape, RawGradient):  # a raw gradient's size is known to nobody
-        return start or None
-    radius = getattr(search.project, "radius", None)
-    step = search.step_size if radius is None else min(search.step_size, radius)
-    return max(start, step) if search.shape.p == float("inf") else None
+def _at_input_embedding(method: Method) -> bool:
+    return getattr(method.site, "at_input_embedding", False)
 
 
 def _warn(message: str) -> None:
@@ -157,10 +149,10 @@ def _tokenizer(given: Any) -> Any:
     return getattr(given, "tokenizer", given)
 
 
-def warn_if_special_unknown(model: nn.Module, method: Recipe, tokenizer: Any) -> None:
+def warn_if_special_unknown(model: nn.Module, method: Method, tokenizer: Any) -> None:
     """Many encoders' configs do not name their class and separator tokens."""
     site = method.site
-    masked = isinstance(site, (WordEmbedding, NormalizedEmbedding, Hidden)) and "special" in site.skip
+    masked = "special" in declared(site, "skip")
     config = getattr(model, "config", None)
     text = getattr(model, "main_input_name", "input_ids") == "input_ids"
     known = any(getattr(config, name, None) is not None for name in ("bos_token_id", "eos_token_id", "cls_token_id"))
@@ -170,3 +162,99 @@ def warn_if_special_unknown(model: nn.Module, method: Recipe, tokenizer: Any) ->
             "Special tokens are to be left alone, and nobody says which they are, so they are perturbed like words. "
             "Give the tokenizer: method.attach(model, tokenizer), or a 'special_tokens_mask' in the batch."
         )
+
+
+WARN_AFTER_BATCHES = 10  # batches; one or two are somebody having a look
+
+
+def warn_if_method_unused(model: nn.Module, used: Callable[[], bool]) -> Detach:
+    """Warn once if batch after batch goes forward and backward and no loss was ever asked of the method.
+
+    Nothing is read from a device, and the hook goes as soon as the method is used. Under torch.compile nothing is said.
+    """
+    trained = 0
+
+    def look(called: nn.Module, _args: Any, output: Any) -> None:
+        if torch.compiler.is_compiling() or called is not model:  # a copy of the model has its hooks, too
+            return
+        if used():
+            handle.remove()
+        elif trained >= WARN_AFTER_BATCHES:
+            handle.remove()
+            _warn_unused(model, trained)
+        elif model.training and torch.is_grad_enabled():
+            once = _FirstCall(count)
+            for tensor in _tensors(output):
+                tensor.register_hook(once)
+
+    def count() -> None:
+        nonlocal trained
+        trained += 1
+
+    handle = model.register_forward_hook(look)
+    return handle.remove
+
+
+class _FirstCall:
+    """A hook for several outputs of one pass, which may all get a gradient in its backward pass."""
+
+    def __init__(self, then: Callable[[], None]) -> None:
+        self.then: Callable[[], None] | None = then
+
+    def __call__(self, _gradient: Tensor) -> None:
+        then, self.then = self.then, None
+        if then is not None:
+            then()
+
+
+def _tensors(output: Any) -> list[Tensor]:
+    """The loss, the logits: what somebody may back-propagate from."""
+    parts = cast("Mapping[str, Any]", output).values() if isinstance(output, Mapping) else output
+    several = cast("Iterable[Any]", parts if isinstance(parts, Iterable) and not isinstance(parts, Tensor) else [parts])
+    return [each for each in several if isinstance(each, Tensor) and each.requires_grad]
+
+
+def _warn_unused(model: nn.Module, batches: int) -> None:
+    warnings.warn(
+        f"{batches} batches went forward and backward through {type(model).__name__} without the method that is "
+        "attached to it: this is plain training. A Trainer must be made by toughen.robust(Trainer)(..., method=method);"
+        " in a loop of your own attached.backward(model, batch) stands in place of model(**batch).loss.backward().",
+        RobustnessWarning,
+        stacklevel=5,
+    )
+
+
+def warn_if_multiple_inputs(model: nn.Module, injector: Injector) -> Detach:
+    """Warn once if a perturbed pass embeds two inputs of one shape, as a model of pairs does that runs twice.
+
+    The same tensor may come again: some Trainers make a second pass for their outputs. Inputs of two shapes are refused
+    by the site. Under torch.compile nothing is said.
+    """
+    try:
+        embedding = input_embedding(model)
+    except SiteError:
+        return lambda: None
+    reading, stop_watching = track_encoder_forward(model, embedding)
+
+    def look(called: nn.Module, args: Any) -> None:
+        if torch.compiler.is_compiling() or not injector.active or called is not embedding or not args or not reading():
+            return
+        first, now = injector.read, args[0]
+        if first is None:
+            injector.read = now
+        elif first.shape == now.shape and first.data_ptr() != now.data_ptr():
+            handle.remove()
+            warnings.warn(
+                f"{type(model).__name__} read several inputs in one pass, and all get the perturbation and the mask of "
+                "the first: for the others it is no better than noise. Run them as one batch, and split its output.",
+                RobustnessWarning,
+                stacklevel=2,
+            )
+
+    handle = embedding.register_forward_pre_hook(look)
+
+    def detach() -> None:
+        handle.remove()
+        stop_watching()
+
+    return detach

@@ -28,6 +28,6 @@ def bregman(
         search=no_perturbation(),
         compare=Divergence(),
         combine=Add(weight),
-        against=EmaTeacher(decay, later, switch),
+        reference=EmaTeacher(decay, later, switch),
         dropout=dropout,
     )

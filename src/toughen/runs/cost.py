@@ -25,7 +25,7 @@ def _alone(method: Any) -> float:
     if isinstance(combine, SharpnessAware):
         return 2.0
     passes = 1.0 if isinstance(method.site, NoSite) or isinstance(combine, PerturbedOnly) else 2.0
-    return passes + method.search.steps * SEARCH + (TEACHER if method.against is not None else 0.0)
+    return passes + method.search.steps * SEARCH + (TEACHER if method.reference is not None else 0.0)
 
 
 def search_gradients(method: Any) -> int:

@@ -39,7 +39,7 @@ def _batch(trainer: Any, rows: Any) -> dict[str, Any]:
 def _attention(job: Job, trainer: Any, rows: Any) -> dict[str, Any] | None:
     """Clean and adversarial attention of a few texts, and how much is hidden in each layer; None without adversary."""
     attached = trainer.attached
-    if not attached.updates or not any(bound.adversary for bound in attached.bound):
+    if not attached.updates or not any(states.adversary for states in attached.states):
         return None
     from ..reports.attention import attention_maps
 

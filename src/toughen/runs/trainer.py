@@ -63,23 +63,23 @@ class RunTrainer(_Robust):
 
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Tensor:
         loss = super().training_step(model, inputs, num_items_in_batch)
-        passed = self.attached.passed
-        self.forwards += passed[0].step.forwards
-        self.backwards += passed[0].step.backwards
+        last_batches = self.attached.last_batches
+        self.forwards += last_batches[0].step.forwards
+        self.backwards += last_batches[0].step.backwards
         self.micro_batches += 1
         with torch.no_grad():
             parts = {"loss": loss.detach()}
-            for number, batch in enumerate(passed):
+            for number, batch in enumerate(last_batches):
                 parts |= {f"{number}/{key}": value for key, value in batch.seen.items() if key != "weight_move"}
             self.health.see(self.state.global_step + 1, parts)
-            self._sum(passed)
+            self._sum(last_batches)
         return loss
 
-    def _sum(self, passed: Any) -> None:
+    def _sum(self, last_batches: Any) -> None:
         self._summed += 1
-        for number, batch in enumerate(passed):
+        for number, batch in enumerate(last_batches):
             for key in LOSSES & batch.seen.keys():
-                name = f"{number}/{key}" if len(passed) > 1 else key
+                name = f"{number}/{key}" if len(last_batches) > 1 else key
                 self._sums[name] = self._sums.get(name, 0.0) + batch.seen[key]
 
     def figures(self) -> dict[str, Tensor]:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import torch
 import torch.nn.functional as F
@@ -64,6 +64,8 @@ class GradientReversalAdversary:
     rows may lose all keys, and numbers of pairs are counted, not shares.
     """
 
+    acts_on: ClassVar[str] = "attention"
+
     temperature: Scheduled = 1.0
     visible: float = 0.9
     rank: int | None = 64
@@ -93,7 +95,7 @@ class GradientReversalAdversary:
         rank = widest if self.rank is None else min(self.rank, widest)
         return MaskAdversary(place.width, masks, rank, INIT_STD / self.rate, random)
 
-    def ask(self, module: nn.Module, view: AttentionActivation) -> tuple[Tensor, Tensor]:
+    def propose(self, module: nn.Module, view: AttentionActivation) -> tuple[Tensor, Tensor]:
         query, key = cast(nn.ModuleDict, module)[str(view.place)](view.value)
         if view.pairs is not None and view.pairs.shape[1] not in (1, query.shape[1]):
             raise MethodError(

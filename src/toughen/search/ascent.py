@@ -7,8 +7,8 @@ from torch import Tensor
 
 from ..errors import MethodError
 from ..sites.base import Activation
-from .init import Init, Zeros
-from .norms import Direction, NoProjection, Normalized, Project, Relative, Units
+from .init import Init, Normal, Uniform, Zeros
+from .norms import INF, Absolute, Direction, NoProjection, Normalized, Project, RawGradient, Relative, Units
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,22 @@ class Ascent:
             raise MethodError(f"Ascent(steps={self.steps}): the number of steps cannot be negative.")
         if not self.step_size > 0:
             raise MethodError(f"Ascent(step_size={self.step_size}): a step must be above 0; for noise alone use Noise.")
+
+    @property
+    def starts_at_clean(self) -> bool:
+        return isinstance(self.init, Zeros) or getattr(self.init, "scale", None) == 0
+
+    @property
+    def absolute_size(self) -> float | None:
+        """The size of an element of the perturbation, where that is known in absolute numbers."""
+        if not isinstance(self.units, Absolute):
+            return None
+        start = self.init.scale if isinstance(self.init, (Normal, Uniform)) else 0.0
+        if isinstance(self.shape, RawGradient):
+            return start or None
+        radius = getattr(self.project, "radius", None)
+        step = self.step_size if radius is None else min(self.step_size, radius)
+        return max(start, step) if self.shape.p == INF else None
 
     def start(self, view: Activation) -> Tensor:
         return view.masked(self.init(view, self.units))

@@ -34,6 +34,6 @@ class LearnedAdversary(Protocol):
 
     def build(self, places: Sequence[LayerSpec], random: torch.Generator) -> nn.Module: ...
 
-    def ask(
+    def propose(
         self, module: nn.Module, view: AttentionActivation
     ) -> tuple[Tensor, Tensor]: ...  # what to add; what the budget counts

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from ..sites.base import Activation
-from .init import Init, Zeros
-from .norms import Relative, Units
+from .init import Init, Normal, Uniform, Zeros
+from .norms import Absolute, Relative, Units
 
 
 @dataclass(frozen=True)
@@ -17,6 +17,13 @@ class Noise:
     init: Init
     units: Units = Relative()
     steps: int = 0
+
+    @property
+    def absolute_size(self) -> float | None:
+        """The size of an element of the noise, where that is known in absolute numbers."""
+        if isinstance(self.units, Absolute) and isinstance(self.init, (Normal, Uniform)):
+            return self.init.scale or None
+        return None
 
     def start(self, view: Activation) -> Tensor:
         return view.masked(self.init(view, self.units))

@@ -5,6 +5,7 @@ Moves are made in the memory of the gradients they are given: for all weights of
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -33,6 +34,8 @@ class SharpnessAscent:
 
     `adaptive` measures each weight in units of itself (ASAM, Kwon et al. 2021), with `eta` for weights near zero.
     """
+
+    acts_on: ClassVar[str] = "weights"
 
     radius: float
     adaptive: bool = False
@@ -66,6 +69,8 @@ class SharpnessAscent:
 @dataclass(frozen=True)
 class RelativeWeightAscent:
     """Each weight matrix by `step_size` of its own norm along its gradient, at most `radius` of each element (AWP)."""
+
+    acts_on: ClassVar[str] = "weights"
 
     step_size: float
     radius: float

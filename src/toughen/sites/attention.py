@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from inspect import unwrap as undecorated
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from torch import Tensor, nn
 
@@ -21,6 +21,8 @@ class AttentionLogits:
     added, so that a query that has lost all keys attends to all alike; that takes attention written out step by step.
     Its token heads leave labels on padding out of the loss, where today's transformers count them.
     """
+
+    target: ClassVar[str] = "attention"
 
     layers: tuple[int, ...] | None = None
     as_published: bool = False

@@ -93,6 +93,9 @@ class PerturbationSource(Protocol):
 
 @runtime_checkable
 class Site(Protocol):
-    """WHERE to perturb."""
+    """WHERE to perturb.
+
+    It may declare its `target`, and whether it lies `inside_layers` (`toughen.needs`).
+    """
 
     def attach(self, model: nn.Module, inject: PerturbationSource) -> Detach: ...

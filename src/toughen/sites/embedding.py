@@ -1,7 +1,7 @@
 """WHERE to perturb: the input embedding, as it is or normalised."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -16,6 +16,9 @@ RECOMMENDED_SKIP: Skip = ("padding", "special")
 @dataclass(frozen=True)
 class WordEmbedding:
     """The output of the model's input embedding (the patch embedding of vision models)."""
+
+    inside_layers: ClassVar[bool] = False
+    at_input_embedding: ClassVar[bool] = True
 
     skip: Skip = RECOMMENDED_SKIP
 
@@ -50,6 +53,8 @@ class NormalizedEmbedding:
     the normalised vector takes the place of the input in every pass, and the perturbed pass sends no gradient to the
     embedding tables, as the DeBERTa code does (eps 1e-7 there).
     """
+
+    inside_layers: ClassVar[bool] = False
 
     skip: Skip = RECOMMENDED_SKIP
     replace: bool = False

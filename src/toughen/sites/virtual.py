@@ -1,6 +1,7 @@
 """WHERE to perturb, without a hook: dropout itself, the weights, or nowhere."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import nn
 
@@ -15,6 +16,9 @@ def _nothing() -> None:
 class NoSite:
     """No perturbation and no second pass: the clean pass is what is compared."""
 
+    target: ClassVar[str] = "none"
+    inside_layers: ClassVar[bool] = False
+
     def attach(self, model: nn.Module, inject: PerturbationSource) -> Detach:
         return _nothing
 
@@ -23,6 +27,9 @@ class NoSite:
 class SecondDropoutMask:
     """A second pass under another dropout mask; nothing else is perturbed (R-Drop)."""
 
+    target: ClassVar[str] = "dropout"
+    inside_layers: ClassVar[bool] = False
+
     def attach(self, model: nn.Module, inject: PerturbationSource) -> Detach:
         return _nothing
 
@@ -30,6 +37,9 @@ class SecondDropoutMask:
 @dataclass(frozen=True)
 class Weights:
     """The trainable weights. `only` keeps those whose name contains one of the words; `skip` leaves some out."""
+
+    target: ClassVar[str] = "weights"
+    inside_layers: ClassVar[bool] = False
 
     only: tuple[str, ...] = ()
     skip: tuple[str, ...] = ()

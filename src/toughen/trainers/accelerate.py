@@ -8,8 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ..combine.base import BackwardPass
-from ..engine.attached import Attached
-from ..engine.driving import run_backward_passes
+from ..engine.attached import Attached, run_backward_passes
 from ..errors import MethodError
 
 
@@ -29,24 +28,24 @@ def accelerate_backward(
     """
     sync: bool = accelerator.sync_gradients
     backward_passes = attached.backward_passes(last=sync)
-    if step is None and any(turn.step for turn in backward_passes):
+    if step is None and any(turn.optimizer_step for turn in backward_passes):
         raise MethodError("This method updates the weights after every pass (FreeAT): give the update as step=...")
 
-    def quiet() -> Any:
+    def no_sync() -> Any:
         # accumulate() already holds no_sync open when sync is off, and it does not nest under FSDP2.
         return accelerator.no_sync(model) if sync else nullcontext()
 
     state = accelerator.gradient_state
 
     def take(turn: BackwardPass) -> Tensor:
-        state._set_sync_gradients(turn.sync)  # DeepSpeed steps its engine inside backward when True
+        state._set_sync_gradients(turn.sync_gradients)  # DeepSpeed steps its engine inside backward when True
         loss = next(losses)
         accelerator.backward(loss)
         return loss
 
-    losses = attached.losses(lambda: model(**batch), batch, last=sync, quiet=quiet)
+    losses = attached.losses(lambda: model(**batch), batch, last=sync, no_sync=no_sync)
     try:
-        total = run_backward_passes(losses, backward_passes, take, quiet=quiet, step=step)
+        total = run_backward_passes(losses, backward_passes, take, no_sync=no_sync, step=step)
     finally:
         state._set_sync_gradients(sync)
     return torch.zeros((), device=accelerator.device) if total is None else total

@@ -27,7 +27,7 @@ class CapturedTraining:
         if self.update is not None:
             self._own_step = _replaced(self.update)
         attached.keep_schedules_on_device()
-        self.packing = packing_of(attached.model, half) if can_pack(attached.bound) else None
+        self.packing = packing_of(attached.model, half) if can_pack(attached.states) else None
 
     def __call__(
         self, passes: Callable[[Any, Any], Tensor], inputs: Any, items: Any, last: bool, accumulate: int
@@ -45,7 +45,7 @@ class CapturedTraining:
 
         batch = {**without_idle_mask(batch, real), ITEMS: items}
         backward_passes, also = self.attached.backward_passes(last), (accumulate, tokens)
-        obstacle = method_reason(self.attached.bound, backward_passes, last)
+        obstacle = method_reason(self.attached.states, backward_passes, last)
         return self.captured(run, batch, last=last, several=len(backward_passes) > 1, also=also, obstacle=obstacle)
 
     def __str__(self) -> str:

@@ -12,8 +12,7 @@ from transformers import PreTrainedModel, Trainer
 from ..combine.base import BackwardPass
 from ..compare.model_outputs import ModelOutputs
 from ..cuda_graphs.packing import padding_token
-from ..engine.attached import Attached
-from ..engine.driving import run_backward_passes
+from ..engine.attached import Attached, run_backward_passes
 from ..errors import MethodError
 from ..method import Method, MethodSum
 from . import checkpoint as state
@@ -110,8 +109,8 @@ class _RobustTrainer(Trainer):
         """Trainer counts from 0 in every training that it does not resume, and so do schedules, teachers, spreads."""
         self.attached.reset_accumulation()  # a window that an earlier run left open when it was interrupted
         self.attached.updates = 0
-        for bound in self.attached.bound:
-            bound.restart()
+        for states in self.attached.states:
+            states.restart()
         self._probed_at = -PROBE_EVERY
         return super()._inner_training_loop(*args, **kwargs)
 
@@ -187,7 +186,7 @@ class _RobustTrainer(Trainer):
         """All passes of one micro-batch, back-propagated."""
         sync = self.accelerator.sync_gradients
 
-        def quiet() -> Any:
+        def no_sync() -> Any:
             # Trainer already holds no_sync open when sync is off, and accelerate's does not nest under FSDP2.
             return self.accelerator.no_sync(model) if sync else nullcontext()
 
@@ -195,12 +194,12 @@ class _RobustTrainer(Trainer):
             return self._forward(model, inputs, num_items_in_batch)
 
         backward_passes = self.attached.backward_passes(last=sync)
-        losses = self._pending = self.attached.losses(forward, inputs, last=sync, quiet=quiet)
+        losses = self._pending = self.attached.losses(forward, inputs, last=sync, no_sync=no_sync)
         gradients: Any = self.accelerator.gradient_state
         step = super().training_step
 
         def take(turn: BackwardPass) -> Tensor:
-            gradients._set_sync_gradients(turn.sync)  # DeepSpeed steps its engine inside backward when True
+            gradients._set_sync_gradients(turn.sync_gradients)  # DeepSpeed steps its engine inside backward when True
             loss = step(model, inputs, num_items_in_batch)
             if inspect.getgeneratorstate(losses) == inspect.GEN_CREATED:
                 raise MethodError(
@@ -211,7 +210,7 @@ class _RobustTrainer(Trainer):
 
         try:
             total = run_backward_passes(
-                losses, backward_passes, take, quiet=quiet, step=lambda: self._inner_update(model)
+                losses, backward_passes, take, no_sync=no_sync, step=lambda: self._inner_update(model)
             )
         finally:
             self._pending = None

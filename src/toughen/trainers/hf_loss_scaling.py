@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 from transformers import Trainer
 
-from ..compare import TaskLoss, TaskLossMinusCosine
 from ..compare.model_outputs import field
 from ..internal.architectures import HeadType, unwrap_peft
 from ..internal.rng import RngSnapshot
@@ -19,8 +18,7 @@ from ..method import Method, MethodSum
 def compares_predictions(method: Method | MethodSum) -> bool:
     """Whether predictions are compared, or losses alone: some Trainers make an extra pass for their outputs."""
     methods = method.methods if isinstance(method, MethodSum) else (method,)
-    goals = [goal for one in methods for goal in (one.compare, one.search_objective) if goal is not None]
-    return not all(isinstance(goal, (TaskLoss, TaskLossMinusCosine)) for goal in goals)
+    return any(one.needs("needs_predictions") for one in methods)
 
 
 def divides_by_items(model: nn.Module, task: HeadType) -> bool:
