@@ -128,15 +128,15 @@ BAD_METHODS = [
     (lambda: Method(WordEmbedding(), Ascent(0.1, 2), Divergence(), FreeReplay(3)), "Replay makes no clean pass"),
     (
         lambda: Method(WordEmbedding(), Ascent(0.1, 3), TaskLoss(), Accumulate(3)),
-        "climbs between its passes: the search must have steps=2, not 3",
+        "steps between its passes: the search must have steps=2, not 3",
     ),
     (
         lambda: Method(NoSite(), Ascent(0.1), TaskLoss(), PerturbedOnly()),
-        r"no perturbation to climb with.*Noise\(Zeros\(\)\)",
+        r"no perturbation to search for.*Noise\(Zeros\(\)\)",
     ),
     (
         lambda: Method(SecondDropoutMask(), Ascent(0.1), TaskLoss(), Add(), dropout="fresh"),
-        "no perturbation to climb with",
+        "no perturbation to search for",
     ),
     (lambda: Method(SecondDropoutMask(), no_perturbation(), Divergence(), Add()), "compares two masks.*Use 'fresh'"),
     (
@@ -145,9 +145,12 @@ BAD_METHODS = [
     ),
     (
         lambda: Method(WordEmbedding(), SharpnessAscent(0.1), TaskLoss(), SharpnessAware()),
-        r"site=Weights\(\) and combine=SharpnessAware\(\) go together; here are WordEmbedding and SharpnessAware",
+        r"site=Weights\(\) and combine=SharpnessAware\(\) go together; here are site=WordEmbedding and combine=SharpnessAware",
     ),
-    (lambda: Method(Weights(), SharpnessAscent(0.1), TaskLoss(), Add()), "go together; here are Weights and Add"),
+    (
+        lambda: Method(Weights(), SharpnessAscent(0.1), TaskLoss(), Add()),
+        "go together; here are site=Weights and combine=Add",
+    ),
     (
         lambda: Method(WordEmbedding(), Ascent(0.1, init=Zeros()), Divergence(), Add()),
         "flat where there is no perturbation.*Start from noise",

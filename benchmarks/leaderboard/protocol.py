@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 Settings = Mapping[str, Any]
@@ -220,7 +221,15 @@ def made_as(method: str, settings: str, *, former: bool = False) -> str:
         part.search.steps and _ascends_divergence(part) for part in getattr(made, "methods", (made,))
     ):
         told += ", logits in float32"
-    return hashlib.sha256(told.encode()).hexdigest()[:8]
+    digest = hashlib.sha256(told.encode()).hexdigest()[:8]
+    return _recorded().get(digest, digest)
+
+
+@cache
+def _recorded() -> dict[str, str]:
+    """Digests of runs made before classes got other names, by what the same method's digest is now."""
+    path = Path(__file__).parent.parent / "results" / "digests.json"
+    return json.loads(path.read_text()) if path.is_file() else {}
 
 
 def made_of(row: Mapping[str, Any]) -> str:

@@ -60,8 +60,8 @@ class Rig:
             for generator in attached.noise.generators.values():
                 generator.manual_seed(seed)
             for states in attached.states:
-                if states.mean is not None:
-                    states.mean.update(0.0)  # the teacher is the pretrained model again, in the same memory
+                if states.ema is not None:
+                    states.ema.update(0.0)  # the teacher is the pretrained model again, in the same memory
             for state in self.optimizer.state.values():
                 for value in state.values():
                     value.zero_()

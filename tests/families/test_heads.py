@@ -289,7 +289,7 @@ def test_creat_turns_the_class_token_of_every_kind_of_model() -> None:
         model, batch = model_of(head), HEADS[head].batch()
         with attached_to(model, toughen.creat()) as attached:
             step(attached, model, batch)
-            features = attached.last_batches[0].step.clean("shared").features
+            features = attached.last_batches[0].passes.clean("shared").features
         rows = 6 if head == "choices" else 3
         assert features is not None, head
         assert features.shape == (rows, 32), head
@@ -302,7 +302,7 @@ def test_creat_reads_the_first_token_of_encoders_and_the_last_of_decoders(name: 
         batch = batch_for(FAMILIES[name], side)
         with attached_to(model, toughen.creat()) as attached:
             step(attached, model, batch)
-            features = attached.last_batches[0].step.clean("shared").features
+            features = attached.last_batches[0].passes.clean("shared").features
         hidden = model.base_model(**{k: v for k, v in batch.items() if k != "labels"}).last_hidden_state
         ids = {"bert": 1, "llama": 2}.get(name)
         expected = hidden[:, 0] if ids is None else hidden[batch["input_ids"] == ids]
@@ -322,7 +322,7 @@ def test_a_model_with_adapters_is_read_like_the_one_inside(method: str) -> None:
     batch = batch_for(FAMILIES["bert"])
     with attached_to(model, toughen.make(method)) as attached:
         assert torch.isfinite(step(attached, model, batch))
-        features = attached.last_batches[0].step.clean("shared").features
+        features = attached.last_batches[0].passes.clean("shared").features
     if method == "creat":
         hidden = model.get_base_model().bert(batch["input_ids"], batch["attention_mask"]).last_hidden_state
         torch.testing.assert_close(features, hidden[:, 0].detach())

@@ -127,10 +127,10 @@ def test_the_teacher_of_a_half_precision_model_moves(dtype):
                 with torch.no_grad():
                     model.classifier.weight.mul_(1.01)
         moved = (model.classifier.weight.detach().double() - start) * (1 - 0.999**19)
-        teacher = attached.states[0].mean
+        teacher = attached.states[0].ema
         mean = next(m for m, w in zip(teacher.mean, teacher.weights, strict=True) if w is model.classifier.weight)
         torch.testing.assert_close(mean.double() - start, moved, rtol=0.02, atol=1e-5)
-        with teacher.replace_clean_loss():
+        with teacher.in_place():
             assert model.classifier.weight.dtype == dtype
 
 
@@ -150,8 +150,8 @@ def test_the_teacher_keeps_to_its_weights_when_others_are_trained():
             weight.requires_grad_(False)
             other.requires_grad_()
         attached.backward(model, BATCH)
-        teacher = attached.states[0].mean
-        with teacher.replace_clean_loss():
+        teacher = attached.states[0].ema
+        with teacher.in_place():
             for weight, start in zip(first, before, strict=False):
                 torch.testing.assert_close(weight, start + 0.1)
         for weight, start in zip(first + second, before, strict=True):
@@ -171,8 +171,8 @@ def test_a_teacher_follows_the_scaled_head_whatever_stands_first():
                 optimizer.step()
                 optimizer.zero_grad()
                 attached.backward(model, BATCH)
-            head, weights = model.classifier.weight, next(one.mean for one in attached.states if one.mean)
-            with weights.replace_clean_loss():
+            head, weights = model.classifier.weight, next(one.ema for one in attached.states if one.ema)
+            with weights.in_place():
                 torch.testing.assert_close(torch.linalg.matrix_norm(head, 2).item(), 1.0, rtol=1e-2, atol=0)
         found.append(gradients(model))
     assert_same_gradients(*found)
@@ -242,7 +242,7 @@ def test_what_came_from_the_gradient_is_told_from_noise():
 def test_freelb_against_a_teacher():
     """It makes no clean pass, and a teacher's takes that one's place."""
     model = bert()
-    method = replace(toughen.freelb(**given()), compare=toughen.bregman().compare, against=EmaTeacher(switch_at=100))
+    method = replace(toughen.freelb(**given()), compare=toughen.bregman().compare, reference=EmaTeacher(switch_at=100))
     with method.attach(model, TOKENIZER) as attached:
         assert attached.backward(model, BATCH).isfinite()
 

@@ -32,6 +32,7 @@ from .step import Forward, MethodStep, NoSync, SharedPasses
 from .validation import (
     check_accumulate,
     refuse_detached,
+    require_module,
     special_ids,
     warn_at_start,
     warn_if_method_unused,
@@ -59,6 +60,7 @@ class Attached:
         task: HeadType | None = None,
         total_steps: int | None = None,
     ) -> None:
+        require_module(model)
         self.model = unwrap_parallel(model)
         for method in methods:
             refuse_wrapped(model, method.search)

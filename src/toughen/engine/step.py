@@ -214,7 +214,7 @@ class MethodStep:
             self.metrics |= {name: piece.detach() for name, piece in pieces.items()}
         else:
             regularizer = compare(perturbed, reference, self.perturbation.deltas)
-        self.metrics["regularizer"] = regularizer.detach()
+        self.metrics["term"] = regularizer.detach()
         return regularizer
 
     def ascend(self) -> None:

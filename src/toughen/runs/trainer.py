@@ -64,8 +64,8 @@ class RunTrainer(_Robust):
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Tensor:
         loss = super().training_step(model, inputs, num_items_in_batch)
         last_batches = self.attached.last_batches
-        self.forwards += last_batches[0].step.forwards
-        self.backwards += last_batches[0].step.backwards
+        self.forwards += last_batches[0].passes.forwards
+        self.backwards += last_batches[0].passes.backwards
         self.micro_batches += 1
         with torch.no_grad():
             parts = {"loss": loss.detach()}

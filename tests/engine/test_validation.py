@@ -10,7 +10,7 @@ import torch
 from transformers import Trainer
 
 import toughen
-from toughen.engine.idle import WARN_AFTER_BATCHES
+from toughen.engine.validation import WARN_AFTER_BATCHES
 from toughen.errors import RobustnessWarning
 
 from ..tiny import TOKENIZER, bert, text_batch
