@@ -2,16 +2,13 @@
 
 import json
 import os
-import random
 
 import pytest
 
 from toughen.sweeps import trials
 from toughen.sweeps.definition import parse
 from toughen.sweeps.errors import SweepError
-from toughen.sweeps.proposals import proposer
-from toughen.sweeps.space import Choice, Range
-from toughen.sweeps.stopping import Stopper
+from toughen.sweeps.optuna_search import Pruner, make_sampler
 from toughen.sweeps.worker import Worker
 
 RANGES = {
@@ -223,30 +220,55 @@ def test_median_stopping(pretend):
     assert rows[0.9].outcomes[1].iteration == 2  # not before min_iter
 
 
-def test_draws_stay_in_their_ranges():
-    dice = random.Random(0)
-    kinds = [
-        Range(1, 8, whole=True),
-        Range(1, 100, log=True, whole=True),
-        Range(0.0, 1.0, step=0.25),
-        Choice((None, "a")),
-    ]
-    drawn = [{each.draw(dice) for _ in range(200)} for each in kinds]
-    assert drawn[0] == set(range(1, 9))
-    assert drawn[1] <= set(range(1, 101))
-    assert len([value for value in drawn[1] if value <= 10]) > 5
-    assert drawn[2] == {0.0, 0.25, 0.5, 0.75, 1.0}
-    assert drawn[3] == {None, "a"}
-    low = sum(Range(1e-5, 1e-1, log=True).draw(dice) < 1e-3 for _ in range(200))
-    assert 60 < low < 140  # half of the logarithms, where evenly drawn numbers would nearly all be above
+@pytest.mark.parametrize("search", ["random", "tpe"])
+def test_draws_stay_in_their_ranges(search):
+    parameters = {
+        "a": {"min": 1, "max": 8},
+        "b": {"min": 1, "max": 100, "log": True, "distribution": "int_uniform"},
+        "c": {"min": 0.0, "max": 1.0, "step": 0.25},
+        "d": {"values": [None, "a"]},
+        "e": {"min": 1e-5, "max": 1e-1, "log": True},
+        "f": {"min": 1, "max": 8, "step": 2},
+    }
+    made = make_sampler(parse({"base": {}, "search": search, "trials": 200, "parameters": parameters}), [])
+    rows = [made.propose() for _ in range(200)]
+    assert made.propose() is None
+    drawn = {key: {row[key] for row in rows} for key in parameters}
+    assert drawn["a"] == set(range(1, 9))
+    assert drawn["b"] <= set(range(1, 101))
+    assert len([value for value in drawn["b"] if value <= 10]) > 5
+    assert drawn["c"] == {0.0, 0.25, 0.5, 0.75, 1.0}
+    assert drawn["d"] == {None, "a"}
+    assert all(1e-5 <= value <= 1e-1 for value in drawn["e"])
+    assert drawn["f"] == {1, 3, 5, 7}
+    assert all(isinstance(value, int) for value in drawn["a"] | drawn["b"] | drawn["f"])
+    if search == "random":
+        low = sum(row["e"] < 1e-3 for row in rows)
+        assert 60 < low < 140  # half of the logarithms, where evenly drawn numbers would nearly all be above
+
+
+def test_settings_that_an_earlier_version_drew_are_gone_on_from():
+    parameters = {"a": {"min": 0.0, "max": 1.0}, "b": {"values": ["x", "y"]}}
+    for search in ("random", "tpe"):
+        rows = [{"a": 0.25, "b": "y", "c": 2, "d": 4}, {"a": 0.5, "b": "x", "c": 1, "d": 2}]
+        tied = [{"c": 1, "d": 2}, {"c": 2, "d": 4}]
+        given = {"base": {}, "search": search, "trials": 4, "parameters": parameters, "tied": tied}
+        made = make_sampler(parse(given), rows)
+        assert [trial.params["tied"] for trial in made.study.trials] == [1, 0]
+        made.finish(1, 0.5)
+        found = [made.propose(), made.propose()]
+        assert made.propose() is None
+        for row in found:
+            assert {key: row[key] for key in ("c", "d")} in tied
+            assert row not in rows
 
 
 def test_what_stopped_early_is_told_to_tpe_with_its_last_score():
     parameters = {"method.weight": RANGES["method.weight"]}
-    made = proposer(parse({"base": {}, "search": "tpe", "trials": 3, "parameters": parameters}), [])
+    made = make_sampler(parse({"base": {}, "search": "tpe", "trials": 3, "parameters": parameters}), [])
     made.propose(), made.propose(), made.propose()
     for row, (score, stopped) in enumerate(((0.5, True), (0.7, False), (None, False)), 1):
-        made.told(row, score, stopped)
+        made.finish(row, score, stopped)
     assert [(trial.state.name, trial.values, trial.intermediate_values) for trial in made.study.trials] == [
         ("PRUNED", [0.5], {1: 0.5}),
         ("COMPLETE", [0.7], {}),
@@ -258,7 +280,7 @@ def test_what_stopped_early_is_told_to_tpe_with_its_last_score():
 def test_tpe_and_stopping_know_which_way_is_better(goal):
     given = {"base": {}, "search": "tpe", "trials": 3, "parameters": {"method.weight": RANGES["method.weight"]}}
     definition = parse({**given, "metric": {"name": "loss", "goal": goal}, "early_terminate": {"type": "asha"}})
-    for study in (proposer(definition, []).study, Stopper(definition).study):
+    for study in (make_sampler(definition, []).study, Pruner(definition).study):
         assert study.direction.name == goal.upper()
 
 

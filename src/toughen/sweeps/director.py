@@ -12,8 +12,7 @@ from .checking import grid
 from .definition import Settings
 from .folder import Folder
 from .leaderboard import Row, ranked
-from .proposals import proposer
-from .stopping import Stopper
+from .optuna_search import Pruner, make_sampler
 from .trials import Outcome, Trial
 from .worker import Event
 
@@ -27,7 +26,7 @@ class _Line:
     settings: Settings
     trials: dict[int, Trial]
     outcomes: dict[int, Outcome] = field(default_factory=dict[int, Outcome])
-    iteration: int = 0  # of the first seed, as far as the stopper has seen it
+    iteration: int = 0  # of the first seed, as far as the pruner has seen it
 
 
 class Director:
@@ -49,8 +48,8 @@ class Director:
         self._over = False
         self._queue: deque[Trial] = deque()
         self._lines: dict[int, _Line] = {}
-        self._stopper = Stopper(self.definition)
-        self._proposer = proposer(self.definition, folder.rows)
+        self._pruner = Pruner(self.definition)
+        self._sampler = make_sampler(self.definition, folder.rows)
         for number, settings in enumerate(folder.rows, 1):
             self._open(number, settings)
 
@@ -68,7 +67,7 @@ class Director:
         before = line.outcomes[first.seed]
         if before.state != "missing":
             for place_, score in enumerate(trials.scores(first.folder, self.metric)[: before.iteration], 1):
-                self._stopper.sees(number, place_, score)
+                self._pruner.should_stop(number, place_, score)
             self._settle(number, first)
         else:
             self._queue.append(first)
@@ -83,7 +82,7 @@ class Director:
     def next(self) -> Trial | Wait | None:
         """The next trial; `wait` while it depends on one that runs; nothing when all is handed out."""
         while not self._queue:
-            settings = self._proposer.propose()
+            settings = self._sampler.propose()
             if settings is None:
                 held = self.definition.early is not None and len(self.definition.seeds) > 1
                 if self.running and held:
@@ -102,7 +101,7 @@ class Director:
         if event.kind == "score" and event.score is not None and trial.seed == self.definition.seeds[0]:
             fresh = event.iteration > line.iteration
             line.iteration = max(line.iteration, event.iteration)
-            if fresh and self._stopper.sees(trial.row, event.iteration, event.score):
+            if fresh and self._pruner.should_stop(trial.row, event.iteration, event.score):
                 trials.note_stop(trial.folder, event.iteration, event.score)
                 self._end(trial, f"stopped after {event.iteration} evaluations at {event.score:.4f}")
                 return True
@@ -132,14 +131,14 @@ class Director:
         self.board.ended(trial, now, said, self.status())
 
     def _settle(self, number: int, trial: Trial) -> None:
-        """Tell the stopper and, once the row is over, the proposer."""
+        """Tell the pruner and, once the row is over, the sampler."""
         line = self._lines[number]
         now = line.outcomes[trial.seed]
         if trial.seed == self.definition.seeds[0]:
-            self._stopper.ended(number, now.score if now.state == "done" else None, now.state == "stopped")
+            self._pruner.finish(number, now.score if now.state == "done" else None, now.state == "stopped")
         row = Row(number, line.settings, line.outcomes)
         if all(each.state != "missing" for each in line.outcomes.values()) or self._spared(row):
-            self._proposer.told(number, row.mean, stopped=row.state == "stopped")
+            self._sampler.finish(number, row.mean, stopped=row.state == "stopped")
 
     def rows(self) -> list[Row]:
         """All rows so far, best first."""

@@ -1,7 +1,5 @@
 """What one parameter of a sweep may be: a list of values or a range, under the key names of W&B's sweep files."""
 
-import math
-import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -22,10 +20,6 @@ class Choice:
 
     values: tuple[Any, ...]
 
-    def draw(self, dice: random.Random) -> Any:
-        """A value at random."""
-        return dice.choice(self.values)
-
     @property
     def ends(self) -> tuple[Any, ...]:
         """What has to be checked before anything runs."""
@@ -41,17 +35,6 @@ class Range:
     log: bool = False
     step: float | None = None
     whole: bool = False
-
-    def draw(self, dice: random.Random) -> float:
-        """A value at random."""
-        if self.step is not None:
-            count = int((self.high - self.low) / self.step + 1e-9) + 1
-            value = self.low + self.step * dice.randrange(count)
-        elif self.log:
-            value = math.exp(dice.uniform(math.log(self.low), math.log(self.high)))
-        else:
-            value = dice.randint(int(self.low), int(self.high)) if self.whole else dice.uniform(self.low, self.high)
-        return round(value) if self.whole else min(max(value, self.low), self.high)
 
     @property
     def ends(self) -> tuple[Any, ...]:
