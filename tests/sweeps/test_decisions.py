@@ -194,7 +194,7 @@ def test_what_was_stopped_early_leaves_no_checkpoints(values, tmp_path, kept):
     assert checkpoint.is_dir()
     trials.note_stop(trial.folder, 1, 0.5)
     worker = object.__new__(Worker)  # one whose trial has ended
-    worker.folder, worker.child = trial.folder, 0
+    worker.folder, worker.process = trial.folder, None
     worker.stop()
     assert checkpoint.is_dir() == kept
 

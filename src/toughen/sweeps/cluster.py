@@ -115,7 +115,7 @@ def run_on_ray(director: Director, placing: Placing) -> None:
     # As many actors as fit are asked for at once; by default the second waits for the first to be there.
     os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(placing.slots)
     limits = limits_of(director, gpu=placing.gpu, threads=max(int(placing.cpu), 1))
-    actor = tune.with_parameters(TrialActor, limits=limits, log=director.folder.path / "workers.log")
+    actor = tune.with_parameters(TrialActor, limits=limits)
     scratch = director.folder.path / ".ray"  # Tune wants a place that all machines see; nothing in it is read again
     shutil.rmtree(scratch, ignore_errors=True)
     tuner = tune.Tuner(
@@ -125,7 +125,7 @@ def run_on_ray(director: Director, placing: Placing) -> None:
             scheduler=Stopping(director),
             num_samples=-1,
             max_concurrent_trials=placing.slots,
-            reuse_actors=True,  # an actor's nursery is warm
+            reuse_actors=True,  # an actor takes seconds to start
         ),
         run_config=tune.RunConfig(
             name=scratch.name,

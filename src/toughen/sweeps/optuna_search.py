@@ -99,11 +99,9 @@ class OptunaSampler:
         return kinds.FloatDistribution(each.low, high, log=each.log, step=each.step)
 
     def _to_settings(self, params: Mapping[str, Any]) -> Settings:
-        tied = self.definition.tied[params[TIED]] if self.definition.tied else {}
         space = self.definition.parameters.items()
-        return {key: each.values[params[key]] if isinstance(each, Choice) else params[key] for key, each in space} | {
-            **tied
-        }
+        found = {key: each.values[params[key]] if isinstance(each, Choice) else params[key] for key, each in space}
+        return {**found, **(self.definition.tied[params[TIED]] if self.definition.tied else {})}
 
     def _to_params(self, row: Settings) -> dict[str, Any]:
         space = self.definition.parameters.items()

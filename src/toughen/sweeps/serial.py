@@ -31,7 +31,7 @@ def run_serially(director: Director, runner: Runner | None = None) -> None:
     """Run all trials that are left; Ctrl-C ends the one that runs in order and then the sweep."""
     cpu = director.definition.resources.cpu
     limits = limits_of(director, threads=max(int(cpu), 1) if cpu else None)
-    work = runner or Worker(limits, director.folder.path / "workers.log")
+    work = runner or Worker(limits)
     before = _on_term(_interrupt)
     try:
         while (trial := director.next()) is not None:

@@ -15,10 +15,10 @@ HEARTBEAT = 1.0  # seconds a step lasts at most: an actor in a step cannot be to
 
 
 class TrialActor(tune.Trainable):
-    """One place for trials: a worker of its own, warm from the second trial on. A step ends with each event."""
+    """Runs one trial after the other. A step ends with each event of the trial."""
 
     def setup(self, config: dict[str, Any], **given: Any) -> None:
-        self.worker = Worker(given["limits"], given["log"])
+        self.worker = Worker(given["limits"])
         self.worker.start(Path(config["folder"]))
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
