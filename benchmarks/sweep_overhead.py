@@ -73,8 +73,8 @@ def configs(base: dict, folder: Path, count: int | None = None) -> list[Path]:
     """The trials' run folders, to be run by hand."""
     from toughen.runs.config_io import build
     from toughen.runs.folder import create
-    from toughen.sweeps.checking import grid
-    from toughen.sweeps.reading import read_definition
+    from toughen.sweeps.loading import read_definition
+    from toughen.sweeps.validation import grid
 
     definition, _ = read_definition({"base": base, "parameters": {key: {"values": GRID[key]} for key in GRID}})
     rows = grid(definition)[:count]

@@ -23,22 +23,22 @@ def quality(config, seed, iteration):
     return 0.9 - abs(config["method"]["weight"] - 0.3) + 0.001 * iteration + 0.01 * seed
 
 
-def settings_of(director):
-    return [row.settings for row in sorted(director.rows(), key=lambda row: row.number)]
+def settings_of(controller):
+    return [row.settings for row in sorted(controller.rows(), key=lambda row: row.number)]
 
 
 def test_a_grid_runs_each_row_once_with_each_seed(pretend):
-    director, worker = pretend(quality, seeds=[1, 2, 3])
+    controller, worker = pretend(quality, seeds=[1, 2, 3])
     assert worker.started == [f"{row:03}-seed{seed}" for row in range(1, 5) for seed in (1, 2, 3)]
-    log = (director.folder.path / "sweep.log").read_text()
+    log = (controller.folder.path / "sweep.log").read_text()
     assert [log.count(f" {name}: started (method.weight=") for name in worker.started] == [1] * 12
-    best = director.rows()[0]
+    best = controller.rows()[0]
     assert best.settings["method.weight"] == 0.5
     assert best.scores == pytest.approx({1: 0.713, 2: 0.723, 3: 0.733})
     assert best.mean == pytest.approx(0.723)
     assert best.sd == pytest.approx(0.01)
-    assert [row.rank for row in director.rows()] == [1, 2, 3, 4]
-    assert director.is_complete
+    assert [row.rank for row in controller.rows()] == [1, 2, 3, 4]
+    assert controller.is_complete
 
 
 def test_a_value_listed_twice_is_one_row_interrupted_or_not(pretend):
@@ -51,14 +51,14 @@ def test_a_value_listed_twice_is_one_row_interrupted_or_not(pretend):
 
 
 def test_minimising_turns_the_order(pretend):
-    director, _ = pretend(quality, metric={"name": "accuracy", "goal": "minimize"})
-    assert director.rows()[0].settings["method.weight"] == 1.0
+    controller, _ = pretend(quality, metric={"name": "accuracy", "goal": "minimize"})
+    assert controller.rows()[0].settings["method.weight"] == 1.0
 
 
 @pytest.mark.parametrize("search", ["random", "tpe"])
 def test_proposals_are_in_their_ranges_and_none_comes_twice(pretend, search):
-    director, _ = pretend(quality, search=search, trials=12, parameters=RANGES)
-    rows = settings_of(director)
+    controller, _ = pretend(quality, search=search, trials=12, parameters=RANGES)
+    rows = settings_of(controller)
     assert len(rows) == 12
     assert len({repr(row) for row in rows}) == 12
     for row in rows:
@@ -75,18 +75,18 @@ def test_tpe_learns_where_it_is_good(pretend):
     changes = {"parameters": {"method.weight": RANGES["method.weight"]}, "iterations": 1}
     found = {}
     for search in ("random", "tpe"):
-        director, _ = pretend(quality, name=search, search=search, trials=30, **changes)
-        weights = [row["method.weight"] for row in settings_of(director)][15:]
+        controller, _ = pretend(quality, name=search, search=search, trials=30, **changes)
+        weights = [row["method.weight"] for row in settings_of(controller)][15:]
         found[search] = sum(abs(weight - 0.3) for weight in weights) / len(weights)
     assert found["tpe"] < 0.6 * found["random"]
 
 
 def test_a_small_space_ends_when_it_is_used_up(pretend):
-    director, _ = pretend(quality, search="random", trials=50)
-    assert len(director.rows()) == 4
-    director, _ = pretend(quality, name="tpe", search="tpe", trials=50)
-    assert len(director.rows()) == 4
-    assert director.is_complete
+    controller, _ = pretend(quality, search="random", trials=50)
+    assert len(controller.rows()) == 4
+    controller, _ = pretend(quality, name="tpe", search="tpe", trials=50)
+    assert len(controller.rows()) == 4
+    assert controller.is_complete
 
 
 @pytest.mark.parametrize("search", ["grid", "random", "tpe"])
@@ -127,12 +127,12 @@ def test_failures_are_kept_apart_and_tried_again_on_resume(pretend):
             raise ArithmeticError("broken")
         return quality(config, seed, iteration)
 
-    director, _ = pretend(breaks, seeds=[1, 2])
-    rows = director.rows()
+    controller, _ = pretend(breaks, seeds=[1, 2])
+    rows = controller.rows()
     assert [row.state for row in rows] == ["done", "done", "partial", "partial"]
     assert [row.rank for row in rows] == [1, 2, None, None]
     assert rows[2].errors == ["seed 2: broken"]
-    assert director.status().failed == 2
+    assert controller.status().failed == 2
     mended, worker = pretend(quality, resume=True, seeds=[1, 2])
     assert worker.started == ["003-seed2", "004-seed2"]
     assert {row.state for row in mended.rows()} == {"done"}
@@ -146,23 +146,23 @@ def test_asha_stops_the_bad_and_spares_their_other_seeds(pretend):
         "early_terminate": {"type": "asha", "min_iter": 1, "eta": 3},
         "iterations": 9,
     }
-    director, worker = pretend(quality, **changes)
-    rows = {row.settings["method.weight"]: row for row in director.rows()}
+    controller, worker = pretend(quality, **changes)
+    rows = {row.settings["method.weight"]: row for row in controller.rows()}
     assert rows[0.3].state == "done"
-    assert director.rows()[0].settings["method.weight"] == 0.3
-    stopped = [row for row in director.rows() if row.state == "stopped"]
+    assert controller.rows()[0].settings["method.weight"] == 0.3
+    stopped = [row for row in controller.rows() if row.state == "stopped"]
     assert len(stopped) >= 10
     assert all(row.rank is None and row.mean is not None for row in stopped)
     assert rows[0.95].state == "stopped"
     assert rows[0.95].outcomes[1].iteration == 1  # at the first rung
     assert f"{rows[0.95].number:03}-seed2" not in worker.started
     assert f"{rows[0.3].number:03}-seed2" in worker.started
-    assert director.is_complete
+    assert controller.is_complete
     # Cut anywhere and resumed, the same rows are stopped at the same time.
     pretend(quality, name="cut", at_most=9, **changes)
     resumed, second = pretend(quality, name="cut", resume=True, **changes)
     assert not set(second.started) & {f"{row.number:03}-seed2" for row in stopped}
-    table = [(row.settings, row.state, row.mean) for row in director.rows()]
+    table = [(row.settings, row.state, row.mean) for row in controller.rows()]
     assert [(row.settings, row.state, row.mean) for row in resumed.rows()] == table
 
 
@@ -170,17 +170,17 @@ def test_a_trial_stopped_at_its_end_stays_stopped(pretend):
     """Told to stop at its last evaluation a run comes to its end all the same; a later start sees no more in it."""
     weights = [round(0.05 * number, 2) for number in range(20)]
     changes = {"parameters": {"method.weight": {"values": weights}}, "early_terminate": "asha", "iterations": 1}
-    director, worker = pretend(quality, seeds=[1, 2], **changes)
+    controller, worker = pretend(quality, seeds=[1, 2], **changes)
     assert worker.stopped
     for name in worker.stopped:
         done = {"seeds": [{"seed": 1, "train_seconds": 1.0}], "mean": {"accuracy": 0.9}}
-        folder = director.folder.path / "trials" / name
+        folder = controller.folder.path / "trials" / name
         (folder / "results.json").write_text(json.dumps(done))
         with (folder / "metrics.jsonl").open("a") as file:  # another evaluation, before the word came
             file.write(json.dumps({"arm": "method", "step": 2, "kind": "eval", "eval_accuracy": 0.9}) + "\n")
     resumed, again = pretend(quality, seeds=[1, 2], resume=True, **changes)
     assert not again.started
-    table = [(row.number, row.state, row.mean) for row in director.rows()]
+    table = [(row.number, row.state, row.mean) for row in controller.rows()]
     assert [(row.number, row.state, row.mean) for row in resumed.rows()] == table
 
 
@@ -205,17 +205,17 @@ def test_a_row_whose_first_seed_fails_is_over_where_it_would_compete(pretend):
             raise ArithmeticError("broken")
         return quality(config, seed, iteration)
 
-    director, worker = pretend(breaks, seeds=[1, 2], early_terminate="median")
+    controller, worker = pretend(breaks, seeds=[1, 2], early_terminate="median")
     assert worker.started == ["001-seed1", "001-seed2", "002-seed1", "002-seed2", "003-seed1", "004-seed1"]
-    status = director.status()
+    status = controller.status()
     assert (status.total, status.done, status.failed, status.eta) == (6, 4, 2, 0)
 
 
 def test_median_stopping(pretend):
     changes = {"parameters": {"method.weight": {"values": [0.3, 0.35, 0.25, 0.4, 0.9, 0.31]}}}
     early = {"type": "median", "min_iter": 2, "min_trials": 3}
-    director, _ = pretend(quality, early_terminate=early, **changes)
-    rows = {row.settings["method.weight"]: row for row in director.rows()}
+    controller, _ = pretend(quality, early_terminate=early, **changes)
+    rows = {row.settings["method.weight"]: row for row in controller.rows()}
     assert {weight for weight, row in rows.items() if row.state == "stopped"} == {0.4, 0.9}
     assert rows[0.9].outcomes[1].iteration == 2  # not before min_iter
 

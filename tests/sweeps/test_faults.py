@@ -12,7 +12,7 @@ import yaml
 from toughen.cli.main import main
 from toughen.reports import find_runs
 from toughen.runs.config_io import build
-from toughen.sweeps import running
+from toughen.sweeps import api
 from toughen.sweeps.worker import GRACE, Limits, Worker
 
 BROKEN = '''
@@ -115,7 +115,7 @@ def test_broken_trials_are_told_and_the_others_run(swept, little, capsys, monkey
     assert main(words) == 2
     assert "holds this sweep already (4 trials done)" in capsys.readouterr().err
     handed = []
-    monkeypatch.setattr(running, "run_serially", lambda director: handed.extend(_all(director)))
+    monkeypatch.setattr(api, "run_serially", lambda controller: handed.extend(_all(controller)))
     main(["sweep", str(folder), "--resume", "--engine", "serial"])
     assert handed == ["002-seed1", "004-seed1"]
 
@@ -151,8 +151,8 @@ def _is_of(process, parent):
     return process.ppid() == parent and "toughen.sweeps.trial_process" in (process.info["cmdline"] or [])
 
 
-def _all(director):
-    while (trial := director.next()) is not None:
+def _all(controller):
+    while (trial := controller.next_trial()) is not None:
         yield trial.name
 
 

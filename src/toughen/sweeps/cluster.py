@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import require
-from .director import Director
+from .controller import Controller
 from .errors import SweepError
 from .options import Resources
 from .serial import limits_of
@@ -25,7 +25,7 @@ QUIET = {
 
 
 @contextmanager
-def connected(address: str | None) -> Generator[Any]:
+def connect_ray(address: str | None) -> Generator[Any]:
     """Ray: the cluster at an address, one that this process is in already, or one of this machine for the moment."""
     ray: Any = require("ray", "sweep")
     require("ray.tune", "sweep")
@@ -34,7 +34,7 @@ def connected(address: str | None) -> Generator[Any]:
     if ray.is_initialized():
         yield ray
         return
-    _answers(address or "")
+    _check_address(address or "")
     try:
         ray.init(
             address=address,
@@ -52,7 +52,7 @@ def connected(address: str | None) -> Generator[Any]:
         ray.shutdown()
 
 
-def _answers(address: str) -> None:
+def _check_address(address: str) -> None:
     """Refuses HOST:PORT where nobody listens: Ray would try for minutes."""
     host, colon, port = address.removeprefix("ray://").rpartition(":")
     if not (colon and port.isdigit()):
@@ -66,7 +66,7 @@ def _answers(address: str) -> None:
 
 
 @dataclass(frozen=True)
-class Placing:
+class ResourceAllocation:
     """What one trial gets, and how many run at once."""
 
     cpu: float
@@ -78,12 +78,7 @@ class Placing:
         return f"Ray: {self.slots} at once, each with {self.cpu:g} CPUs and {self.gpu:g} GPUs{self.note}"
 
 
-def place(wanted: Resources, ray: Any) -> Placing:
-    """Where trials go on the machines that Ray has."""
-    return share(wanted, [node["Resources"] for node in ray.nodes() if node["Alive"]])
-
-
-def share(wanted: Resources, nodes: Sequence[Mapping[str, float]]) -> Placing:
+def allocate(wanted: Resources, nodes: Sequence[Mapping[str, float]]) -> ResourceAllocation:
     """What a trial gets of these machines; where none has a GPU, trials run on CPUs."""
     cards = [float(node.get("GPU", 0)) for node in nodes]
     cores = [float(node.get("CPU", 0)) for node in nodes]
@@ -99,52 +94,52 @@ def share(wanted: Resources, nodes: Sequence[Mapping[str, float]]) -> Placing:
             f"{max(cores, default=0):g} CPUs and {max(cards, default=0):g} GPUs."
         )
     note = " (no GPU was found)" if wanted.gpu and not gpu else ""
-    return Placing(cpu, gpu, min(sum(fit), wanted.concurrent or sum(fit)), note)
+    return ResourceAllocation(cpu, gpu, min(sum(fit), wanted.concurrent or sum(fit)), note)
 
 
 def _fit(there: float, each: float) -> int:
     return int(there / each + 1e-9)
 
 
-def run_on_ray(director: Director, placing: Placing) -> None:
+def run_on_ray(controller: Controller, allocation: ResourceAllocation) -> None:
     """Run all trials that are left, as many at once as fit."""
     from ray import tune
 
     from .tuning import Listener, Proposals, Stopping, TrialActor
 
     # As many actors as fit are asked for at once; by default the second waits for the first to be there.
-    os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(placing.slots)
-    limits = limits_of(director, gpu=placing.gpu, threads=max(int(placing.cpu), 1))
+    os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(allocation.slots)
+    limits = limits_of(controller, gpu=allocation.gpu, threads=max(int(allocation.cpu), 1))
     actor = tune.with_parameters(TrialActor, limits=limits)
-    scratch = director.folder.path / ".ray"  # Tune wants a place that all machines see; nothing in it is read again
+    scratch = controller.folder.path / ".ray"  # Tune wants a place that all machines see; nothing in it is read again
     shutil.rmtree(scratch, ignore_errors=True)
     tuner = tune.Tuner(
-        tune.with_resources(actor, {"cpu": placing.cpu, "gpu": placing.gpu}),
+        tune.with_resources(actor, {"cpu": allocation.cpu, "gpu": allocation.gpu}),
         tune_config=tune.TuneConfig(
-            search_alg=Proposals(director),
-            scheduler=Stopping(director),
+            search_alg=Proposals(controller),
+            scheduler=Stopping(controller),
             num_samples=-1,
-            max_concurrent_trials=placing.slots,
+            max_concurrent_trials=allocation.slots,
             reuse_actors=True,  # an actor takes seconds to start
         ),
         run_config=tune.RunConfig(
             name=scratch.name,
-            storage_path=str(director.folder.path.resolve()),
+            storage_path=str(controller.folder.path.resolve()),
             verbose=0,
-            callbacks=[Listener(director)],
+            callbacks=[Listener(controller)],
             failure_config=tune.FailureConfig(max_failures=limits.retries),  # of workers and nodes that are lost
             checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),  # the run folder is the checkpoint
         ),
     )
     try:
-        with _hushed():
+        with _silence_ray():
             tuner.fit()
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
 @contextmanager
-def _hushed() -> Generator[None]:
+def _silence_ray() -> Generator[None]:
     """Ray's own account of what the table says already."""
     loggers = [logging.getLogger(name) for name in ("ray", "ray.tune", "ray.air", "ray.train")]
     before = [each.level for each in loggers]

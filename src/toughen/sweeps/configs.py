@@ -15,10 +15,10 @@ FILES = ("dir", "train_file", "validation_file", "test_file", "cache_dir")
 def trial_config(base: Mapping[str, Any], settings: Mapping[str, Any], seeds: tuple[int, ...]) -> Config:
     """The config of these settings; refused like any other where an option is unknown or wrong."""
     values = merge(copy.deepcopy(dict(base)), normalised(settings))
-    return build({**anchored(values), "seed": list(seeds)})
+    return build({**absolute_paths(values), "seed": list(seeds)})
 
 
-def anchored(values: Mapping[str, Any]) -> dict[str, Any]:
+def absolute_paths(values: Mapping[str, Any]) -> dict[str, Any]:
     """The values with local paths made absolute: workers may have another working directory."""
     found = dict(values)
     if found.get("model") is not None and Path(str(found["model"])).exists():
@@ -32,10 +32,10 @@ def anchored(values: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(found.get("method"), Mapping):
         method = dict(cast("Mapping[str, Any]", found["method"]))
         if "name" in method:
-            found["method"] = {**method, "name": "+".join(map(_anchored, str(method["name"]).split("+")))}
+            found["method"] = {**method, "name": "+".join(map(_absolute_paths, str(method["name"]).split("+")))}
     return found
 
 
-def _anchored(name: str) -> str:
+def _absolute_paths(name: str) -> str:
     path, key = own_file(name.strip())
     return name if path is None else f"{Path(path).resolve()}:{key}"

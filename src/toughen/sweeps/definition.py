@@ -152,12 +152,12 @@ def _fits(made: Definition) -> None:
         raise SweepError(f"trials: how many settings may {made.search} try? Give trials: 20.")
 
 
-def rows_word(settings: Settings) -> str:
+def format_settings(settings: Settings) -> str:
     """Settings in a few words."""
-    return ", ".join(f"{key}={word(value)}" for key, value in settings.items())
+    return ", ".join(f"{key}={format_value(value)}" for key, value in settings.items())
 
 
-def word(value: Any) -> str:
+def format_value(value: Any) -> str:
     """A value as a person writes it."""
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 

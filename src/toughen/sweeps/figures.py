@@ -8,7 +8,7 @@ from typing import Any
 
 from ..errors import require
 from ..reports.drawing import plain
-from .definition import word
+from .definition import format_value
 from .leaderboard import Row
 
 GREY = "#808080"
@@ -84,7 +84,7 @@ def _heat(rows: Sequence[Row], pair: tuple[str, str], values: dict[str, list[Any
         drawn,
     ):
         filled = [[float("nan") if cell is None else cell for cell in line] for line in cells]
-        axes.pcolormesh(filled, cmap=SHADES)  # shapes, not a picture within the picture
+        axes.pcolormesh(filled, cmap=SHADES)  # vector shapes, not a bitmap in the SVG
         axes.invert_yaxis()
         middle = (min(known) + max(known)) / 2
         for row, line in enumerate(cells):
@@ -94,7 +94,7 @@ def _heat(rows: Sequence[Row], pair: tuple[str, str], values: dict[str, list[Any
                     axes.text(column + 0.5, row + 0.5, f"{cell:.3f}", ha="center", va="center", color=ink)
         for set_ticks, key in ((axes.set_xticks, across), (axes.set_yticks, down)):
             places = [place + 0.5 for place in range(len(values[key]))]
-            set_ticks(places, [plain(word(value)) for value in values[key]])
+            set_ticks(places, [plain(format_value(value)) for value in values[key]])
         axes.set_xlabel(plain(across))
         axes.set_ylabel(plain(down))
     return drawn[0]
@@ -113,13 +113,13 @@ def _scale(values: Sequence[Any], most: int = 8) -> tuple[list[float], list[tupl
     """Heights from 0 to 1, and ticks: a few values (`most`) at even steps, many numbers by size."""
     found = _distinct(values)
     if len(found) <= most:
-        even = {word(value): place / max(len(found) - 1, 1) for place, value in enumerate(found)}
-        return [even[word(value)] for value in values], [(height, text) for text, height in even.items()]
+        even = {format_value(value): place / max(len(found) - 1, 1) for place, value in enumerate(found)}
+        return [even[format_value(value)] for value in values], [(height, text) for text, height in even.items()]
     if not all(isinstance(value, (int, float)) for value in found):
-        even = {word(value): place / (len(found) - 1) for place, value in enumerate(found)}
-        return [even[word(value)] for value in values], []
+        even = {format_value(value): place / (len(found) - 1) for place, value in enumerate(found)}
+        return [even[format_value(value)] for value in values], []
     low, high = found[0], found[-1]
-    return [(value - low) / (high - low) for value in values], [(0.0, word(low)), (1.0, word(high))]
+    return [(value - low) / (high - low) for value in values], [(0.0, format_value(low)), (1.0, format_value(high))]
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from ..reports.folder import read_lines
 from ..runs.files import write_text
 from .definition import Definition, Settings, differences, parse
 from .errors import SweepError
-from .reading import read_sweep
+from .loading import load_values
 from .trials import append
 
 DEFINITION, ROWS, LOCK = "sweep.yaml", "rows.jsonl", ".lock"
@@ -51,7 +51,7 @@ def is_sweep(path: Path) -> bool:
 
 def stored(path: Path) -> Definition:
     """The definition that a folder was made with."""
-    return parse(read_sweep(path / DEFINITION))
+    return parse(load_values(path / DEFINITION))
 
 
 def open_folder(path: Path, definition: Definition, resume: bool) -> Folder:

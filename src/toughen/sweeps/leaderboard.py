@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..internal.markdown import line
-from .definition import Settings, rows_word, word
+from .definition import Settings, format_settings, format_value
 from .trials import Outcome
 
 ORDER = ("done", "partial", "stopped", "failed", "missing")
@@ -65,7 +65,7 @@ class Row:
 
     def __str__(self) -> str:
         score = "-" if self.mean is None else f"{self.mean:.4f}" + (f" ± {self.sd:.4f}" if self.sd is not None else "")
-        return f"{score} ({rows_word(self.settings)})"
+        return f"{score} ({format_settings(self.settings)})"
 
 
 def ranked(rows: Sequence[Row], sign: int) -> list[Row]:
@@ -117,4 +117,4 @@ def as_markdown(heads: Sequence[str], cells: Sequence[Sequence[Any]]) -> str:
 
 def shown(cell: Any) -> str:
     """A cell as a person reads it."""
-    return "" if cell is None else word(cell)
+    return "" if cell is None else format_value(cell)

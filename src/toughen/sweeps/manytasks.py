@@ -31,7 +31,7 @@ def is_manytasks(values: Any) -> bool:
     return isinstance(configs, Mapping) and "==base==" in configs
 
 
-def translated(values: Mapping[str, Any], place: Path) -> dict[str, Any]:
+def read_manytasks(values: Mapping[str, Any], place: Path) -> dict[str, Any]:
     """The same search in our words: lists are a grid, the rows of `==more==` are tied."""
     configs = cast("Mapping[str, Any]", values["configs"])
     more = configs.get("==more==") or []

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from ..errors import require
-from .checking import grid, key_of
 from .definition import Definition, Settings
 from .space import Choice, Range
+from .validation import grid, key_of
 
 MAX_DUPLICATES = 50  # proposals in a row that exist already, before the space counts as used up
 TIED = "tied"

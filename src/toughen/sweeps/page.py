@@ -8,13 +8,13 @@ from ..errors import require
 from ..runs.config_io import to_yaml
 from ..runs.progress import clock
 from .configs import trial_config
-from .definition import rows_word
-from .director import Director
+from .controller import Controller
+from .definition import format_settings
 from .figures import heat_maps, parallel
 from .leaderboard import Row, shown, table
 
 
-def render(director: Director) -> str:
+def render(controller: Controller) -> str:
     """The page as text; everything but the drawings is escaped."""
     from markupsafe import Markup
 
@@ -23,7 +23,7 @@ def render(director: Director) -> str:
         autoescape=True, undefined=jinja.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     template = environment.from_string((Path(__file__).parent / "page.html").read_text(encoding="utf-8"))
-    given, rows, metric = director.definition, director.rows(), director.metric
+    given, rows, metric = controller.definition, controller.rows(), controller.metric
     heads, cells = table(rows, given.keys, given.seeds, metric)
     figures: list[str] = []
     if any(row.mean is not None for row in rows):
@@ -33,28 +33,28 @@ def render(director: Director) -> str:
     text = to_yaml(trial_config(given.base, best.settings, given.seeds)) if best else ""
     return str(
         template.render(
-            title=f"Sweep {director.folder.path.resolve().name}",
+            title=f"Sweep {controller.folder.path.resolve().name}",
             version=__version__,
-            cards=_cards(director, best),
+            cards=_cards(controller, best),
             heads=heads,
             rows=[[shown(cell) for cell in row] for row in cells],
             figures=[Markup(svg) for svg in figures],
-            failures=[(row.number, rows_word(row.settings), row.errors) for row in rows if row.errors],
+            failures=[(row.number, format_settings(row.settings), row.errors) for row in rows if row.errors],
             best=text.partition("\n")[2],
         )
     )
 
 
-def _cards(director: Director, best: Row | None) -> list[dict[str, str]]:
-    status, given = director.status(), director.definition
+def _cards(controller: Controller, best: Row | None) -> list[dict[str, str]]:
+    status, given = controller.status(), controller.definition
     goal = "highest" if given.sign > 0 else "lowest"
     score = "-" if best is None else str(best).partition(" (")[0]
-    words = "no row is done" if best is None else rows_word(best.settings)
+    words = "no row is done" if best is None else format_settings(best.settings)
     over = status.done + status.stopped + status.failed
-    spent = sum(row.seconds for row in director.rows())
+    spent = sum(row.seconds for row in controller.rows())
     seeds = f"{len(given.seeds)} seed{'s' * (len(given.seeds) > 1)}"
     return [
-        {"name": f"{goal} {director.metric}", "value": score, "note": words},
+        {"name": f"{goal} {controller.metric}", "value": score, "note": words},
         {"name": "trials", "value": f"{over} of {status.total}", "note": f"{given.search}, {seeds} a row"},
         {"name": "failed", "value": str(status.failed), "note": f"{status.stopped} stopped early"},
         {"name": "training time", "value": clock(spent), "note": "of all finished trials together"},

@@ -5,7 +5,7 @@ import threading
 from pathlib import Path
 from typing import Any, Protocol
 
-from .director import Director
+from .controller import Controller
 from .worker import Event, Limits, Worker
 
 HEARTBEAT = 1.0  # seconds between two signs of life
@@ -20,27 +20,27 @@ class Runner(Protocol):
     def close(self) -> None: ...
 
 
-def limits_of(director: Director, gpu: float = 0.0, threads: int | None = None) -> Limits:
+def limits_of(controller: Controller, gpu: float = 0.0, threads: int | None = None) -> Limits:
     """What the sweep file holds a trial to."""
-    given = director.definition
+    given = controller.definition
     wanted = given.resources
-    return Limits(director.metric, given.retries, wanted.minutes, wanted.memory_gb, gpu, threads)
+    return Limits(controller.metric, given.retries, wanted.minutes, wanted.memory_gb, gpu, threads)
 
 
-def run_serially(director: Director, runner: Runner | None = None) -> None:
+def run_serially(controller: Controller, runner: Runner | None = None) -> None:
     """Run all trials that are left; Ctrl-C ends the one that runs in order and then the sweep."""
-    cpu = director.definition.resources.cpu
-    limits = limits_of(director, threads=max(int(cpu), 1) if cpu else None)
+    cpu = controller.definition.resources.cpu
+    limits = limits_of(controller, threads=max(int(cpu), 1) if cpu else None)
     work = runner or Worker(limits)
     before = _on_term(_interrupt)
     try:
-        while (trial := director.next()) is not None:
+        while (trial := controller.next_trial()) is not None:
             if trial == "wait":  # for a trial that runs; here none does
                 raise AssertionError("a serial sweep waits for itself")
             work.start(trial.folder)
             while True:
                 event = work.poll(HEARTBEAT)
-                if director.saw(trial, event):
+                if controller.on_event(trial, event):
                     work.stop()
                     break
                 if event.is_end:

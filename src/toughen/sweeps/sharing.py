@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from ..tasks import Data
 
 
-def make_ready(configs: Sequence[Config]) -> "dict[str, Data]":
+def prepare_data(configs: Sequence[Config]) -> "dict[str, Data]":
     """Read and tokenise the data that these configs share, as their runs will; refuse models that they cannot have.
 
     Beside the data itself, under "", what its models are scored on as well, by the ending of its metrics.
@@ -48,7 +48,7 @@ def shared_scores(alike: Iterable[Sequence[Config]]) -> tuple[dict[str, bool], s
     known: dict[str, bool] | None = None
     selects = ""
     for configs in alike:
-        sets = make_ready(configs)
+        sets = prepare_data(configs)
         scores = scores_of(sets, configs[0].data.eval_split)
         known = scores if known is None else {name: each for name, each in known.items() if name in scores}
         selects = selects or sets[""].task.selects

@@ -7,7 +7,7 @@ from ray import tune
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
-from .director import Director
+from .controller import Controller
 from .trials import Trial
 from .worker import Event, Worker
 
@@ -37,12 +37,12 @@ class TrialActor(tune.Trainable):
 class Proposals(Searcher):
     """Tune asks here for the next trial."""
 
-    def __init__(self, director: Director) -> None:
+    def __init__(self, controller: Controller) -> None:
         super().__init__()
-        self.director = director
+        self.controller = controller
 
     def suggest(self, trial_id: str) -> dict[str, Any] | None:
-        found = self.director.next()
+        found = self.controller.next_trial()
         if found is None:
             return cast("None", Searcher.FINISHED)  # a word, though Tune's own types do not say so
         if found == "wait":
@@ -61,35 +61,35 @@ class Proposals(Searcher):
 
 
 class Stopping(FIFOScheduler):
-    """Every event of a trial goes to the director, which may say stop."""
+    """Every event of a trial goes to the controller, which may say stop."""
 
-    def __init__(self, director: Director) -> None:
+    def __init__(self, controller: Controller) -> None:
         super().__init__()
-        self.director = director
+        self.controller = controller
 
     def on_trial_result(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> str:
-        stop = self.director.saw(_of(self.director, trial), result["event"])
+        stop = self.controller.on_event(_of(self.controller, trial), result["event"])
         return TrialScheduler.STOP if stop else TrialScheduler.CONTINUE
 
     def on_trial_complete(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> None:
         event: Event = result["event"]
         if event.is_end:
-            self.director.saw(_of(self.director, trial), event)
+            self.controller.on_event(_of(self.controller, trial), event)
 
 
 class Listener(tune.Callback):
     """Workers and nodes that were lost."""
 
-    def __init__(self, director: Director) -> None:
-        self.director = director
+    def __init__(self, controller: Controller) -> None:
+        self.controller = controller
 
     def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        self.director.saw(_of(self.director, trial), Event("retry", error="its worker was lost"))
+        self.controller.on_event(_of(self.controller, trial), Event("retry", error="its worker was lost"))
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         said = " ".join(str(trial.get_error() or "").split())[-300:]
-        self.director.lost(_of(self.director, trial), f"its worker was lost: {said}")
+        self.controller.on_worker_lost(_of(self.controller, trial), f"its worker was lost: {said}")
 
 
-def _of(director: Director, trial: Any) -> Trial:
-    return director.trials[trial.config["trial"]]
+def _of(controller: Controller, trial: Any) -> Trial:
+    return controller.trials[trial.config["trial"]]

@@ -10,19 +10,19 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..runs.config import Config
-from .board import Board
-from .checking import check_metric, check_settings
-from .cluster import connected, place, run_on_ray
+from .cluster import allocate, connect_ray, run_on_ray
 from .configs import trial_config
+from .controller import Controller
 from .definition import Definition
-from .director import Director
 from .errors import SweepError, SweepStopped
 from .folder import is_sweep, open_folder, stored
 from .leaderboard import Row
+from .loading import load_definition
 from .outputs import write_page, write_tables
-from .reading import read_definition
+from .progress import SweepProgress
 from .serial import run_serially
 from .sharing import shared_scores
+from .validation import validate_metric, validate_settings
 
 Engine = Literal["auto", "ray", "serial"]
 PathLike = str | os.PathLike[str]
@@ -81,28 +81,28 @@ def sweep(
     if resume and not is_sweep(path):
         hint = "leave out --resume to start it, or name its folder with --output_dir"
         raise SweepError(f"{path} holds no sweep to go on with; {hint}.")
-    configs = check_settings(definition)
+    configs = validate_settings(definition)
     if is_sweep(path) or path.exists():
         open_folder(path, definition, resume).close()  # refuses at once, before the data is read
     scores, selects = shared_scores(configs)
-    metric = check_metric(definition, scores, selects)
+    metric = validate_metric(definition, scores, selects)
     with _engine(definition, engine, address) as (run, words):
         folder = open_folder(path.absolute(), definition, resume=True)  # workers have working directories of their own
         try:
-            with Board(path / "sweep.log") as board:
-                director = Director(folder, metric, board, write_tables)
-                board.line(f"sweep {path} · {definition.search} · {director.status()} · {words}")
+            with SweepProgress(path / "sweep.log") as progress:
+                controller = Controller(folder, metric, progress, write_tables)
+                progress.line(f"sweep {path} · {definition.search} · {controller.status()} · {words}")
                 try:
                     with suppress(KeyboardInterrupt):  # told below, in order, whatever the engine does with it
-                        run(director)
+                        run(controller)
                 finally:
-                    write_tables(director)
-                    write_page(director)
+                    write_tables(controller)
+                    write_page(controller)
         finally:
             folder.close()
-    if not director.is_complete:
-        raise SweepStopped(path, f"stopped at {director.status()}")
-    return Sweep(path, metric, director.rows(), definition)
+    if not controller.is_complete:
+        raise SweepStopped(path, f"stopped at {controller.status()}")
+    return Sweep(path, metric, controller.rows(), definition)
 
 
 def _opened(
@@ -113,14 +113,14 @@ def _opened(
         if config or any(each is not None for each in (base, seeds, output_dir)):
             raise SweepError(f"{source} is a sweep that brings its own options; leave the others out.")
         return stored(Path(source)), Path(source)
-    definition, name = read_definition(source, base, config, seeds)
+    definition, name = load_definition(source, base, config, seeds)
     return definition, Path(output_dir) if output_dir is not None else Path("sweeps") / name
 
 
 @contextmanager
 def _engine(
     definition: Definition, engine: Engine, address: str | None
-) -> Generator[tuple[Callable[[Director], None], str]]:
+) -> Generator[tuple[Callable[[Controller], None], str]]:
     """What runs the trials, and in words how; refused where a trial fits on no machine."""
     has_ray = find_spec("ray") is not None
     if engine == "serial" or (engine == "auto" and address is None and not has_ray):
@@ -129,6 +129,6 @@ def _engine(
         hint = "" if has_ray else '; pip install "toughen[sweep]" runs as many as the machine holds'
         yield run_serially, f"one trial at a time{hint}"
         return
-    with connected(address) as ray:
-        placing = place(definition.resources, ray)
-        yield partial(run_on_ray, placing=placing), str(placing)
+    with connect_ray(address) as ray:
+        allocation = allocate(definition.resources, [node["Resources"] for node in ray.nodes() if node["Alive"]])
+        yield partial(run_on_ray, allocation=allocation), str(allocation)

@@ -13,7 +13,7 @@ from ..runs.kinds import fits, worded
 from ..runs.method_config import make_method, options_of
 from ..runs.trainer_options import trainer_options
 from .configs import trial_config
-from .definition import Definition, Settings, rows_word
+from .definition import Definition, Settings, format_settings
 from .errors import SweepError
 
 
@@ -52,7 +52,7 @@ def _corners(definition: Definition) -> Iterator[Settings]:
         yield from ({**first, **tied[0], key: value} for value in each.ends)
 
 
-def check_settings(definition: Definition) -> list[list[Config]]:
+def validate_settings(definition: Definition) -> list[list[Config]]:
     """Build the config of every row, and its method; the first that cannot be is told with its settings.
 
     Gives the configs of each different set of data that the rows ask for: one for each different model.
@@ -71,7 +71,7 @@ def check_settings(definition: Definition) -> list[list[Config]]:
             if definition.search == "grid":
                 _check_other(runs, config, settings)
         except (ValueError, TypeError) as error:
-            raise SweepError(f"parameters: {error} (settings: {rows_word(settings)})") from error
+            raise SweepError(f"parameters: {error} (settings: {format_settings(settings)})") from error
         alike = data.setdefault(repr((config.model, config.task, config.data)), {})
         alike.setdefault(repr((config.head, config.model_config)), config)
     return [list(alike.values()) for alike in data.values()]
@@ -84,7 +84,7 @@ def _check_other(runs: dict[str, Settings], config: Config, settings: Settings) 
         del values["train"]["epochs"]  # updates go before them
     same = runs.setdefault(key_of(values), settings)
     if same is not settings:
-        raise SweepError(f"{rows_word(same)} is the very same run; leave out what has no effect beside the rest.")
+        raise SweepError(f"{format_settings(same)} is the very same run; leave out what has no effect beside the rest.")
 
 
 def _check_types(settings: Mapping[str, Any], base: Mapping[str, Any]) -> None:
@@ -122,7 +122,7 @@ def _fits(key: str, value: Any, kind: Any) -> None:
         raise SweepError(f"{key}={value!r}: expected {worded(kind)}.")
 
 
-def check_metric(definition: Definition, logged: Mapping[str, bool], selects: str) -> str:
+def validate_metric(definition: Definition, logged: Mapping[str, bool], selects: str) -> str:
     """The metric to rank by; refused where no run logs it, or where early stopping needs it each epoch.
 
     `logged` says of every score of a finished run whether it is also taken after each epoch.

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from . import trials
-from .board import Board, Status
-from .checking import grid
 from .definition import Settings
 from .folder import Folder
 from .leaderboard import Row, ranked
 from .optuna_search import Pruner, make_sampler
+from .progress import Status, SweepProgress
 from .trials import Outcome, Trial
+from .validation import grid
 from .worker import Event
 
 Wait = Literal["wait"]
@@ -29,16 +29,20 @@ class _Line:
     iteration: int = 0  # of the first seed, as far as the pruner has seen it
 
 
-class Director:
+class Controller:
     """Hands out trials, takes their events, and knows from the folders what an earlier start left.
 
     With early stopping the first seed of a row competes; the others run once it has come through.
     """
 
     def __init__(
-        self, folder: Folder, metric: str, board: Board, changed: "Callable[[Director], None]" = lambda _: None
+        self,
+        folder: Folder,
+        metric: str,
+        progress: SweepProgress,
+        changed: "Callable[[Controller], None]" = lambda _: None,
     ) -> None:
-        self.folder, self.metric, self.board, self._changed = folder, metric, board, changed
+        self.folder, self.metric, self.progress, self._changed = folder, metric, progress, changed
         self.definition = folder.definition
         self._planned = len(grid(self.definition)) if self.definition.search == "grid" else self.definition.trials or 0
         self.trials: dict[str, Trial] = {}
@@ -55,8 +59,8 @@ class Director:
 
     def _open(self, number: int, settings: Settings) -> None:
         """Take up a row: what its folders say is known, the rest is queued."""
-        base, place = self.definition.base, self.folder.path
-        made = {seed: trials.make(place, base, number, seed, settings) for seed in self.definition.seeds}
+        base, path = self.definition.base, self.folder.path
+        made = {seed: trials.make(path, base, number, seed, settings) for seed in self.definition.seeds}
         line = self._lines[number] = _Line(settings, made)
         self.trials |= {trial.name: trial for trial in made.values()}
         for seed, trial in made.items():
@@ -66,9 +70,9 @@ class Director:
         first = made[self.definition.seeds[0]]
         before = line.outcomes[first.seed]
         if before.state != "missing":
-            for place_, score in enumerate(trials.scores(first.folder, self.metric)[: before.iteration], 1):
-                self._pruner.should_stop(number, place_, score)
-            self._settle(number, first)
+            for iteration, score in enumerate(trials.scores(first.folder, self.metric)[: before.iteration], 1):
+                self._pruner.should_stop(number, iteration, score)
+            self._update_samplers(number, first)
         else:
             self._queue.append(first)
         if self.definition.early is None or before.state == "done":
@@ -79,7 +83,7 @@ class Director:
         others = [trial for seed, trial in line.trials.items() if seed != self.definition.seeds[0]]
         self._queue.extend(trial for trial in others if line.outcomes[trial.seed].state == "missing")
 
-    def next(self) -> Trial | Wait | None:
+    def next_trial(self) -> Trial | Wait | None:
         """The next trial; `wait` while it depends on one that runs; nothing when all is handed out."""
         while not self._queue:
             settings = self._sampler.propose()
@@ -92,10 +96,10 @@ class Director:
             self._open(self.folder.add(settings), settings)
         trial = self._queue.popleft()
         self.running[trial.name] = (trial, Event("alive"))
-        self.board.started(trial, self.status())
+        self.progress.started(trial, self.status())
         return trial
 
-    def saw(self, trial: Trial, event: Event) -> bool:
+    def on_event(self, trial: Trial, event: Event) -> bool:
         """Take note of an event; True when the trial is to be stopped."""
         line = self._lines[trial.row]
         if event.kind == "score" and event.score is not None and trial.seed == self.definition.seeds[0]:
@@ -109,13 +113,13 @@ class Director:
             self._end(trial, event.error or f"{self.metric} {event.score:.4f}")
         elif trial.name in self.running:
             if event.kind == "retry":
-                self.board.line(f"{trial.name}: another attempt after: {event.error}")
+                self.progress.line(f"{trial.name}: another attempt after: {event.error}")
             last = self.running[trial.name][1]
             self.running[trial.name] = (trial, event if event.score is not None else last)
-            self.board.show(self.status())
+            self.progress.show(self.status())
         return False
 
-    def lost(self, trial: Trial, error: str) -> None:
+    def on_worker_lost(self, trial: Trial, error: str) -> None:
         """The worker of a trial is gone for good."""
         trials.note_attempt(trial.folder, error, True)
         self._end(trial, error)
@@ -124,20 +128,20 @@ class Director:
         self.running.pop(trial.name, None)
         self.ended += 1
         now = self._lines[trial.row].outcomes[trial.seed] = trials.outcome(trial.folder, self.metric)
-        self._settle(trial.row, trial)
+        self._update_samplers(trial.row, trial)
         if now.state == "done" and self.definition.early is not None and trial.seed == self.definition.seeds[0]:
             self._queue_others(trial.row)
         self._changed(self)
-        self.board.ended(trial, now, said, self.status())
+        self.progress.ended(trial, now, said, self.status())
 
-    def _settle(self, number: int, trial: Trial) -> None:
+    def _update_samplers(self, number: int, trial: Trial) -> None:
         """Tell the pruner and, once the row is over, the sampler."""
         line = self._lines[number]
         now = line.outcomes[trial.seed]
         if trial.seed == self.definition.seeds[0]:
             self._pruner.finish(number, now.score if now.state == "done" else None, now.state == "stopped")
         row = Row(number, line.settings, line.outcomes)
-        if all(each.state != "missing" for each in line.outcomes.values()) or self._spared(row):
+        if all(each.state != "missing" for each in line.outcomes.values()) or self._skipped_seeds(row):
             self._sampler.finish(number, row.mean, stopped=row.state == "stopped")
 
     def rows(self) -> list[Row]:
@@ -156,27 +160,27 @@ class Director:
         count = {state: states.count(state) for state in ("done", "stopped", "failed")}
         rows = self.rows()
         total = (len(self._lines) if self._over else self._planned) * len(self.definition.seeds)
-        total -= sum(self._spared(row) for row in rows)
+        total -= sum(self._skipped_seeds(row) for row in rows)
         left = total - sum(count.values())
         rate = self.ended / max(time.monotonic() - self.began, 1e-9)
         best = rows[0] if rows and rows[0].state == "done" else None
-        return Status(total, **count, running=self._words(), best=best, eta=left / rate if rate else None)
+        return Status(total, **count, running=self._running_scores(), best=best, eta=left / rate if rate else None)
 
-    def _spared(self, row: Row) -> int:
+    def _skipped_seeds(self, row: Row) -> int:
         """Seeds that are not run since the row's first one did not come through."""
         first = row.outcomes[self.definition.seeds[0]].state
         if self.definition.early is None or first not in ("stopped", "failed"):
             return 0
         return sum(each.state == "missing" for each in row.outcomes.values())
 
-    def _words(self) -> list[tuple[str, str]]:
+    def _running_scores(self) -> list[tuple[str, str]]:
         return [
             (trial.name, "" if last.score is None else f"{self.metric} {last.score:.4f} after {last.iteration}")
             for trial, last in self.running.values()
         ]
 
     # Tune copies and pickles what it is given, for a restart of its own that never comes: ours is from the folders.
-    def __deepcopy__(self, memo: object) -> "Director":
+    def __deepcopy__(self, memo: object) -> "Controller":
         return self
 
     def __reduce__(self) -> tuple[type[str], tuple[str]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..runs.progress import clock, tell
-from .definition import rows_word
+from .definition import format_settings
 from .leaderboard import Row
 from .trials import Outcome, Trial
 
@@ -37,7 +37,7 @@ class Status:
         return " · ".join([*parts, f"ETA {clock(self.eta)}"])
 
 
-class Board:
+class SweepProgress:
     """Tells how a sweep goes; use as a context, so that the terminal is left as it was."""
 
     def __init__(self, log: Path, live: bool | None = None) -> None:
@@ -45,7 +45,7 @@ class Board:
         self._wanted = sys.stdout.isatty() if live is None else live
         self._last = 0.0
 
-    def __enter__(self) -> "Board":
+    def __enter__(self) -> "SweepProgress":
         if self._wanted:
             with suppress(ImportError):
                 from rich.live import Live
@@ -66,7 +66,7 @@ class Board:
     def started(self, trial: Trial, status: Status) -> None:
         """A trial begins; the live table shows it by itself."""
         if self._live is None:
-            self.line(f"{trial.name}: started ({rows_word(trial.settings)})")
+            self.line(f"{trial.name}: started ({format_settings(trial.settings)})")
         self.show(status)
 
     def ended(self, trial: Trial, now: Outcome, said: str, status: Status) -> None:
@@ -82,10 +82,10 @@ class Board:
         """The live table, now and then."""
         if self._live is not None and time.monotonic() - self._last > REFRESH:
             self._last = time.monotonic()
-            self._live.update(picture(status), refresh=True)
+            self._live.update(render_table(status), refresh=True)
 
 
-def picture(status: Status) -> Any:
+def render_table(status: Status) -> Any:
     """The live table: counts and the best above, the running trials below. Names are text, never markup."""
     from rich.console import Group
     from rich.table import Table
