@@ -10,10 +10,10 @@ import toughen
 from toughen.cli.main import main
 from toughen.sweeps import api
 from toughen.sweeps.cluster import allocate, connect_ray
+from toughen.sweeps.definition import Resources
 from toughen.sweeps.errors import SweepError
 from toughen.sweeps.folder import open_folder
 from toughen.sweeps.loading import load_definition
-from toughen.sweeps.options import Resources
 from toughen.sweeps.trials import outcome
 
 from ..little import rows, write_csv

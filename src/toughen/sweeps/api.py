@@ -21,8 +21,7 @@ from .loading import load_definition
 from .outputs import write_page, write_tables
 from .progress import SweepProgress
 from .serial import run_serially
-from .sharing import shared_scores
-from .validation import validate_metric, validate_settings
+from .validation import shared_scores, validate_metric, validate_settings
 
 Engine = Literal["auto", "ray", "serial"]
 PathLike = str | os.PathLike[str]

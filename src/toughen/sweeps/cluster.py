@@ -11,8 +11,8 @@ from typing import Any
 
 from ..errors import require
 from .controller import Controller
+from .definition import Resources
 from .errors import SweepError
-from .options import Resources
 from .serial import limits_of
 
 QUIET = {

@@ -1,10 +1,10 @@
-"""A sweep held against what runs take, before any of them starts."""
+"""Checks that are made before any trial starts: the settings, the data, which is tokenised once, and the metric."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from itertools import product
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import nearest
 from ..runs.config import GROUPS, Config
@@ -15,6 +15,9 @@ from ..runs.trainer_options import trainer_options
 from .configs import trial_config
 from .definition import Definition, Settings, format_settings
 from .errors import SweepError
+
+if TYPE_CHECKING:
+    from ..tasks import Data
 
 
 def grid(definition: Definition) -> list[Settings]:
@@ -133,3 +136,49 @@ def validate_metric(definition: Definition, logged: Mapping[str, bool], selects:
     if definition.early is not None and not logged[name]:
         raise SweepError(f"metric.name: {name} is known only at the end of a run; early_terminate needs one per epoch.")
     return name
+
+
+def prepare_data(configs: Sequence[Config]) -> "dict[str, Data]":
+    """Read and tokenise the data that these configs share, as their runs will; refuse models that they cannot have.
+
+    Beside the data itself, under "", what its models are scored on as well, by the ending of its metrics.
+    """
+    from ..runs.loading import also_scored, load
+    from ..runs.modeling import changed_config, length_of, load_tokenizer
+    from ..runs.quiet import quiet
+    from ..tasks import prepare
+
+    config = configs[0]
+    with quiet():
+        data = load(config)
+        for each in configs:
+            changed_config(each, data.task)
+        tokenizer = load_tokenizer(config.model)
+        length, *_ = length_of(config, tokenizer)
+        sets = {"": data, **also_scored(config, data.task)[0]}
+        return {key: prepare(each, tokenizer, length, cache_dir=config.data.cache_dir) for key, each in sets.items()}
+
+
+def scores_of(sets: "Mapping[str, Data]", scored: str) -> dict[str, bool]:
+    """Every score that a run of this data has at its end, and whether it is also taken after each epoch."""
+    found: dict[str, bool] = {}
+    for key, data in sets.items():
+        ending = f"_{key}" if key else ""
+        for split, rows in data.splits.items():
+            if (split == "train" and split != scored) or "labels" not in rows.column_names:
+                continue  # withheld labels leave predictions alone
+            prefix = "" if split == scored else f"{split}_"
+            found |= {f"{prefix}{name}{ending}": not prefix + ending for name in ("loss", *data.task.metrics)}
+    return found
+
+
+def shared_scores(alike: Iterable[Sequence[Config]]) -> tuple[dict[str, bool], str]:
+    """Make all data ready, that of several configs once; the scores that all of it has, and the one that selects."""
+    known: dict[str, bool] | None = None
+    selects = ""
+    for configs in alike:
+        sets = prepare_data(configs)
+        scores = scores_of(sets, configs[0].data.eval_split)
+        known = scores if known is None else {name: each for name, each in known.items() if name in scores}
+        selects = selects or sets[""].task.selects
+    return known or {}, selects
