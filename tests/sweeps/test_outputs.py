@@ -137,6 +137,18 @@ def test_the_live_table():
     assert "005-[red]seed1 starting" in words  # a name, not markup
 
 
+def test_a_terminal_shows_the_table_and_is_left_as_it_was(tmp_path, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setattr("sys.stdout", out := io.StringIO())
+    with SweepProgress(tmp_path / "sweep.log", live=True) as progress:
+        progress.started(Trial(1, 1, {"train.epochs": 2}, tmp_path / "001-seed1"), STATUS)
+        progress.line("[red]text[/red], not markup")
+    assert "5/8 trials" in out.getvalue()
+    assert "[red]text[/red], not markup" in out.getvalue()
+    assert out.getvalue().rindex("\x1b[?25h") > out.getvalue().index("\x1b[?25l")  # the cursor is shown again
+    assert "started" not in (tmp_path / "sweep.log").read_text()
+
+
 def test_plain_lines_without_a_terminal(tmp_path, capsys):
     with SweepProgress(tmp_path / "sweep.log") as progress:
         progress.started(Trial(1, 1, {"train.epochs": 2}, tmp_path / "001-seed1"), STATUS)
