@@ -5,7 +5,8 @@
 By hand is twice: `toughen train` as a process of its own for each trial, one after the other; and all trials in one
 process that has its libraries loaded, which leaves the trials' own work alone. The sweep runs on Ray with one core a
 trial; its time is from the start of the first trial to the end of the last, start-up aside. The aim: at most 1.3 times
-the sum by hand divided by the concurrency. A busy machine favours what runs alone; the load is in the result.
+the sum by hand, in processes as a sweep's trials are, divided by the concurrency. A busy machine favours what runs
+alone; the load is in the result. Results before trials were processes of their own had a fork server without imports.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""`sweep`: check everything, make the data ready, run what is missing, and write what came of it."""
+"""The function `sweep`: checks everything, prepares the data, runs the missing trials, and writes the tables."""
 
 import os
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -29,7 +29,7 @@ PathLike = str | os.PathLike[str]
 
 @dataclass(frozen=True)
 class Sweep:
-    """What came of a sweep: its folder, and its rows, best first."""
+    """The result of a sweep: its folder, and its rows, best first."""
 
     path: Path
     metric: str
@@ -38,19 +38,19 @@ class Sweep:
 
     @property
     def best(self) -> Row:
-        """The row with the best mean of all whose seeds all finished."""
+        """Return the row with the best mean among those whose seeds all finished."""
         if not self.rows or self.rows[0].state != "done":
             raise SweepError(f"{self.path}: no row has finished yet.")
         return self.rows[0]
 
     @property
     def best_config(self) -> Config:
-        """The config of the best row with all seeds, as best.yaml holds it."""
+        """Return the config of the best row with all seeds, as in best.yaml."""
         return trial_config(self.definition.base, self.best.settings, self.definition.seeds)
 
     @property
     def failures(self) -> dict[int, list[str]]:
-        """Row -> the errors of its trials that failed."""
+        """Map each row to the errors of its failed trials."""
         return {row.number: row.errors for row in self.rows if row.errors}
 
     def __str__(self) -> str:
@@ -70,7 +70,7 @@ def sweep(
     engine: Engine = "auto",
     address: str | None = None,
 ) -> Sweep:
-    """Run a sweep and leave its folder; what `toughen sweep` does.
+    """Run a sweep in its folder, as `toughen sweep` does.
 
     `source` is a sweep file (YAML, or ManyTasks' search.json), a recipe of a sweep, the same as values, or the folder
     of a sweep to go on with. `base` and `seeds` stand in for its own, `config` goes over the base. The engine is Ray,
@@ -92,7 +92,7 @@ def sweep(
                 controller = Controller(folder, metric, progress, write_tables)
                 progress.line(f"sweep {path} · {definition.search} · {controller.status()} · {words}")
                 try:
-                    with suppress(KeyboardInterrupt):  # told below, in order, whatever the engine does with it
+                    with suppress(KeyboardInterrupt):  # reported below as SweepStopped
                         run(controller)
                 finally:
                     write_tables(controller)
@@ -107,7 +107,7 @@ def sweep(
 def _opened(
     source: Any, base: Any, config: Mapping[str, Any], seeds: Any, output_dir: PathLike | None
 ) -> tuple[Definition, Path]:
-    """The definition and the folder it goes into: the one that is there, or sweeps/NAME."""
+    """Return the definition and its folder: the existing one, or sweeps/NAME."""
     if not isinstance(source, Mapping) and is_sweep(Path(source)):
         if config or any(each is not None for each in (base, seeds, output_dir)):
             raise SweepError(f"{source} is a sweep that brings its own options; leave the others out.")
@@ -120,7 +120,7 @@ def _opened(
 def _engine(
     definition: Definition, engine: Engine, address: str | None
 ) -> Generator[tuple[Callable[[Controller], None], str]]:
-    """What runs the trials, and in words how; refused where a trial fits on no machine."""
+    """Yield the function that runs the trials, and its description; refuse trials that fit on no machine."""
     has_ray = find_spec("ray") is not None
     if engine == "serial" or (engine == "auto" and address is None and not has_ray):
         if address is not None:

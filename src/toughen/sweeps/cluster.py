@@ -1,4 +1,4 @@
-"""The distributed engine: Ray Tune places trials on the machine or cluster, a share of a GPU each if wanted."""
+"""The distributed engine: Ray Tune runs trials on a machine or cluster; several may share a GPU."""
 
 import logging
 import os
@@ -26,7 +26,7 @@ QUIET = {
 
 @contextmanager
 def connect_ray(address: str | None) -> Generator[Any]:
-    """Ray: the cluster at an address, one that this process is in already, or one of this machine for the moment."""
+    """Connect to the cluster at an address or of this process; without one, start Ray on this machine."""
     ray: Any = require("ray", "sweep")
     require("ray.tune", "sweep")
     for key, value in QUIET.items():
@@ -53,7 +53,7 @@ def connect_ray(address: str | None) -> Generator[Any]:
 
 
 def _check_address(address: str) -> None:
-    """Refuses HOST:PORT where nobody listens: Ray would try for minutes."""
+    """Refuse HOST:PORT if nothing listens there: Ray would try for minutes."""
     host, colon, port = address.removeprefix("ray://").rpartition(":")
     if not (colon and port.isdigit()):
         return  # auto, local, or a cluster of another kind
@@ -67,7 +67,7 @@ def _check_address(address: str) -> None:
 
 @dataclass(frozen=True)
 class ResourceAllocation:
-    """What one trial gets, and how many run at once."""
+    """The CPUs and GPUs of one trial, and the number of trials at once."""
 
     cpu: float
     gpu: float
@@ -79,7 +79,7 @@ class ResourceAllocation:
 
 
 def allocate(wanted: Resources, nodes: Sequence[Mapping[str, float]]) -> ResourceAllocation:
-    """What a trial gets of these machines; where none has a GPU, trials run on CPUs."""
+    """Divide these machines among trials; if none has a GPU, trials run on CPUs."""
     cards = [float(node.get("GPU", 0)) for node in nodes]
     cores = [float(node.get("CPU", 0)) for node in nodes]
     gpu = (1.0 if wanted.gpu is None else float(wanted.gpu)) if any(cards) else 0.0
@@ -102,16 +102,16 @@ def _fit(there: float, each: float) -> int:
 
 
 def run_on_ray(controller: Controller, allocation: ResourceAllocation) -> None:
-    """Run all trials that are left, as many at once as fit."""
+    """Run all remaining trials, as many at once as fit."""
     from ray import tune
 
     from .tuning import Listener, Proposals, Stopping, TrialActor
 
-    # As many actors as fit are asked for at once; by default the second waits for the first to be there.
+    # Request all actors at once; by default Tune requests the second when the first has started.
     os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(allocation.slots)
     limits = limits_of(controller, gpu=allocation.gpu, threads=max(int(allocation.cpu), 1))
     actor = tune.with_parameters(TrialActor, limits=limits)
-    scratch = controller.folder.path / ".ray"  # Tune wants a place that all machines see; nothing in it is read again
+    scratch = controller.folder.path / ".ray"  # Tune needs a folder that all machines see; the sweep never reads it
     shutil.rmtree(scratch, ignore_errors=True)
     tuner = tune.Tuner(
         tune.with_resources(actor, {"cpu": allocation.cpu, "gpu": allocation.gpu}),
@@ -140,7 +140,7 @@ def run_on_ray(controller: Controller, allocation: ResourceAllocation) -> None:
 
 @contextmanager
 def _silence_ray() -> Generator[None]:
-    """Ray's own account of what the table says already."""
+    """Silence Ray's own progress messages: the sweep prints its own."""
     loggers = [logging.getLogger(name) for name in ("ray", "ray.tune", "ray.air", "ray.train")]
     before = [each.level for each in loggers]
     for each in loggers:

@@ -1,4 +1,4 @@
-"""The config of one trial: the base with the trial's settings over it, and paths that hold in every process."""
+"""The config of one trial: the base, the settings over it, and absolute paths."""
 
 import copy
 from collections.abc import Mapping
@@ -13,13 +13,13 @@ FILES = ("dir", "train_file", "validation_file", "test_file", "cache_dir")
 
 
 def trial_config(base: Mapping[str, Any], settings: Mapping[str, Any], seeds: tuple[int, ...]) -> Config:
-    """The config of these settings; refused like any other where an option is unknown or wrong."""
+    """Build the config of these settings; unknown and wrong options raise, as in any config."""
     values = merge(copy.deepcopy(dict(base)), normalised(settings))
     return build({**absolute_paths(values), "seed": list(seeds)})
 
 
 def absolute_paths(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values with local paths made absolute: workers may have another working directory."""
+    """Make local paths absolute: workers may have another working directory."""
     found = dict(values)
     if found.get("model") is not None and Path(str(found["model"])).exists():
         found["model"] = str(Path(str(found["model"])).resolve())

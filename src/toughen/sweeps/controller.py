@@ -1,4 +1,4 @@
-"""What is to be tried next and what has come of it; the same for every engine."""
+"""The state of a sweep: which trial comes next and how each ended. Every engine uses it."""
 
 import time
 from collections import deque
@@ -21,18 +21,18 @@ Wait = Literal["wait"]
 
 @dataclass
 class _Line:
-    """A row of settings on its way."""
+    """A row of settings, its trials and their outcomes."""
 
     settings: Settings
     trials: dict[int, Trial]
     outcomes: dict[int, Outcome] = field(default_factory=dict[int, Outcome])
-    iteration: int = 0  # of the first seed, as far as the pruner has seen it
+    iteration: int = 0  # of the first seed: the last one that the pruner has seen
 
 
 class Controller:
-    """Hands out trials, takes their events, and knows from the folders what an earlier start left.
+    """Hands out trials and takes their events; reads from the run folders what an earlier start finished.
 
-    With early stopping the first seed of a row competes; the others run once it has come through.
+    With early stopping the pruner judges the first seed of a row; the other seeds run when that one is done.
     """
 
     def __init__(
@@ -58,14 +58,14 @@ class Controller:
             self._open(number, settings)
 
     def _open(self, number: int, settings: Settings) -> None:
-        """Take up a row: what its folders say is known, the rest is queued."""
+        """Add a row: read its finished trials from their folders, queue the others."""
         base, path = self.definition.base, self.folder.path
         made = {seed: trials.make(path, base, number, seed, settings) for seed in self.definition.seeds}
         line = self._lines[number] = _Line(settings, made)
         self.trials |= {trial.name: trial for trial in made.values()}
         for seed, trial in made.items():
             known = trials.outcome(trial.folder, self.metric)
-            # What failed before is tried again: its cause may be gone.
+            # A trial that failed in an earlier start is tried again: the cause may be gone.
             line.outcomes[seed] = known if known.state in ("done", "stopped") else Outcome("missing")
         first = made[self.definition.seeds[0]]
         before = line.outcomes[first.seed]
@@ -84,7 +84,7 @@ class Controller:
         self._queue.extend(trial for trial in others if line.outcomes[trial.seed].state == "missing")
 
     def next_trial(self) -> Trial | Wait | None:
-        """The next trial; `wait` while it depends on one that runs; nothing when all is handed out."""
+        """Return the next trial, `wait` while it depends on a running one, or None when there is no more."""
         while not self._queue:
             settings = self._sampler.propose()
             if settings is None:
@@ -100,7 +100,7 @@ class Controller:
         return trial
 
     def on_event(self, trial: Trial, event: Event) -> bool:
-        """Take note of an event; True when the trial is to be stopped."""
+        """Record an event of a trial; return True if the trial has to stop."""
         line = self._lines[trial.row]
         if event.kind == "score" and event.score is not None and trial.seed == self.definition.seeds[0]:
             fresh = event.iteration > line.iteration
@@ -120,7 +120,7 @@ class Controller:
         return False
 
     def on_worker_lost(self, trial: Trial, error: str) -> None:
-        """The worker of a trial is gone for good."""
+        """Record that the worker of a trial is lost and Ray does not restart it."""
         trials.note_attempt(trial.folder, error, True)
         self._end(trial, error)
 
@@ -135,7 +135,7 @@ class Controller:
         self.progress.ended(trial, now, said, self.status())
 
     def _update_samplers(self, number: int, trial: Trial) -> None:
-        """Tell the pruner and, once the row is over, the sampler."""
+        """Report the trial to the pruner and, when the row is complete, the row to the sampler."""
         line = self._lines[number]
         now = line.outcomes[trial.seed]
         if trial.seed == self.definition.seeds[0]:
@@ -145,17 +145,17 @@ class Controller:
             self._sampler.finish(number, row.mean, stopped=row.state == "stopped")
 
     def rows(self) -> list[Row]:
-        """All rows so far, best first."""
+        """Return all rows so far, best first."""
         found = [Row(number, line.settings, dict(line.outcomes)) for number, line in self._lines.items()]
         return ranked(found, self.definition.sign)
 
     @property
     def is_complete(self) -> bool:
-        """Whether everything was handed out and has ended."""
+        """Whether all trials have ended and no more come."""
         return self._over and not self.running
 
     def status(self) -> Status:
-        """Where the sweep stands, in numbers."""
+        """Count the trials by state and estimate the time left."""
         states = [each.state for line in self._lines.values() for each in line.outcomes.values()]
         count = {state: states.count(state) for state in ("done", "stopped", "failed")}
         rows = self.rows()
@@ -167,7 +167,7 @@ class Controller:
         return Status(total, **count, running=self._running_scores(), best=best, eta=left / rate if rate else None)
 
     def _skipped_seeds(self, row: Row) -> int:
-        """Seeds that are not run since the row's first one did not come through."""
+        """Count the seeds that do not run because the first seed of the row was stopped or failed."""
         first = row.outcomes[self.definition.seeds[0]].state
         if self.definition.early is None or first not in ("stopped", "failed"):
             return 0
@@ -179,7 +179,7 @@ class Controller:
             for trial, last in self.running.values()
         ]
 
-    # Tune copies and pickles what it is given, for a restart of its own that never comes: ours is from the folders.
+    # Tune copies and pickles its arguments for a restart of its own; a sweep restarts from its folders instead.
     def __deepcopy__(self, memo: object) -> "Controller":
         return self
 

@@ -1,4 +1,4 @@
-"""The sweep file as a value: what is searched, how, by which metric, and with what."""
+"""The sweep file: its keys, their checks, and the settings as text."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ KEYS = (
 
 @dataclass(frozen=True)
 class Early:
-    """When a trial that does badly is stopped: asynchronous successive halving, or below the median of the others."""
+    """When to stop a bad trial: by asynchronous successive halving, or below the median of the others."""
 
     type: Literal["asha", "median"]
     min_iter: int = 1
@@ -37,7 +37,7 @@ class Early:
 
 @dataclass(frozen=True)
 class Resources:
-    """What one trial gets; without a value what the machine suggests, or no limit."""
+    """The resources of one trial; None is the default of the machine, or no limit."""
 
     cpu: float | None = None
     gpu: float | None = None
@@ -48,7 +48,7 @@ class Resources:
 
 @dataclass(frozen=True)
 class Definition:
-    """A sweep, checked for its form; `values` are the same in plain words, as sweep.yaml holds them."""
+    """A sweep file after the check of its keys; `values` are what sweep.yaml holds."""
 
     values: Mapping[str, Any]
     base: Mapping[str, Any]
@@ -66,17 +66,17 @@ class Definition:
 
     @property
     def keys(self) -> list[str]:
-        """The parameters in the order of the file, tied ones last."""
+        """List the parameters in the order of the file, tied ones last."""
         return [*self.parameters, *(self.tied[0] if self.tied else ())]
 
     @property
     def sign(self) -> int:
-        """1 where more is better, else -1."""
+        """Return 1 if a higher score is better, else -1."""
         return 1 if self.goal == "maximize" else -1
 
 
 def parse(given: Mapping[str, Any]) -> Definition:
-    """A definition from the values of a sweep file whose `base` is a config; what is wrong is told by its key."""
+    """Parse the values of a sweep file whose `base` is a config; an error names its key."""
     values: dict[str, Any] = {}
     for said, value in given.items():
         key = SYNONYMS.get(said, said)
@@ -134,7 +134,7 @@ def _mapping(values: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 
 def _tied(given: Any, parameters: Mapping[str, Any]) -> tuple[Settings, ...]:
-    """Rows of settings that move together, as in ParaGen's search.json."""
+    """Parse the rows of settings that change together, as in ParaGen's search.json."""
     if given is None:
         return ()
     if not isinstance(given, list) or not given or not all(isinstance(row, Mapping) and row for row in given):
@@ -151,7 +151,7 @@ def _tied(given: Any, parameters: Mapping[str, Any]) -> tuple[Settings, ...]:
 
 
 def _metric(given: Any) -> tuple[str | None, str]:
-    """The metric's name without `eval/`, and the goal; a loss or an error is minimised unless said otherwise."""
+    """Parse the metric's name, without `eval/`, and the goal; the default is to minimise a loss or an error."""
     entry: Any = {"name": given} if isinstance(given, str) else given or {}
     if not isinstance(entry, Mapping) or set(cast("Mapping[str, Any]", entry)) - {"name", "goal"}:
         raise SweepError(f"metric: expected {{name: accuracy, goal: maximize}}, not {given!r}.")
@@ -177,24 +177,24 @@ def _fits(made: Definition) -> None:
 
 
 def format_settings(settings: Settings) -> str:
-    """Settings in a few words."""
+    """Format settings as `key=value, key=value`."""
     return ", ".join(f"{key}={format_value(value)}" for key, value in settings.items())
 
 
 def format_value(value: Any) -> str:
-    """A value as a person writes it."""
+    """Format a value; a float with four digits."""
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def differences(one: Definition, other: Definition) -> Sequence[str]:
-    """The keys in which two sweeps are not the same experiment; resources and retries may change between starts."""
+    """List the keys in which two sweeps differ, except those that may change between starts."""
     free = ("resources", "retries", "trials", "name", "description")
     keys = {*one.values, *other.values} - set(free)
     return sorted(key for key in keys if one.values.get(key) != other.values.get(key))
 
 
 def early_terminate(given: Any) -> Early | None:
-    """`early_terminate: {type: asha, min_iter: 1}`, or the type alone."""
+    """Parse `early_terminate: {type: asha, min_iter: 1}`, or the type alone."""
     if given is None:
         return None
     if not isinstance(given, (str, Mapping)):
@@ -211,7 +211,7 @@ def early_terminate(given: Any) -> Early | None:
 
 
 def resources(given: Mapping[str, Any]) -> Resources:
-    """`resources: {gpu: 0.5, cpu: 2, memory_gb: 16, minutes: 60, concurrent: 4}`."""
+    """Parse `resources: {gpu: 0.5, cpu: 2, memory_gb: 16, minutes: 60, concurrent: 4}`."""
     names = [each.name for each in fields(Resources)]
     given = {key: number(value) for key, value in given.items()}
     for key, value in given.items():
@@ -228,7 +228,7 @@ def resources(given: Mapping[str, Any]) -> Resources:
 
 
 def whole(key: str, value: Any, least: int) -> int:
-    """The value, if it is a whole number and no less than `least`."""
+    """Return the value if it is a whole number of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise SweepError(f"{key}={value!r}: give a whole number, at least {least}.")
     return value

@@ -1,4 +1,4 @@
-"""Drawings of a sweep as inline SVG, in colours that hold on light and dark ground."""
+"""The figures of a sweep as inline SVG, in colours for light and dark backgrounds."""
 
 import io
 import re
@@ -23,12 +23,12 @@ STYLE = {
     "xtick.color": GREY,
     "ytick.color": GREY,
 }
-SHADES = "cividis"  # read rightly by people who do not see all colours
+SHADES = "cividis"  # legible for colour-blind readers
 MOST = 12  # heat maps of a page
 
 
 def parallel(rows: Sequence[Row], keys: Sequence[str], metric: str, sign: int) -> str:
-    """One line a row through its settings and its score; the brighter, the better, and the best thick."""
+    """Draw each row as a line through its settings and its score; better rows are brighter, the best is thick."""
     scored = [row for row in rows if row.mean is not None]
     names = [*keys, metric]
     with _axes(f"Parallel coordinates: {metric} by setting", max(5.0, 1.5 * len(names)), 3.4) as (axes, drawn):
@@ -55,7 +55,7 @@ def parallel(rows: Sequence[Row], keys: Sequence[str], metric: str, sign: int) -
 
 
 def heat_maps(rows: Sequence[Row], keys: Sequence[str], metric: str) -> list[str]:
-    """A map for each pair of settings with a few values each: the mean over all rows that have both."""
+    """Draw a heat map for each pair of settings with few values: the mean of all rows that have both."""
     scored = [row for row in rows if row.mean is not None]
     values = {key: _distinct([row.settings[key] for row in scored]) for key in keys}
     alike: dict[tuple[int, ...], str] = {}  # tied settings make one map, not two
@@ -77,7 +77,7 @@ def _heat(rows: Sequence[Row], pair: tuple[str, str], values: dict[str, list[Any
         cells.append([sum(each) / len(each) if each else None for each in met])
     known = [cell for line in cells for cell in line if cell is not None]
     if len(known) * 2 < len(cells) * len(cells[0]):
-        return ""  # values drawn from a range: a map of holes
+        return ""  # values drawn from a range: most cells are empty
     high = max(2.0, 0.42 * len(cells) + 1.2)
     with _axes(f"Heat map: {metric} by {down} and {across}", max(3.4, 0.8 * len(cells[0]) + 1.8), high) as (
         axes,
@@ -101,7 +101,7 @@ def _heat(rows: Sequence[Row], pair: tuple[str, str], values: dict[str, list[Any
 
 
 def _distinct(values: Sequence[Any]) -> list[Any]:
-    """Each value once: numbers by size, others as they come."""
+    """List each value once: numbers sorted, others in order of appearance."""
     found: list[Any] = []
     for value in values:
         if value not in found:
@@ -110,7 +110,7 @@ def _distinct(values: Sequence[Any]) -> list[Any]:
 
 
 def _scale(values: Sequence[Any], most: int = 8) -> tuple[list[float], list[tuple[float, str]]]:
-    """Heights from 0 to 1, and ticks: a few values (`most`) at even steps, many numbers by size."""
+    """Scale values to 0..1, with ticks: up to `most` values in even steps, more numbers by size."""
     found = _distinct(values)
     if len(found) <= most:
         even = {format_value(value): place / max(len(found) - 1, 1) for place, value in enumerate(found)}
@@ -134,7 +134,7 @@ def _axes(title: str, wide: float, high: float) -> Generator[tuple[Any, list[str
 
 
 def _svg(figure: Any, title: str) -> str:
-    """The drawing alone: no XML head, no date, no ground; named for those who listen."""
+    """Export the figure without XML head, date and background, with a label for screen readers."""
     from markupsafe import escape
 
     file = io.StringIO()

@@ -1,4 +1,4 @@
-"""Where a sweep comes from: a file, a recipe, ManyTasks' search.json, values; and its base likewise."""
+"""Loading of a sweep and its base: from a file, a recipe, ManyTasks' search.json, or values."""
 
 import os
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from .manytasks import is_manytasks, read_manytasks
 def load_definition(
     source: Any, base: Any = None, over: Mapping[str, Any] | None = None, seeds: Any = None
 ) -> tuple[Definition, str]:
-    """The sweep of a source and its name: with another base and seeds, if given, and `over` put over the base."""
+    """Load a sweep and its name; `base` and `seeds` replace its own, `over` goes over the base."""
     values, name, near = _values(source)
     base = values.get("base") if base is None else base
     if isinstance(base, (str, os.PathLike)):
@@ -54,7 +54,7 @@ def _values(source: Any) -> tuple[dict[str, Any], str, Path]:
 
 
 def _base(name: str, near: Path) -> dict[str, Any]:
-    """A file beside the sweep's, one in the working directory, or a recipe."""
+    """Load a base: a file beside the sweep's, one in the working directory, or a recipe."""
     for path in (near / name, Path(name)):
         if path.is_file():
             values = load_values(path)
@@ -68,5 +68,5 @@ def _base(name: str, near: Path) -> dict[str, Any]:
 
 
 def load_values(path: Path) -> dict[str, Any]:
-    """The values of a sweep's file or of its base's."""
+    """Read the values of a sweep file or of its base."""
     return read_yaml(path, SweepError, "holds no sweep: expected base:, parameters: and the like.")

@@ -1,4 +1,4 @@
-"""The files a sweep leaves beside its trials: leaderboard.csv, .md, .html, and the best config."""
+"""The files of a sweep beside its trials: leaderboard.csv, .md, .html, and best.yaml."""
 
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from .leaderboard import Row, as_csv, as_markdown, shown, table
 
 
 def write_tables(controller: Controller) -> None:
-    """The tables and the best config, anew from what the controller knows; after every trial."""
+    """Write the tables and the best config; called after every trial."""
     folder, given, rows = controller.folder.path, controller.definition, controller.rows()
     heads, cells = table(rows, given.keys, given.seeds, controller.metric)
     write_text(folder / "leaderboard.csv", as_csv(heads, cells))
@@ -27,12 +27,12 @@ def write_tables(controller: Controller) -> None:
 
 
 def write_page(controller: Controller) -> None:
-    """The page with the drawings, at the end."""
+    """Write the page with the figures; called at the end."""
     write_text(controller.folder.path / "leaderboard.html", render_page(controller))
 
 
 def render_page(controller: Controller) -> str:
-    """The page as text; everything but the drawings is escaped."""
+    """Render the page; everything but the figures is escaped."""
     from markupsafe import Markup
 
     jinja: Any = require("jinja2", "cli")

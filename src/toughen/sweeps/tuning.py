@@ -1,4 +1,4 @@
-"""Ray Tune's four joints: what is proposed, what runs, what is stopped, and what is told. Needs the extra `sweep`."""
+"""The controller as Ray Tune's searcher, scheduler and callback, and the trainable. Needs the extra `sweep`."""
 
 from pathlib import Path
 from typing import Any, cast
@@ -11,7 +11,7 @@ from .controller import Controller
 from .trials import Trial
 from .worker import Event, Worker
 
-HEARTBEAT = 1.0  # seconds a step lasts at most: an actor in a step cannot be told anything
+HEARTBEAT = 1.0  # seconds a step lasts at most: Tune cannot stop an actor within a step
 
 
 class TrialActor(tune.Trainable):
@@ -35,7 +35,7 @@ class TrialActor(tune.Trainable):
 
 
 class Proposals(Searcher):
-    """Tune asks here for the next trial."""
+    """The searcher: Tune asks it for the next trial."""
 
     def __init__(self, controller: Controller) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class Proposals(Searcher):
     def suggest(self, trial_id: str) -> dict[str, Any] | None:
         found = self.controller.next_trial()
         if found is None:
-            return cast("None", Searcher.FINISHED)  # a word, though Tune's own types do not say so
+            return cast("None", Searcher.FINISHED)  # a string, though Tune's types do not allow it
         if found == "wait":
             return None
         return {"trial": found.name, "folder": str(found.folder)}
@@ -52,7 +52,7 @@ class Proposals(Searcher):
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         pass
 
-    # The sweep's folder holds all state: Tune's own copy of it is never read.
+    # The sweep's folder holds all state: Tune's checkpoint of it is never read.
     def save(self, checkpoint_path: str) -> None:
         pass
 
@@ -61,7 +61,7 @@ class Proposals(Searcher):
 
 
 class Stopping(FIFOScheduler):
-    """Every event of a trial goes to the controller, which may say stop."""
+    """The scheduler: passes every event to the controller, which decides on stops."""
 
     def __init__(self, controller: Controller) -> None:
         super().__init__()
@@ -78,7 +78,7 @@ class Stopping(FIFOScheduler):
 
 
 class Listener(tune.Callback):
-    """Workers and nodes that were lost."""
+    """The callback: reports lost workers and nodes to the controller."""
 
     def __init__(self, controller: Controller) -> None:
         self.controller = controller

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def grid(definition: Definition) -> list[Settings]:
-    """Every combination of values once, the last parameter running fastest; a tied row counts as one value."""
+    """List every combination of values once, the last parameter fastest; a tied row counts as one value."""
     choices: list[list[Settings]] = [
         [{key: value} for value in each.ends] for key, each in definition.parameters.items()
     ]
@@ -34,7 +34,7 @@ def grid(definition: Definition) -> list[Settings]:
 
 
 def key_of(settings: Settings) -> str:
-    """Equal settings have equal keys: 1 and 1.0 are one number, 1 and true are not."""
+    """Map equal settings to equal keys: 1 and 1.0 are one number, 1 and true are not."""
     return json.dumps(_alike(settings), sort_keys=True, default=str)
 
 
@@ -47,7 +47,7 @@ def _alike(value: Any) -> Any:
 
 
 def _corners(definition: Definition) -> Iterator[Settings]:
-    """For a space too large to go through: each value or end of each parameter, the others at their first."""
+    """Vary one parameter at a time over its values or ends: a sample of a space too large to list."""
     first = {key: each.ends[0] for key, each in definition.parameters.items()}
     tied = definition.tied or ({},)
     yield from ({**first, **row} for row in tied)
@@ -56,7 +56,7 @@ def _corners(definition: Definition) -> Iterator[Settings]:
 
 
 def validate_settings(definition: Definition) -> list[list[Config]]:
-    """Build the config of every row, and its method; the first that cannot be is told with its settings.
+    """Build the config and the method of every row; the first error is raised with its settings.
 
     Gives the configs of each different set of data that the rows ask for: one for each different model.
     """
@@ -81,7 +81,7 @@ def validate_settings(definition: Definition) -> list[list[Config]]:
 
 
 def _check_other(runs: dict[str, Settings], config: Config, settings: Settings) -> None:
-    """Refuse a row that is the run of an earlier one: something in it has no effect, though the table would show it."""
+    """Refuse a row that is the same run as an earlier one: a setting in it has no effect."""
     values = plain(config)
     if "max_steps" in values["train"]:
         del values["train"]["epochs"]  # updates go before them
@@ -91,7 +91,7 @@ def _check_other(runs: dict[str, Settings], config: Config, settings: Settings) 
 
 
 def _check_types(settings: Mapping[str, Any], base: Mapping[str, Any]) -> None:
-    """Values of the right kind: `train.epochs: many` is told now and not by the first trial."""
+    """Check the types: `train.epochs: many` is refused now and not by the first trial."""
     whole = {each.name: each.type for each in fields(Config)}
     named = [dict(each.get("method") or {}).get("name") for each in (settings, base)]
     method = str(named[0] or named[1] or "smart")
@@ -126,7 +126,7 @@ def _fits(key: str, value: Any, kind: Any) -> None:
 
 
 def validate_metric(definition: Definition, logged: Mapping[str, bool], selects: str) -> str:
-    """The metric to rank by; refused where no run logs it, or where early stopping needs it each epoch.
+    """Return the metric to rank by; refuse one that no run logs, or that early stopping lacks after each epoch.
 
     `logged` says of every score of a finished run whether it is also taken after each epoch.
     """
@@ -139,7 +139,7 @@ def validate_metric(definition: Definition, logged: Mapping[str, bool], selects:
 
 
 def prepare_data(configs: Sequence[Config]) -> "dict[str, Data]":
-    """Read and tokenise the data that these configs share, as their runs will; refuse models that they cannot have.
+    """Read and tokenise the data that these configs share, as their runs will; refuse wrong models.
 
     Beside the data itself, under "", what its models are scored on as well, by the ending of its metrics.
     """
@@ -160,20 +160,20 @@ def prepare_data(configs: Sequence[Config]) -> "dict[str, Data]":
 
 
 def scores_of(sets: "Mapping[str, Data]", scored: str) -> dict[str, bool]:
-    """Every score that a run of this data has at its end, and whether it is also taken after each epoch."""
+    """Map every score of a finished run of this data to whether it is also logged after each epoch."""
     found: dict[str, bool] = {}
     for key, data in sets.items():
         ending = f"_{key}" if key else ""
         for split, rows in data.splits.items():
             if (split == "train" and split != scored) or "labels" not in rows.column_names:
-                continue  # withheld labels leave predictions alone
+                continue  # without labels there are predictions only
             prefix = "" if split == scored else f"{split}_"
             found |= {f"{prefix}{name}{ending}": not prefix + ending for name in ("loss", *data.task.metrics)}
     return found
 
 
 def shared_scores(alike: Iterable[Sequence[Config]]) -> tuple[dict[str, bool], str]:
-    """Make all data ready, that of several configs once; the scores that all of it has, and the one that selects."""
+    """Prepare all data, once if configs share it; return the scores that all have, and the default metric."""
     known: dict[str, bool] | None = None
     selects = ""
     for configs in alike:
