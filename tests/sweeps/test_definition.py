@@ -7,11 +7,11 @@ import yaml
 
 from toughen import recipes
 from toughen.runs.strict_yaml import load_yaml
-from toughen.sweeps.configs import trial_config
 from toughen.sweeps.definition import parse
 from toughen.sweeps.errors import SweepError
 from toughen.sweeps.loading import load_definition
 from toughen.sweeps.space import Choice, Range, parameter
+from toughen.sweeps.trials import trial_config
 from toughen.sweeps.validation import grid
 
 BASE = {"model": "x", "task": "rte"}

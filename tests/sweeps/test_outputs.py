@@ -57,7 +57,7 @@ def test_a_row_is_the_mean_and_sd_of_its_seeds():
 def test_the_printed_table_keeps_rank_and_score_on_a_narrow_terminal(monkeypatch, capsys):
     from types import SimpleNamespace
 
-    from toughen.cli.commands.sweep import _tell
+    from toughen.cli.commands.sweep import _print_summary
 
     keys = ["method.step_size", "method.init_scale", "method.max_norm", "train.batch_size"]
     rows = ranked([row(1, dict.fromkeys(keys, 0.1), 0.5, 0.7)], sign=1)
@@ -65,14 +65,14 @@ def test_the_printed_table_keeps_rank_and_score_on_a_narrow_terminal(monkeypatch
         definition=SimpleNamespace(keys=keys, seeds=[1, 2]), metric="accuracy", rows=rows, failures={}, path="s"
     )
     monkeypatch.setenv("COLUMNS", "80")
-    assert _tell(done) == 0
+    assert _print_summary(done) == 0
     shown = capsys.readouterr().out
     assert "rank" in shown
     assert "accuracy" in shown
     assert re.search(r"^ 1 .* 0\.6000 ± 0\.1414 +2/2 +done", shown, flags=re.M)
     assert shown.endswith("saved s/leaderboard.html, .md, .csv; best.yaml\n")
     done.rows[:] = ranked([row(1, dict.fromkeys(keys, 0.1), outcomes={1: Outcome("failed", error="boom")})], sign=1)
-    assert _tell(done) == 0
+    assert _print_summary(done) == 0
     assert capsys.readouterr().out.endswith("saved s/leaderboard.html, .md, .csv\n")  # there is no best one
 
 

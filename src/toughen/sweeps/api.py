@@ -11,7 +11,6 @@ from typing import Any, Literal
 
 from ..runs.config import Config
 from .cluster import allocate, connect_ray, run_on_ray
-from .configs import trial_config
 from .controller import Controller
 from .definition import Definition
 from .errors import SweepError, SweepStopped
@@ -21,6 +20,7 @@ from .loading import load_definition
 from .outputs import write_page, write_tables
 from .progress import SweepProgress
 from .serial import run_serially
+from .trials import trial_config
 from .validation import shared_scores, validate_metric, validate_settings
 
 Engine = Literal["auto", "ray", "serial"]
@@ -85,12 +85,12 @@ def sweep(
         open_folder(path, definition, resume).close()  # refuses at once, before the data is read
     scores, selects = shared_scores(configs)
     metric = validate_metric(definition, scores, selects)
-    with _engine(definition, engine, address) as (run, words):
+    with _engine(definition, engine, address) as (run, description):
         folder = open_folder(path.absolute(), definition, resume=True)  # workers have working directories of their own
         try:
             with SweepProgress(path / "sweep.log") as progress:
                 controller = Controller(folder, metric, progress, write_tables)
-                progress.line(f"sweep {path} · {definition.search} · {controller.status()} · {words}")
+                progress.line(f"sweep {path} · {definition.search} · {controller.status()} · {description}")
                 try:
                     with suppress(KeyboardInterrupt):  # reported below as SweepStopped
                         run(controller)

@@ -20,7 +20,7 @@ Wait = Literal["wait"]
 
 
 @dataclass
-class _Line:
+class _RowState:
     """A row of settings, its trials and their outcomes."""
 
     settings: Settings
@@ -51,7 +51,7 @@ class Controller:
         self.ended = 0  # trials of this start
         self._over = False
         self._queue: deque[Trial] = deque()
-        self._lines: dict[int, _Line] = {}
+        self._rows: dict[int, _RowState] = {}
         self._pruner = Pruner(self.definition)
         self._sampler = make_sampler(self.definition, folder.rows)
         for number, settings in enumerate(folder.rows, 1):
@@ -61,14 +61,14 @@ class Controller:
         """Add a row: read its finished trials from their folders, queue the others."""
         base, path = self.definition.base, self.folder.path
         made = {seed: trials.make(path, base, number, seed, settings) for seed in self.definition.seeds}
-        line = self._lines[number] = _Line(settings, made)
+        state = self._rows[number] = _RowState(settings, made)
         self.trials |= {trial.name: trial for trial in made.values()}
         for seed, trial in made.items():
             known = trials.outcome(trial.folder, self.metric)
             # A trial that failed in an earlier start is tried again: the cause may be gone.
-            line.outcomes[seed] = known if known.state in ("done", "stopped") else Outcome("missing")
+            state.outcomes[seed] = known if known.state in ("done", "stopped") else Outcome("missing")
         first = made[self.definition.seeds[0]]
-        before = line.outcomes[first.seed]
+        before = state.outcomes[first.seed]
         if before.state != "missing":
             for iteration, score in enumerate(trials.scores(first.folder, self.metric)[: before.iteration], 1):
                 self._pruner.should_stop(number, iteration, score)
@@ -79,17 +79,17 @@ class Controller:
             self._queue_others(number)
 
     def _queue_others(self, number: int) -> None:
-        line = self._lines[number]
-        others = [trial for seed, trial in line.trials.items() if seed != self.definition.seeds[0]]
-        self._queue.extend(trial for trial in others if line.outcomes[trial.seed].state == "missing")
+        state = self._rows[number]
+        others = [trial for seed, trial in state.trials.items() if seed != self.definition.seeds[0]]
+        self._queue.extend(trial for trial in others if state.outcomes[trial.seed].state == "missing")
 
     def next_trial(self) -> Trial | Wait | None:
         """Return the next trial, `wait` while it depends on a running one, or None when there is no more."""
         while not self._queue:
             settings = self._sampler.propose()
             if settings is None:
-                held = self.definition.early is not None and len(self.definition.seeds) > 1
-                if self.running and held:
+                waits = self.definition.early is not None and len(self.definition.seeds) > 1
+                if self.running and waits:
                     return "wait"
                 self._over = True
                 return None
@@ -101,10 +101,10 @@ class Controller:
 
     def on_event(self, trial: Trial, event: Event) -> bool:
         """Record an event of a trial; return True if the trial has to stop."""
-        line = self._lines[trial.row]
+        state = self._rows[trial.row]
         if event.kind == "score" and event.score is not None and trial.seed == self.definition.seeds[0]:
-            fresh = event.iteration > line.iteration
-            line.iteration = max(line.iteration, event.iteration)
+            fresh = event.iteration > state.iteration
+            state.iteration = max(state.iteration, event.iteration)
             if fresh and self._pruner.should_stop(trial.row, event.iteration, event.score):
                 trials.note_stop(trial.folder, event.iteration, event.score)
                 self._end(trial, f"stopped after {event.iteration} evaluations at {event.score:.4f}")
@@ -124,29 +124,29 @@ class Controller:
         trials.note_attempt(trial.folder, error, True)
         self._end(trial, error)
 
-    def _end(self, trial: Trial, said: str) -> None:
+    def _end(self, trial: Trial, message: str) -> None:
         self.running.pop(trial.name, None)
         self.ended += 1
-        now = self._lines[trial.row].outcomes[trial.seed] = trials.outcome(trial.folder, self.metric)
+        now = self._rows[trial.row].outcomes[trial.seed] = trials.outcome(trial.folder, self.metric)
         self._update_samplers(trial.row, trial)
         if now.state == "done" and self.definition.early is not None and trial.seed == self.definition.seeds[0]:
             self._queue_others(trial.row)
         self._changed(self)
-        self.progress.ended(trial, now, said, self.status())
+        self.progress.ended(trial, now, message, self.status())
 
     def _update_samplers(self, number: int, trial: Trial) -> None:
         """Report the trial to the pruner and, when the row is complete, the row to the sampler."""
-        line = self._lines[number]
-        now = line.outcomes[trial.seed]
+        state = self._rows[number]
+        now = state.outcomes[trial.seed]
         if trial.seed == self.definition.seeds[0]:
             self._pruner.finish(number, now.score if now.state == "done" else None, now.state == "stopped")
-        row = Row(number, line.settings, line.outcomes)
-        if all(each.state != "missing" for each in line.outcomes.values()) or self._skipped_seeds(row):
+        row = Row(number, state.settings, state.outcomes)
+        if all(each.state != "missing" for each in state.outcomes.values()) or self._skipped_seeds(row):
             self._sampler.finish(number, row.mean, stopped=row.state == "stopped")
 
     def rows(self) -> list[Row]:
         """Return all rows so far, best first."""
-        found = [Row(number, line.settings, dict(line.outcomes)) for number, line in self._lines.items()]
+        found = [Row(number, state.settings, dict(state.outcomes)) for number, state in self._rows.items()]
         return ranked(found, self.definition.sign)
 
     @property
@@ -156,10 +156,10 @@ class Controller:
 
     def status(self) -> Status:
         """Count the trials by state and estimate the time left."""
-        states = [each.state for line in self._lines.values() for each in line.outcomes.values()]
+        states = [each.state for state in self._rows.values() for each in state.outcomes.values()]
         count = {state: states.count(state) for state in ("done", "stopped", "failed")}
         rows = self.rows()
-        total = (len(self._lines) if self._over else self._planned) * len(self.definition.seeds)
+        total = (len(self._rows) if self._over else self._planned) * len(self.definition.seeds)
         total -= sum(self._skipped_seeds(row) for row in rows)
         left = total - sum(count.values())
         rate = self.ended / max(time.monotonic() - self.began, 1e-9)

@@ -78,13 +78,13 @@ class Definition:
 def parse(given: Mapping[str, Any]) -> Definition:
     """Parse the values of a sweep file whose `base` is a config; an error names its key."""
     values: dict[str, Any] = {}
-    for said, value in given.items():
-        key = SYNONYMS.get(said, said)
+    for name, value in given.items():
+        key = SYNONYMS.get(name, name)
         if key not in KEYS:
             raise SweepError(f"a sweep file has no {key!r}. {nearest(str(key), KEYS)}")
         if value is not None:
             if key in values:
-                raise SweepError(f"{said}: it says the same as {key}:, which is there too; leave one out.")
+                raise SweepError(f"{name}: it says the same as {key}:, which is there too; leave one out.")
             values[key] = value
     if not isinstance(values.get("base"), Mapping):
         raise SweepError("base: give a config, the name of a recipe, or a file.")

@@ -11,6 +11,6 @@ class SweepError(ValueError):
 class SweepStopped(RuntimeError):
     """A sweep was asked to stop; finished trials are kept, running ones saved a checkpoint if they could."""
 
-    def __init__(self, folder: Path, words: str) -> None:
-        super().__init__(f"{words}; continue with: toughen sweep {quote(str(folder))} --resume")
+    def __init__(self, folder: Path, message: str) -> None:
+        super().__init__(f"{message}; continue with: toughen sweep {quote(str(folder))} --resume")
         self.folder = folder

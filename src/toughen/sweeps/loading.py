@@ -8,10 +8,10 @@ from typing import Any, cast
 from .. import recipes
 from ..runs.config_io import merge, normalised
 from ..runs.strict_yaml import read_yaml
-from .configs import absolute_paths
 from .definition import Definition, parse
 from .errors import SweepError
 from .manytasks import is_manytasks, read_manytasks
+from .trials import absolute_paths
 
 
 def load_definition(

@@ -58,11 +58,11 @@ def _is_list(value: Any) -> bool:
     return isinstance(value, list)
 
 
-def _pairs(words: Sequence[Any], place: Path) -> dict[str, list[Any]]:
+def _pairs(arguments: Sequence[Any], place: Path) -> dict[str, list[Any]]:
     """Map each flag to its values; a flag without values is a switch."""
     found: dict[str, list[Any]] = {}
     flag = ""
-    for each in words:
+    for each in arguments:
         if isinstance(each, str) and each.startswith("-") and _value(each) == each:
             if each in found:
                 raise SweepError(f"{place}: {each} is there twice; put its values into one list.")

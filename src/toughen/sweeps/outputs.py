@@ -8,11 +8,11 @@ from ..errors import require
 from ..runs.config_io import to_yaml
 from ..runs.files import write_text
 from ..runs.progress import clock
-from .configs import trial_config
 from .controller import Controller
 from .definition import format_settings
 from .figures import heat_maps, parallel
 from .leaderboard import Row, as_csv, as_markdown, shown, table
+from .trials import trial_config
 
 
 def write_tables(controller: Controller) -> None:
@@ -66,12 +66,12 @@ def _cards(controller: Controller, best: Row | None) -> list[dict[str, str]]:
     status, given = controller.status(), controller.definition
     goal = "highest" if given.sign > 0 else "lowest"
     score = "-" if best is None else str(best).partition(" (")[0]
-    words = "no row is done" if best is None else format_settings(best.settings)
+    note = "no row is done" if best is None else format_settings(best.settings)
     over = status.done + status.stopped + status.failed
     spent = sum(row.seconds for row in controller.rows())
     seeds = f"{len(given.seeds)} seed{'s' * (len(given.seeds) > 1)}"
     return [
-        {"name": f"{goal} {controller.metric}", "value": score, "note": words},
+        {"name": f"{goal} {controller.metric}", "value": score, "note": note},
         {"name": "trials", "value": f"{over} of {status.total}", "note": f"{given.search}, {seeds} a row"},
         {"name": "failed", "value": str(status.failed), "note": f"{status.stopped} stopped early"},
         {"name": "training time", "value": clock(spent), "note": "of all finished trials together"},

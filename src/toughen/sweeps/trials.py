@@ -1,21 +1,24 @@
 """One trial, a setting with a seed. Its run folder holds its whole state, on every engine."""
 
+import copy
 import json
 import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from ..reports.folder import read_lines
-from ..runs.config_io import to_yaml
+from ..runs.config import Config
+from ..runs.config_io import build, merge, normalised, to_yaml
 from ..runs.files import remove_folder, write_json, write_text
 from ..runs.folder import read_config
-from .configs import trial_config
+from ..runs.signatures import own_file
 from .definition import Settings
 from .errors import SweepError
 
+PATH_OPTIONS = ("dir", "train_file", "validation_file", "test_file", "cache_dir")
 ATTEMPTS, STOPPED = "attempts.jsonl", "stopped.json"
 State = Literal["missing", "done", "stopped", "failed"]
 
@@ -56,14 +59,43 @@ def make(folder: Path, base: Mapping[str, Any], row: int, seed: int, settings: S
     return trial
 
 
+def trial_config(base: Mapping[str, Any], settings: Mapping[str, Any], seeds: tuple[int, ...]) -> Config:
+    """Build the config of these settings; unknown and wrong options raise, as in any config."""
+    values = merge(copy.deepcopy(dict(base)), normalised(settings))
+    return build({**absolute_paths(values), "seed": list(seeds)})
+
+
+def absolute_paths(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Make local paths absolute: workers may have another working directory."""
+    found = dict(values)
+    if found.get("model") is not None and Path(str(found["model"])).exists():
+        found["model"] = str(Path(str(found["model"])).resolve())
+    if isinstance(found.get("data"), Mapping):
+        data = cast("Mapping[str, Any]", found["data"])
+        found["data"] = {
+            key: str(Path(str(value)).resolve()) if key in PATH_OPTIONS and value is not None else value
+            for key, value in data.items()
+        }
+    if isinstance(found.get("method"), Mapping):
+        method = dict(cast("Mapping[str, Any]", found["method"]))
+        if "name" in method:
+            found["method"] = {**method, "name": "+".join(map(_absolute_paths, str(method["name"]).split("+")))}
+    return found
+
+
+def _absolute_paths(name: str) -> str:
+    path, key = own_file(name.strip())
+    return name if path is None else f"{Path(path).resolve()}:{key}"
+
+
 def outcome(folder: Path, metric: str) -> Outcome:
     """Read the state of a trial from its folder; a trial without a result is missing.
 
     A recorded stop takes precedence: the trial may still have written results after it was asked to stop.
     """
     if (folder / STOPPED).is_file():
-        told = json.loads((folder / STOPPED).read_text(encoding="utf-8"))
-        return Outcome("stopped", told["score"], int(told["iteration"]))
+        stop = json.loads((folder / STOPPED).read_text(encoding="utf-8"))
+        return Outcome("stopped", stop["score"], int(stop["iteration"]))
     file = folder / "results.json"
     if file.is_file():
         try:
@@ -71,7 +103,9 @@ def outcome(folder: Path, metric: str) -> Outcome:
             seconds = sum(float(seed["train_seconds"]) for seed in results["seeds"])
             score = float(results["mean"][metric])
         except (ValueError, KeyError, TypeError):  # results.json is written atomically: something else changed it
-            raise SweepError(f"{file} is broken or has no {metric}; delete its folder to run the trial again.") from None
+            raise SweepError(
+                f"{file} is broken or has no {metric}; delete its folder to run the trial again."
+            ) from None
         return Outcome("done", score, len(scores(folder, metric)), seconds=seconds)
     seen = scores(folder, metric)
     score, iteration = (seen[-1], len(seen)) if seen else (None, 0)

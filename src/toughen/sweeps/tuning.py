@@ -87,8 +87,8 @@ class Listener(tune.Callback):
         self.controller.on_event(_of(self.controller, trial), Event("retry", error="its worker was lost"))
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        said = " ".join(str(trial.get_error() or "").split())[-300:]
-        self.controller.on_worker_lost(_of(self.controller, trial), f"its worker was lost: {said}")
+        error = " ".join(str(trial.get_error() or "").split())[-300:]
+        self.controller.on_worker_lost(_of(self.controller, trial), f"its worker was lost: {error}")
 
 
 def _of(controller: Controller, trial: Any) -> Trial:

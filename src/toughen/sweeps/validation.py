@@ -12,9 +12,9 @@ from ..runs.config_io import normalised, plain
 from ..runs.kinds import fits, worded
 from ..runs.method_config import make_method, options_of
 from ..runs.trainer_options import trainer_options
-from .configs import trial_config
 from .definition import Definition, Settings, format_settings
 from .errors import SweepError
+from .trials import trial_config
 
 if TYPE_CHECKING:
     from ..tasks import Data

@@ -20,7 +20,7 @@ LOOK = 0.2  # seconds between two looks at a trial
 
 @dataclass(frozen=True)
 class Limits:
-    """What a trial is held to, and how often it is tried."""
+    """The limits of a trial, and how often it is retried."""
 
     metric: str
     retries: int = 1
