@@ -5,7 +5,8 @@
 By hand is twice: `toughen train` as a process of its own for each trial, one after the other; and all trials in one
 process that has its libraries loaded, which leaves the trials' own work alone. The sweep runs on Ray with one core a
 trial; its time is from the start of the first trial to the end of the last, start-up aside. The aim: at most 1.3 times
-the sum by hand divided by the concurrency. A busy machine favours what runs alone; the load is in the result.
+the sum by hand, in processes as a sweep's trials are, divided by the concurrency. A busy machine favours what runs
+alone; the load is in the result. Results before trials were processes of their own had a fork server without imports.
 """
 
 import argparse
@@ -24,9 +25,7 @@ GRID = {"method.step_size": [0.02, 0.05, 0.1, 0.2], "train.learning_rate": [1e-3
 IN_ONE_PROCESS = """
 import sys, time
 from pathlib import Path
-from toughen.sweeps.nursery import preload
 from toughen.runs.execute import execute
-preload()
 execute(Path(sys.argv[1]))  # what is imported at first use is loaded now
 for folder in sys.argv[2:]:
     began = time.perf_counter()
@@ -75,8 +74,8 @@ def configs(base: dict, folder: Path, count: int | None = None) -> list[Path]:
     """The trials' run folders, to be run by hand."""
     from toughen.runs.config_io import build
     from toughen.runs.folder import create
-    from toughen.sweeps.checking import grid
-    from toughen.sweeps.reading import read_definition
+    from toughen.sweeps.loading import read_definition
+    from toughen.sweeps.validation import grid
 
     definition, _ = read_definition({"base": base, "parameters": {key: {"values": GRID[key]} for key in GRID}})
     rows = grid(definition)[:count]

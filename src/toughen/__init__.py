@@ -57,8 +57,8 @@ if TYPE_CHECKING:
     from .runs.api import train as train
     from .runs.predictor import load as load
     from .schedules import LinearSchedule as LinearSchedule
-    from .sweeps.running import Sweep as Sweep
-    from .sweeps.running import sweep as sweep
+    from .sweeps.api import Sweep as Sweep
+    from .sweeps.api import sweep as sweep
     from .trainers.accelerate import accelerate_backward as accelerate_backward
     from .trainers.hf import robust as robust
 
@@ -89,8 +89,8 @@ _HOMES = {
     "load": "runs.predictor",
     "evaluate": "evaluation.clean",
     "report": "reports.page",
-    "Sweep": "sweeps.running",
-    "sweep": "sweeps.running",
+    "Sweep": "sweeps.api",
+    "sweep": "sweeps.api",
 }
 
 _ALIASES = {

@@ -9,7 +9,7 @@ import yaml
 from toughen.cli.main import main
 from toughen.runs import train
 from toughen.runs.folder import read_config
-from toughen.sweeps.sharing import shared_scores
+from toughen.sweeps.validation import shared_scores
 from toughen.tasks.glue import NLI_LABELS
 
 from ..little import BAD, GOOD, OTHER, write_jsonl

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from toughen.sweeps.board import Board
-from toughen.sweeps.director import Director
+from toughen.sweeps.controller import Controller
 from toughen.sweeps.folder import open_folder
-from toughen.sweeps.reading import read_definition
+from toughen.sweeps.loading import load_definition
+from toughen.sweeps.progress import SweepProgress
 from toughen.sweeps.serial import run_serially
 from toughen.sweeps.trials import note_attempt
 from toughen.sweeps.worker import Event
@@ -76,19 +76,19 @@ class Pretender:
 
 @pytest.fixture
 def pretend(values, tmp_path, capsys):
-    """`pretend(score, trials=..., **changes)`: run pretended trials; gives the director and the pretender."""
+    """`pretend(score, trials=..., **changes)`: run pretended trials; gives the controller and the pretender."""
 
     def run(score, name: str = "sweep", resume: bool = False, iterations: int = 3, at_most=None, **changes):
-        definition, _ = read_definition({**values, **changes})
+        definition, _ = load_definition({**values, **changes})
         folder = open_folder(tmp_path / name, definition, resume)
-        director = Director(folder, "accuracy", Board(tmp_path / name / "sweep.log", live=False))
+        controller = Controller(folder, "accuracy", SweepProgress(tmp_path / name / "sweep.log", live=False))
         worker = Pretender(score, iterations, at_most)
         try:
-            run_serially(director, worker)
+            run_serially(controller, worker)
         except KeyboardInterrupt:
             pass
         finally:
             folder.close()
-        return director, worker
+        return controller, worker
 
     return run

@@ -2,16 +2,13 @@
 
 import json
 import os
-import random
 
 import pytest
 
 from toughen.sweeps import trials
 from toughen.sweeps.definition import parse
 from toughen.sweeps.errors import SweepError
-from toughen.sweeps.proposals import proposer
-from toughen.sweeps.space import Choice, Range
-from toughen.sweeps.stopping import Stopper
+from toughen.sweeps.optuna_search import Pruner, make_sampler
 from toughen.sweeps.worker import Worker
 
 RANGES = {
@@ -26,22 +23,22 @@ def quality(config, seed, iteration):
     return 0.9 - abs(config["method"]["weight"] - 0.3) + 0.001 * iteration + 0.01 * seed
 
 
-def settings_of(director):
-    return [row.settings for row in sorted(director.rows(), key=lambda row: row.number)]
+def settings_of(controller):
+    return [row.settings for row in sorted(controller.rows(), key=lambda row: row.number)]
 
 
 def test_a_grid_runs_each_row_once_with_each_seed(pretend):
-    director, worker = pretend(quality, seeds=[1, 2, 3])
+    controller, worker = pretend(quality, seeds=[1, 2, 3])
     assert worker.started == [f"{row:03}-seed{seed}" for row in range(1, 5) for seed in (1, 2, 3)]
-    log = (director.folder.path / "sweep.log").read_text()
+    log = (controller.folder.path / "sweep.log").read_text()
     assert [log.count(f" {name}: started (method.weight=") for name in worker.started] == [1] * 12
-    best = director.rows()[0]
+    best = controller.rows()[0]
     assert best.settings["method.weight"] == 0.5
     assert best.scores == pytest.approx({1: 0.713, 2: 0.723, 3: 0.733})
     assert best.mean == pytest.approx(0.723)
     assert best.sd == pytest.approx(0.01)
-    assert [row.rank for row in director.rows()] == [1, 2, 3, 4]
-    assert director.is_complete
+    assert [row.rank for row in controller.rows()] == [1, 2, 3, 4]
+    assert controller.is_complete
 
 
 def test_a_value_listed_twice_is_one_row_interrupted_or_not(pretend):
@@ -54,14 +51,14 @@ def test_a_value_listed_twice_is_one_row_interrupted_or_not(pretend):
 
 
 def test_minimising_turns_the_order(pretend):
-    director, _ = pretend(quality, metric={"name": "accuracy", "goal": "minimize"})
-    assert director.rows()[0].settings["method.weight"] == 1.0
+    controller, _ = pretend(quality, metric={"name": "accuracy", "goal": "minimize"})
+    assert controller.rows()[0].settings["method.weight"] == 1.0
 
 
 @pytest.mark.parametrize("search", ["random", "tpe"])
 def test_proposals_are_in_their_ranges_and_none_comes_twice(pretend, search):
-    director, _ = pretend(quality, search=search, trials=12, parameters=RANGES)
-    rows = settings_of(director)
+    controller, _ = pretend(quality, search=search, trials=12, parameters=RANGES)
+    rows = settings_of(controller)
     assert len(rows) == 12
     assert len({repr(row) for row in rows}) == 12
     for row in rows:
@@ -78,18 +75,18 @@ def test_tpe_learns_where_it_is_good(pretend):
     changes = {"parameters": {"method.weight": RANGES["method.weight"]}, "iterations": 1}
     found = {}
     for search in ("random", "tpe"):
-        director, _ = pretend(quality, name=search, search=search, trials=30, **changes)
-        weights = [row["method.weight"] for row in settings_of(director)][15:]
+        controller, _ = pretend(quality, name=search, search=search, trials=30, **changes)
+        weights = [row["method.weight"] for row in settings_of(controller)][15:]
         found[search] = sum(abs(weight - 0.3) for weight in weights) / len(weights)
     assert found["tpe"] < 0.6 * found["random"]
 
 
 def test_a_small_space_ends_when_it_is_used_up(pretend):
-    director, _ = pretend(quality, search="random", trials=50)
-    assert len(director.rows()) == 4
-    director, _ = pretend(quality, name="tpe", search="tpe", trials=50)
-    assert len(director.rows()) == 4
-    assert director.is_complete
+    controller, _ = pretend(quality, search="random", trials=50)
+    assert len(controller.rows()) == 4
+    controller, _ = pretend(quality, name="tpe", search="tpe", trials=50)
+    assert len(controller.rows()) == 4
+    assert controller.is_complete
 
 
 @pytest.mark.parametrize("search", ["grid", "random", "tpe"])
@@ -130,12 +127,12 @@ def test_failures_are_kept_apart_and_tried_again_on_resume(pretend):
             raise ArithmeticError("broken")
         return quality(config, seed, iteration)
 
-    director, _ = pretend(breaks, seeds=[1, 2])
-    rows = director.rows()
+    controller, _ = pretend(breaks, seeds=[1, 2])
+    rows = controller.rows()
     assert [row.state for row in rows] == ["done", "done", "partial", "partial"]
     assert [row.rank for row in rows] == [1, 2, None, None]
     assert rows[2].errors == ["seed 2: broken"]
-    assert director.status().failed == 2
+    assert controller.status().failed == 2
     mended, worker = pretend(quality, resume=True, seeds=[1, 2])
     assert worker.started == ["003-seed2", "004-seed2"]
     assert {row.state for row in mended.rows()} == {"done"}
@@ -149,23 +146,23 @@ def test_asha_stops_the_bad_and_spares_their_other_seeds(pretend):
         "early_terminate": {"type": "asha", "min_iter": 1, "eta": 3},
         "iterations": 9,
     }
-    director, worker = pretend(quality, **changes)
-    rows = {row.settings["method.weight"]: row for row in director.rows()}
+    controller, worker = pretend(quality, **changes)
+    rows = {row.settings["method.weight"]: row for row in controller.rows()}
     assert rows[0.3].state == "done"
-    assert director.rows()[0].settings["method.weight"] == 0.3
-    stopped = [row for row in director.rows() if row.state == "stopped"]
+    assert controller.rows()[0].settings["method.weight"] == 0.3
+    stopped = [row for row in controller.rows() if row.state == "stopped"]
     assert len(stopped) >= 10
     assert all(row.rank is None and row.mean is not None for row in stopped)
     assert rows[0.95].state == "stopped"
     assert rows[0.95].outcomes[1].iteration == 1  # at the first rung
     assert f"{rows[0.95].number:03}-seed2" not in worker.started
     assert f"{rows[0.3].number:03}-seed2" in worker.started
-    assert director.is_complete
+    assert controller.is_complete
     # Cut anywhere and resumed, the same rows are stopped at the same time.
     pretend(quality, name="cut", at_most=9, **changes)
     resumed, second = pretend(quality, name="cut", resume=True, **changes)
     assert not set(second.started) & {f"{row.number:03}-seed2" for row in stopped}
-    table = [(row.settings, row.state, row.mean) for row in director.rows()]
+    table = [(row.settings, row.state, row.mean) for row in controller.rows()]
     assert [(row.settings, row.state, row.mean) for row in resumed.rows()] == table
 
 
@@ -173,17 +170,17 @@ def test_a_trial_stopped_at_its_end_stays_stopped(pretend):
     """Told to stop at its last evaluation a run comes to its end all the same; a later start sees no more in it."""
     weights = [round(0.05 * number, 2) for number in range(20)]
     changes = {"parameters": {"method.weight": {"values": weights}}, "early_terminate": "asha", "iterations": 1}
-    director, worker = pretend(quality, seeds=[1, 2], **changes)
+    controller, worker = pretend(quality, seeds=[1, 2], **changes)
     assert worker.stopped
     for name in worker.stopped:
         done = {"seeds": [{"seed": 1, "train_seconds": 1.0}], "mean": {"accuracy": 0.9}}
-        folder = director.folder.path / "trials" / name
+        folder = controller.folder.path / "trials" / name
         (folder / "results.json").write_text(json.dumps(done))
         with (folder / "metrics.jsonl").open("a") as file:  # another evaluation, before the word came
             file.write(json.dumps({"arm": "method", "step": 2, "kind": "eval", "eval_accuracy": 0.9}) + "\n")
     resumed, again = pretend(quality, seeds=[1, 2], resume=True, **changes)
     assert not again.started
-    table = [(row.number, row.state, row.mean) for row in director.rows()]
+    table = [(row.number, row.state, row.mean) for row in controller.rows()]
     assert [(row.number, row.state, row.mean) for row in resumed.rows()] == table
 
 
@@ -197,7 +194,7 @@ def test_what_was_stopped_early_leaves_no_checkpoints(values, tmp_path, kept):
     assert checkpoint.is_dir()
     trials.note_stop(trial.folder, 1, 0.5)
     worker = object.__new__(Worker)  # one whose trial has ended
-    worker.folder, worker.child = trial.folder, 0
+    worker.folder, worker.process = trial.folder, None
     worker.stop()
     assert checkpoint.is_dir() == kept
 
@@ -208,45 +205,70 @@ def test_a_row_whose_first_seed_fails_is_over_where_it_would_compete(pretend):
             raise ArithmeticError("broken")
         return quality(config, seed, iteration)
 
-    director, worker = pretend(breaks, seeds=[1, 2], early_terminate="median")
+    controller, worker = pretend(breaks, seeds=[1, 2], early_terminate="median")
     assert worker.started == ["001-seed1", "001-seed2", "002-seed1", "002-seed2", "003-seed1", "004-seed1"]
-    status = director.status()
+    status = controller.status()
     assert (status.total, status.done, status.failed, status.eta) == (6, 4, 2, 0)
 
 
 def test_median_stopping(pretend):
     changes = {"parameters": {"method.weight": {"values": [0.3, 0.35, 0.25, 0.4, 0.9, 0.31]}}}
     early = {"type": "median", "min_iter": 2, "min_trials": 3}
-    director, _ = pretend(quality, early_terminate=early, **changes)
-    rows = {row.settings["method.weight"]: row for row in director.rows()}
+    controller, _ = pretend(quality, early_terminate=early, **changes)
+    rows = {row.settings["method.weight"]: row for row in controller.rows()}
     assert {weight for weight, row in rows.items() if row.state == "stopped"} == {0.4, 0.9}
     assert rows[0.9].outcomes[1].iteration == 2  # not before min_iter
 
 
-def test_draws_stay_in_their_ranges():
-    dice = random.Random(0)
-    kinds = [
-        Range(1, 8, whole=True),
-        Range(1, 100, log=True, whole=True),
-        Range(0.0, 1.0, step=0.25),
-        Choice((None, "a")),
-    ]
-    drawn = [{each.draw(dice) for _ in range(200)} for each in kinds]
-    assert drawn[0] == set(range(1, 9))
-    assert drawn[1] <= set(range(1, 101))
-    assert len([value for value in drawn[1] if value <= 10]) > 5
-    assert drawn[2] == {0.0, 0.25, 0.5, 0.75, 1.0}
-    assert drawn[3] == {None, "a"}
-    low = sum(Range(1e-5, 1e-1, log=True).draw(dice) < 1e-3 for _ in range(200))
-    assert 60 < low < 140  # half of the logarithms, where evenly drawn numbers would nearly all be above
+@pytest.mark.parametrize("search", ["random", "tpe"])
+def test_draws_stay_in_their_ranges(search):
+    parameters = {
+        "a": {"min": 1, "max": 8},
+        "b": {"min": 1, "max": 100, "log": True, "distribution": "int_uniform"},
+        "c": {"min": 0.0, "max": 1.0, "step": 0.25},
+        "d": {"values": [None, "a"]},
+        "e": {"min": 1e-5, "max": 1e-1, "log": True},
+        "f": {"min": 1, "max": 8, "step": 2},
+    }
+    made = make_sampler(parse({"base": {}, "search": search, "trials": 200, "parameters": parameters}), [])
+    rows = [made.propose() for _ in range(200)]
+    assert made.propose() is None
+    drawn = {key: {row[key] for row in rows} for key in parameters}
+    assert drawn["a"] == set(range(1, 9))
+    assert drawn["b"] <= set(range(1, 101))
+    assert len([value for value in drawn["b"] if value <= 10]) > 5
+    assert drawn["c"] == {0.0, 0.25, 0.5, 0.75, 1.0}
+    assert drawn["d"] == {None, "a"}
+    assert all(1e-5 <= value <= 1e-1 for value in drawn["e"])
+    assert drawn["f"] == {1, 3, 5, 7}
+    assert all(isinstance(value, int) for value in drawn["a"] | drawn["b"] | drawn["f"])
+    if search == "random":
+        low = sum(row["e"] < 1e-3 for row in rows)
+        assert 60 < low < 140  # half of the logarithms, where evenly drawn numbers would nearly all be above
+
+
+def test_settings_that_an_earlier_version_drew_are_gone_on_from():
+    parameters = {"a": {"min": 0.0, "max": 1.0}, "b": {"values": ["x", "y"]}}
+    for search in ("random", "tpe"):
+        rows = [{"a": 0.25, "b": "y", "c": 2, "d": 4}, {"a": 0.5, "b": "x", "c": 1, "d": 2}]
+        tied = [{"c": 1, "d": 2}, {"c": 2, "d": 4}]
+        given = {"base": {}, "search": search, "trials": 4, "parameters": parameters, "tied": tied}
+        made = make_sampler(parse(given), rows)
+        assert [trial.params["tied"] for trial in made.study.trials] == [1, 0]
+        made.finish(1, 0.5)
+        found = [made.propose(), made.propose()]
+        assert made.propose() is None
+        for row in found:
+            assert {key: row[key] for key in ("c", "d")} in tied
+            assert row not in rows
 
 
 def test_what_stopped_early_is_told_to_tpe_with_its_last_score():
     parameters = {"method.weight": RANGES["method.weight"]}
-    made = proposer(parse({"base": {}, "search": "tpe", "trials": 3, "parameters": parameters}), [])
+    made = make_sampler(parse({"base": {}, "search": "tpe", "trials": 3, "parameters": parameters}), [])
     made.propose(), made.propose(), made.propose()
     for row, (score, stopped) in enumerate(((0.5, True), (0.7, False), (None, False)), 1):
-        made.told(row, score, stopped)
+        made.finish(row, score, stopped)
     assert [(trial.state.name, trial.values, trial.intermediate_values) for trial in made.study.trials] == [
         ("PRUNED", [0.5], {1: 0.5}),
         ("COMPLETE", [0.7], {}),
@@ -258,7 +280,7 @@ def test_what_stopped_early_is_told_to_tpe_with_its_last_score():
 def test_tpe_and_stopping_know_which_way_is_better(goal):
     given = {"base": {}, "search": "tpe", "trials": 3, "parameters": {"method.weight": RANGES["method.weight"]}}
     definition = parse({**given, "metric": {"name": "loss", "goal": goal}, "early_terminate": {"type": "asha"}})
-    for study in (proposer(definition, []).study, Stopper(definition).study):
+    for study in (make_sampler(definition, []).study, Pruner(definition).study):
         assert study.direction.name == goal.upper()
 
 

@@ -7,12 +7,12 @@ import yaml
 
 from toughen import recipes
 from toughen.runs.strict_yaml import load_yaml
-from toughen.sweeps.checking import grid
-from toughen.sweeps.configs import trial_config
 from toughen.sweeps.definition import parse
 from toughen.sweeps.errors import SweepError
-from toughen.sweeps.reading import read_definition
+from toughen.sweeps.loading import load_definition
 from toughen.sweeps.space import Choice, Range, parameter
+from toughen.sweeps.trials import trial_config
+from toughen.sweeps.validation import grid
 
 BASE = {"model": "x", "task": "rte"}
 STEPS = {"method.step_size": {"values": [0.05, 0.1]}}
@@ -40,7 +40,7 @@ def test_the_file_of_the_docs(tmp_path):
         resources: {gpu: 0.5, cpu: 4, minutes: 1e3}
         """
     )
-    made, name = read_definition(file)
+    made, name = load_definition(file)
     assert name == "sweep"
     assert made.metric == "accuracy"
     assert made.base["model"] == "roberta-base"
@@ -61,14 +61,14 @@ def test_the_file_of_the_docs(tmp_path):
 
 
 def test_the_published_grid_has_eight_rows_and_would_have_sixteen():
-    made, name = read_definition("freelb/rte-roberta-base")
+    made, name = load_definition("freelb/rte-roberta-base")
     assert name == "freelb-rte-roberta-base"
     rows = grid(made)
     assert len(rows) == 8
     assert all(row["method.init_scale"] == row["method.max_norm"] for row in rows)
     loose = {key: {"values": [0.1, 0.2]} for key in ("method.init_scale", "method.max_norm")}
     values = {**recipes.sweep("freelb/rte-roberta-base"), "tied": None}
-    untied, _ = read_definition({**values, "parameters": {**values["parameters"], **loose}})
+    untied, _ = load_definition({**values, "parameters": {**values["parameters"], **loose}})
     assert len(grid(untied)) == 16
     about = yaml.safe_load(recipes._files("sweeps")["freelb/rte-roberta-base"].read_text())["about"]
     assert len(about["published"]["rows"]) * 2 == len(rows)  # a column for each batch size
@@ -93,34 +93,34 @@ PARAGEN = """{
 def test_paragens_search_json(tmp_path):
     file = tmp_path / "search.json"
     file.write_text(PARAGEN)
-    made, _ = read_definition(file, "freelb/rte-roberta-base")
+    made, _ = load_definition(file, "freelb/rte-roberta-base")
     rows = grid(made)
     assert len(rows) == 8
     assert rows[0] == {"method.step_size": 0.05, "method.init_scale": 0.01, "method.max_norm": 0.01}
     assert (made.resources.gpu, made.resources.concurrent) == (1, 8)
     with pytest.raises(SweepError, match=r"base: there is no file and no recipe 'glue/configs/RTE.yaml'"):
-        read_definition(file)
+        load_definition(file)
     (tmp_path / "glue" / "configs").mkdir(parents=True)
     (tmp_path / "glue" / "configs" / "RTE.yaml").write_text("task: {class: SequenceClassificationTask}")
     with pytest.raises(SweepError, match=r"is a ParaGen config; name a recipe .* with --base"):
-        read_definition(file)
+        load_definition(file)
 
 
 def test_a_search_goes_by_its_name_without_the_suffix(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "search.json").write_text(PARAGEN)
-    made, name = read_definition("search", "freelb/rte-roberta-base")
+    made, name = load_definition("search", "freelb/rte-roberta-base")
     assert (len(grid(made)), name) == (8, "search")
     (tmp_path / "freelb").mkdir()
     (tmp_path / "freelb" / "rte-roberta-base.yaml").write_text("a recipe of this name is meant")
-    assert read_definition("freelb/rte-roberta-base")[0].keys[0] == "method.step_size"
+    assert load_definition("freelb/rte-roberta-base")[0].keys[0] == "method.step_size"
 
 
 def test_other_forms_of_manytasks(tmp_path):
     def read(base, more=(), **top):
         file = tmp_path / "search.json"
         file.write_text(json.dumps({"configs": {"==base==": list(base), "==more==": list(more)}, **top}))
-        return read_definition(file, BASE)[0]
+        return load_definition(file, BASE)[0]
 
     made = read(["--seed", [1, 2], "--train.epochs", 3], [["--lr", [1e-5, "2e-5"], "--method.weight", -1]], cuda=-1)
     assert made.seeds == (1, 2)
@@ -145,16 +145,16 @@ def test_a_search_json_of_another_shape(tmp_path):
     for configs in ({"==base==": None}, {"==base==": "--lr 1"}, {"==base==": ["--lr", 1], "==more==": ["--a", 1]}):
         file.write_text(json.dumps({"configs": configs}))
         with pytest.raises(SweepError, match=r'search.json: expected "==base=="'):
-            read_definition(file, BASE)
+            load_definition(file, BASE)
     file.write_text('{"configs": [1]}')
     with pytest.raises(SweepError, match="a sweep file has no 'configs'"):
-        read_definition(file, BASE)
+        load_definition(file, BASE)
 
 
 def test_json_may_be_indented_by_tabs(tmp_path):
     file = tmp_path / "search.json"
     file.write_text(json.dumps(json.loads(PARAGEN), indent="\t"))
-    assert len(grid(read_definition(file, "freelb/rte-roberta-base")[0])) == 8
+    assert len(grid(load_definition(file, "freelb/rte-roberta-base")[0])) == 8
 
 
 def test_a_key_over_a_merged_one_is_there_once():
@@ -247,7 +247,7 @@ def test_a_number_written_in_two_ways_is_one_row():
 def test_numbers_in_lists_are_numbers():
     """YAML 1.1 takes 1e-1 for text, in a list as elsewhere."""
     base = {**BASE, "method": {"name": "freelb", "growth": ["1e-1", 1]}, "data": {"labels": ["1e5", "x"]}}
-    made, _ = read_definition({"base": base, "parameters": {"method.growth": {"values": [["1e-2", 1]]}}})
+    made, _ = load_definition({"base": base, "parameters": {"method.growth": {"values": [["1e-2", 1]]}}})
     assert made.base["method"]["growth"] == [0.1, 1]
     assert made.base["data"]["labels"] == ["1e5", "x"]  # names
     assert trial_config(made.base, grid(made)[0], (1,)).method["growth"] == [0.01, 1]
@@ -256,36 +256,36 @@ def test_numbers_in_lists_are_numbers():
 def test_a_recipe_within_a_base_is_below_it(tmp_path):
     file = tmp_path / "base.yaml"
     file.write_text("recipe: freelb/rte-roberta-base\nmodel: mine\ntrain: {epochs: 1}\n")
-    made, _ = read_definition({"base": str(file), "parameters": STEPS})
+    made, _ = load_definition({"base": str(file), "parameters": STEPS})
     published = recipes.config("freelb/rte-roberta-base")
     assert made.base["method"] == published["method"]
     own = {key: value for key, value in published["train"].items() if key != "max_steps"}
     assert made.base["train"] == {**own, "epochs": 1}  # epochs that are given go before the recipe's updates
     sweep = {"base": "freelb/rte-roberta-base", "parameters": {"train.epochs": {"values": [2]}}}
-    assert read_definition(sweep, over={"train.epochs": 1})[0].base["train"] == {**own, "epochs": 1}
-    train = trial_config(read_definition(sweep)[0].base, {"train.epochs": 2}, (1,)).train
+    assert load_definition(sweep, over={"train.epochs": 1})[0].base["train"] == {**own, "epochs": 1}
+    train = trial_config(load_definition(sweep)[0].base, {"train.epochs": 2}, (1,)).train
     assert (train.epochs, train.max_steps) == (2, None)
     assert (made.base["model"], made.base["task"], made.base["recipe"]) == ("mine", "rte", "freelb/rte-roberta-base")
     with pytest.raises(SweepError, match="recipe=sift/rte: a recipe is below all settings; give it as --base"):
-        read_definition({"base": str(file), "parameters": STEPS}, over={"recipe": "sift/rte"})
+        load_definition({"base": str(file), "parameters": STEPS}, over={"recipe": "sift/rte"})
 
 
 def test_what_a_base_says_of_its_own_run_is_not_the_sweeps():
     made = parsed(base={**BASE, "output_dir": "runs/x"})
     assert "output_dir" not in made.base
     values = {"base": BASE, "parameters": STEPS, "seeds": [1, 2], "name": "../a/b"}
-    made, name = read_definition(values, over={"seed": "5,6"})
+    made, name = load_definition(values, over={"seed": "5,6"})
     assert (made.seeds, name) == ((5, 6), "..-a-b")
-    assert read_definition(values, over={"seed": 5}, seeds="7")[0].seeds == (7,)
+    assert load_definition(values, over={"seed": 5}, seeds="7")[0].seeds == (7,)
 
 
 def test_sources_that_are_not_there(tmp_path):
     with pytest.raises(SweepError, match=r"no such file, folder or recipe of a sweep. Recipes: freelb/rte"):
-        read_definition(tmp_path / "none.yaml")
+        load_definition(tmp_path / "none.yaml")
     file = tmp_path / "bad.yaml"
     file.write_text("a: [")
     with pytest.raises(SweepError, match=r"bad.yaml is not YAML"):
-        read_definition(file)
+        load_definition(file)
     file.write_text("- 1")
     with pytest.raises(SweepError, match="holds no sweep"):
-        read_definition(file)
+        load_definition(file)

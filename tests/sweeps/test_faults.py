@@ -12,7 +12,7 @@ import yaml
 from toughen.cli.main import main
 from toughen.reports import find_runs
 from toughen.runs.config_io import build
-from toughen.sweeps import running
+from toughen.sweeps import api
 from toughen.sweeps.worker import GRACE, Limits, Worker
 
 BROKEN = '''
@@ -42,11 +42,10 @@ def sleeps(bent, *_):
     return bent.loss
 
 
-def orphans(bent, *_):
-    """Kills the process that trials are born from, and with it this one."""
-    if is_first("orphaned"):
-        os.kill(os.getppid(), 9)
-        time.sleep(600)
+def dies(bent, *_):
+    """Ends its process as the system does that has no memory left."""
+    if is_first("died"):
+        os.kill(os.getpid(), 9)
     return bent.loss
 
 
@@ -67,9 +66,9 @@ def hanging():
     return replace(toughen.r3f(), compare=sleeps)
 
 
-@toughen.named("orphaned")
-def orphaned():
-    return replace(toughen.r3f(), compare=orphans)
+@toughen.named("dying")
+def dying():
+    return replace(toughen.r3f(), compare=dies)
 
 
 @toughen.named("hoarding")
@@ -82,9 +81,9 @@ def hoarding():
 def swept(values, tmp_path, capsys):
     """The folder of a sweep with broken methods among good ones, from the command line, and what was said."""
     (tmp_path / "broken.py").write_text(BROKEN)
-    bad = [f"{tmp_path}/broken.py:{name}" for name in ("raising", "hanging", "hoarding", "orphaned")]
+    bad = [f"{tmp_path}/broken.py:{name}" for name in ("raising", "hanging", "hoarding", "dying")]
     values["parameters"] = {"method.name": {"values": ["plain", *bad, "r3f"]}}
-    values["resources"] = {"minutes": 0.2, "memory_gb": 2, "cpu": 1}
+    values["resources"] = {"minutes": 1, "memory_gb": 2, "cpu": 1}
     file = tmp_path / "faults.yaml"
     file.write_text(yaml.safe_dump({**values, "retries": 1, "base": {**values["base"], "method": "plain"}}))
     folder = tmp_path / "sweep"
@@ -104,7 +103,7 @@ def test_broken_trials_are_told_and_the_others_run(swept, little, capsys, monkey
     for number in (2, 4):  # each was tried twice
         assert [line["last"] for line in _attempts(folder, number)] == [False, True]
     hung, lost = _attempts(folder, 3), _attempts(folder, 5)  # these came through at the second try
-    assert [(line["error"], line["last"]) for line in hung] == [("took longer than resources.minutes=0.2", False)]
+    assert [(line["error"], line["last"]) for line in hung] == [("took longer than resources.minutes=1", False)]
     assert [(line["error"][:17], line["last"]) for line in lost] == [("killed by SIGKILL", False)]
     assert "003-seed1: another attempt after: took longer" in said
     assert "on purpose" in (folder / "trials" / "002-seed1" / "trial.log").read_text()
@@ -116,7 +115,7 @@ def test_broken_trials_are_told_and_the_others_run(swept, little, capsys, monkey
     assert main(words) == 2
     assert "holds this sweep already (4 trials done)" in capsys.readouterr().err
     handed = []
-    monkeypatch.setattr(running, "run_serially", lambda director: handed.extend(_all(director)))
+    monkeypatch.setattr(api, "run_serially", lambda controller: handed.extend(_all(controller)))
     main(["sweep", str(folder), "--resume", "--engine", "serial"])
     assert handed == ["002-seed1", "004-seed1"]
 
@@ -149,37 +148,67 @@ def _assert_shared_tokens(folder, little):
 
 
 def _is_of(process, parent):
-    return process.ppid() == parent and "toughen.sweeps.nursery" in (process.info["cmdline"] or [])
+    return process.ppid() == parent and "toughen.sweeps.trial_process" in (process.info["cmdline"] or [])
 
 
-def _all(director):
-    while (trial := director.next()) is not None:
+def _all(controller):
+    while (trial := controller.next_trial()) is not None:
         yield trial.name
 
 
-def test_a_nursery_that_is_gone_leaves_no_pipe_and_no_zombie(tmp_path, monkeypatch):
-    nursery = tmp_path / "python"
-    nursery.write_text("#!/bin/sh\nread line\n")  # waits for orders, and gives no answer
-    nursery.chmod(0o755)
-    monkeypatch.setattr("toughen.sweeps.worker.sys.executable", str(nursery))
-    worker = Worker(Limits("accuracy", retries=-1), tmp_path / "workers.log")
-    worker.folder, first = tmp_path, worker.process
+@pytest.fixture
+def fake_python(tmp_path, monkeypatch):
+    """Let a shell script stand for the process of a trial."""
+
+    def write(script):
+        file = tmp_path / "python"
+        file.write_text(f"#!/bin/sh\n{script}\n")
+        file.chmod(0o755)
+        monkeypatch.setattr("toughen.sweeps.worker.sys.executable", str(file))
+
+    return write
+
+
+def test_a_process_that_is_gone_leaves_no_pipe_and_no_zombie(tmp_path, fake_python):
+    fake_python("read line")  # ends with the process that started it
+    worker = Worker(Limits("accuracy", retries=1))
+    worker.start(tmp_path)
+    first = worker.process
     first.kill()
-    assert worker.poll(10.0).error.startswith("killed by SIGKILL")
-    worker.close()
-    for process in (first, worker.process):
+    retried = worker.poll(10.0)
+    assert (retried.kind, retried.error[:17]) == ("retry", "killed by SIGKILL")
+    second = worker.process
+    assert second is not first
+    second.stdin.close()
+    failed = worker.poll(10.0)
+    assert (failed.kind, failed.error[:17]) == ("failed", "ended with code 1")
+    worker.start(tmp_path)
+    third = worker.process
+    worker.stop()
+    assert worker.process is None
+    for process in (first, second, third):
         assert process.returncode is not None
         assert process.stdin.closed
-        assert process.stdout.closed
-    assert worker.process is not first
 
 
-def test_a_nursery_that_still_imports_is_not_waited_for(tmp_path, monkeypatch):
-    nursery = tmp_path / "python"
-    nursery.write_text("#!/bin/sh\nexec sleep 60\n")
-    nursery.chmod(0o755)
-    monkeypatch.setattr("toughen.sweeps.worker.sys.executable", str(nursery))
-    worker = Worker(Limits("accuracy"), tmp_path / "workers.log")
+def test_a_process_that_still_imports_is_not_waited_for(tmp_path, fake_python):
+    fake_python("exec sleep 60")
+    worker = Worker(Limits("accuracy"))
+    worker.start(tmp_path)
     began = time.monotonic()
-    worker.close()
+    worker.stop()
     assert time.monotonic() - began < GRACE / 2
+
+
+def test_a_process_that_does_not_stop_is_killed_with_its_children(tmp_path, fake_python, monkeypatch):
+    monkeypatch.setattr("toughen.sweeps.worker.GRACE", 0.5)
+    fake_python(f"trap '' TERM\nsleep 600 &\necho $! > {tmp_path}/child\nwait")
+    worker = Worker(Limits("accuracy"))
+    worker.start(tmp_path)
+    while not (tmp_path / "child").is_file() or not (tmp_path / "child").read_text().strip():
+        time.sleep(0.02)
+    child = psutil.Process(int((tmp_path / "child").read_text()))
+    worker.stop()
+    assert worker.process is None
+    psutil.wait_procs([child], timeout=10)
+    assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE

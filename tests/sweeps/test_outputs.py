@@ -10,9 +10,9 @@ import pytest
 from rich.console import Console
 
 from toughen.runs.progress import clock
-from toughen.sweeps.board import Board, Status, picture
 from toughen.sweeps.leaderboard import Row, as_csv, as_markdown, ranked, table
 from toughen.sweeps.outputs import write_page, write_tables
+from toughen.sweeps.progress import Status, SweepProgress, render_table
 from toughen.sweeps.trials import Outcome, Trial, scores
 
 from .test_decisions import quality
@@ -57,7 +57,7 @@ def test_a_row_is_the_mean_and_sd_of_its_seeds():
 def test_the_printed_table_keeps_rank_and_score_on_a_narrow_terminal(monkeypatch, capsys):
     from types import SimpleNamespace
 
-    from toughen.cli.commands.sweep import _tell
+    from toughen.cli.commands.sweep import _print_summary
 
     keys = ["method.step_size", "method.init_scale", "method.max_norm", "train.batch_size"]
     rows = ranked([row(1, dict.fromkeys(keys, 0.1), 0.5, 0.7)], sign=1)
@@ -65,14 +65,14 @@ def test_the_printed_table_keeps_rank_and_score_on_a_narrow_terminal(monkeypatch
         definition=SimpleNamespace(keys=keys, seeds=[1, 2]), metric="accuracy", rows=rows, failures={}, path="s"
     )
     monkeypatch.setenv("COLUMNS", "80")
-    assert _tell(done) == 0
+    assert _print_summary(done) == 0
     shown = capsys.readouterr().out
     assert "rank" in shown
     assert "accuracy" in shown
     assert re.search(r"^ 1 .* 0\.6000 ± 0\.1414 +2/2 +done", shown, flags=re.M)
     assert shown.endswith("saved s/leaderboard.html, .md, .csv; best.yaml\n")
     done.rows[:] = ranked([row(1, dict.fromkeys(keys, 0.1), outcomes={1: Outcome("failed", error="boom")})], sign=1)
-    assert _tell(done) == 0
+    assert _print_summary(done) == 0
     assert capsys.readouterr().out.endswith("saved s/leaderboard.html, .md, .csv\n")  # there is no best one
 
 
@@ -83,10 +83,10 @@ def test_a_formula_is_no_formula_in_a_spreadsheet():
 def test_the_page_stands_alone_and_escapes_what_it_shows(pretend):
     methods = {"method.weight": {"values": [0.1, 0.2, 0.3]}, "train.batch_size": {"values": [8, 16]}}
     method = {"data.text_column": {"values": ["text", NASTY]}}
-    director, _ = pretend(quality, parameters={**methods, **method}, seeds=[1, 2])
-    write_tables(director)
-    write_page(director)
-    page = (director.folder.path / "leaderboard.html").read_text()
+    controller, _ = pretend(quality, parameters={**methods, **method}, seeds=[1, 2])
+    write_tables(controller)
+    write_page(controller)
+    page = (controller.folder.path / "leaderboard.html").read_text()
     assert NASTY not in page
     assert "&lt;script&gt;" in page
     assert not re.search(r'(?:src|href)="(?!#)', page)
@@ -103,9 +103,9 @@ def test_the_page_stands_alone_and_escapes_what_it_shows(pretend):
 
 def test_no_heat_map_of_holes(pretend):
     tied = [{"method.weight": weight, "method.init_scale": weight} for weight in (0.1, 0.2, 0.3, 0.4)]
-    director, _ = pretend(quality, parameters={"train.batch_size": {"values": [8, 16]}}, tied=tied)
-    write_page(director)
-    page = (director.folder.path / "leaderboard.html").read_text()
+    controller, _ = pretend(quality, parameters={"train.batch_size": {"values": [8, 16]}}, tied=tied)
+    write_page(controller)
+    page = (controller.folder.path / "leaderboard.html").read_text()
     assert "by train.batch_size and method.weight" in page
     assert "by method.weight and method.init_scale" not in page
 
@@ -114,13 +114,13 @@ def test_a_page_without_any_score(pretend):
     def breaks(config, seed, iteration):
         raise ArithmeticError("broken")
 
-    director, _ = pretend(breaks)
-    write_tables(director)
-    write_page(director)
-    page = (director.folder.path / "leaderboard.html").read_text()
+    controller, _ = pretend(breaks)
+    write_tables(controller)
+    write_page(controller)
+    page = (controller.folder.path / "leaderboard.html").read_text()
     assert "What failed" in page
     assert "no row is done" in page
-    assert not (director.folder.path / "best.yaml").exists()
+    assert not (controller.folder.path / "best.yaml").exists()
 
 
 STATUS = Status(8, 3, 1, 1, [("004-seed1", "accuracy 0.7000 after 2"), ("005-[red]seed1", "")], ROWS[0], 83.0)
@@ -128,7 +128,7 @@ STATUS = Status(8, 3, 1, 1, [("004-seed1", "accuracy 0.7000 after 2"), ("005-[re
 
 def test_the_live_table():
     console = Console(file=io.StringIO(), width=100, force_terminal=True, color_system=None)
-    console.print(picture(STATUS))
+    console.print(render_table(STATUS))
     text = console.file.getvalue()
     assert "5/8 trials · running 2 · failed 1 · stopped early 1 · best 0.8500 ± 0.0707" in text
     assert "ETA 1:23" in text
@@ -137,10 +137,22 @@ def test_the_live_table():
     assert "005-[red]seed1 starting" in words  # a name, not markup
 
 
+def test_a_terminal_shows_the_table_and_is_left_as_it_was(tmp_path, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setattr("sys.stdout", out := io.StringIO())
+    with SweepProgress(tmp_path / "sweep.log", live=True) as progress:
+        progress.started(Trial(1, 1, {"train.epochs": 2}, tmp_path / "001-seed1"), STATUS)
+        progress.line("[red]text[/red], not markup")
+    assert "5/8 trials" in out.getvalue()
+    assert "[red]text[/red], not markup" in out.getvalue()
+    assert out.getvalue().rindex("\x1b[?25h") > out.getvalue().index("\x1b[?25l")  # the cursor is shown again
+    assert "started" not in (tmp_path / "sweep.log").read_text()
+
+
 def test_plain_lines_without_a_terminal(tmp_path, capsys):
-    with Board(tmp_path / "sweep.log") as board:
-        board.started(Trial(1, 1, {"train.epochs": 2}, tmp_path / "001-seed1"), STATUS)
-        board.ended(Trial(1, 1, {}, tmp_path / "001-seed1"), Outcome("failed"), "boom", STATUS)
+    with SweepProgress(tmp_path / "sweep.log") as progress:
+        progress.started(Trial(1, 1, {"train.epochs": 2}, tmp_path / "001-seed1"), STATUS)
+        progress.ended(Trial(1, 1, {}, tmp_path / "001-seed1"), Outcome("failed"), "boom", STATUS)
     said = capsys.readouterr().out
     assert said.splitlines()[:2] == ["001-seed1: started (train.epochs=2)", "! 001-seed1: boom"]
     assert "failed 1" in said.splitlines()[2]

@@ -8,12 +8,12 @@ import yaml
 
 import toughen
 from toughen.cli.main import main
-from toughen.sweeps import running
-from toughen.sweeps.cluster import connected, share
+from toughen.sweeps import api
+from toughen.sweeps.cluster import allocate, connect_ray
+from toughen.sweeps.definition import Resources
 from toughen.sweeps.errors import SweepError
 from toughen.sweeps.folder import open_folder
-from toughen.sweeps.options import Resources
-from toughen.sweeps.reading import read_definition
+from toughen.sweeps.loading import load_definition
 from toughen.sweeps.trials import outcome
 
 from ..little import rows, write_csv
@@ -46,8 +46,8 @@ def no_trial(monkeypatch):
     def refuse(*_):
         raise AssertionError("a trial was started")
 
-    monkeypatch.setattr(running, "run_serially", refuse)
-    monkeypatch.setattr(running, "connected", refuse)
+    monkeypatch.setattr(api, "run_serially", refuse)
+    monkeypatch.setattr(api, "connect_ray", refuse)
 
 
 @pytest.mark.parametrize("said", BAD)
@@ -137,7 +137,7 @@ def test_a_cluster_that_does_not_answer_is_told_at_once(address):
     with socket.socket() as held:  # bound, and nobody listens there
         held.bind(("127.0.0.1", 0))
         nowhere = address.format(held.getsockname()[1])
-        with pytest.raises(SweepError, match=f"--address {nowhere}: no cluster answers there"), connected(nowhere):
+        with pytest.raises(SweepError, match=f"--address {nowhere}: no cluster answers there"), connect_ray(nowhere):
             pass
 
 
@@ -181,7 +181,7 @@ def test_there_must_be_a_sweep_to_go_on_with(values, tmp_path, monkeypatch, caps
 
 
 def test_a_broken_sweep_yaml_is_told_in_one_line(values, tmp_path):
-    definition, _ = read_definition(values)
+    definition, _ = load_definition(values)
     open_folder(tmp_path / "sweep", definition, resume=False).close()
     (tmp_path / "sweep" / "sweep.yaml").write_text("base: [")
     with pytest.raises(SweepError, match=r"sweep.yaml is not YAML"):
@@ -196,7 +196,7 @@ def test_a_broken_result_is_told_in_one_line(text, tmp_path):
 
 
 def test_a_row_that_was_lost_is_told_in_one_line(values, tmp_path):
-    definition, _ = read_definition(values)
+    definition, _ = load_definition(values)
     open_folder(tmp_path / "sweep", definition, resume=False).close()
     (tmp_path / "sweep" / "rows.jsonl").write_text('{"row": 2, "settings": {}}\n')
     for _ in range(2):  # and the folder is not held
@@ -205,7 +205,7 @@ def test_a_row_that_was_lost_is_told_in_one_line(values, tmp_path):
 
 
 def test_a_sweep_that_runs_is_left_alone(values, tmp_path):
-    definition, _ = read_definition(values)
+    definition, _ = load_definition(values)
     held = open_folder(tmp_path / "sweep", definition, resume=False)
     with pytest.raises(SweepError, match=r"is being run already, by process \d+ on "):
         open_folder(tmp_path / "sweep", definition, resume=True)
@@ -236,11 +236,11 @@ SERVER = {"CPU": 32.0, "GPU": 4.0}
     ],
 )
 def test_what_a_trial_gets_of_the_machines(wanted, machines, each, slots):
-    placing = share(wanted, machines)
-    assert (placing.cpu, placing.gpu, placing.slots) == (*each, slots)
-    assert ("no GPU was found" in str(placing)) == (wanted.gpu == 1)
+    allocation = allocate(wanted, machines)
+    assert (allocation.cpu, allocation.gpu, allocation.slots) == (*each, slots)
+    assert ("no GPU was found" in str(allocation)) == (wanted.gpu == 1)
 
 
 def test_a_trial_that_fits_nowhere():
     with pytest.raises(SweepError, match=r"resources: a trial with cpu 16 and gpu 0 fits on no machine; .* 8 CPUs"):
-        share(Resources(cpu=16), [LAPTOP, LAPTOP])
+        allocate(Resources(cpu=16), [LAPTOP, LAPTOP])

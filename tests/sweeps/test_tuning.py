@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from toughen.sweeps.reading import read_definition
+from toughen.sweeps.loading import load_definition
 from toughen.sweeps.trials import make, outcome
 from toughen.sweeps.worker import Event, Limits
 
@@ -16,9 +16,9 @@ def test_an_actor_is_used_again_after_an_early_stop(values, tmp_path):
 
     class Local(TrialActor):
         def setup(self, config):
-            super().setup(config, limits=Limits("accuracy"), log=tmp_path / "workers.log")
+            super().setup(config, limits=Limits("accuracy"))
 
-    definition, _ = read_definition(values)
+    definition, _ = load_definition(values)
     long, short = (
         make(tmp_path, definition.base, row, 1, {"method.weight": 0.5, "train.epochs": epochs})
         for row, epochs in ((1, 200), (2, 2))
@@ -28,7 +28,7 @@ def test_an_actor_is_used_again_after_an_early_stop(values, tmp_path):
         while (result := actor.train())["event"].kind != "score":
             assert not result["done"]
         assert result["event"].iteration == 1
-        nursery = actor.worker.process.pid
+        first = actor.worker.process
         assert actor.reset_config({"folder": str(short.folder)})
         events = []
         while not events or not events[-1].is_end:
@@ -38,12 +38,12 @@ def test_an_actor_is_used_again_after_an_early_stop(values, tmp_path):
             ("score", 2),
             ("done", 2),
         ]
-        assert actor.worker.process.pid == nursery  # warm
-        assert outcome(long.folder, "accuracy").state == "missing"  # stopped by the actor: the director notes why
+        assert first.returncode is not None
+        assert outcome(long.folder, "accuracy").state == "missing"  # stopped by the actor: the controller notes why
         assert list(long.folder.glob("seeds/1/checkpoint-*"))  # it had the time to save itself
     finally:
         actor.stop()
-    assert actor.worker.process.poll() is not None
+    assert actor.worker.process is None
 
 
 def test_decisions_go_through():
@@ -54,20 +54,20 @@ def test_decisions_go_through():
 
     told = []
     found = [SimpleNamespace(name="001-seed1", folder="there"), "wait", None]
-    director = SimpleNamespace(
-        next=lambda: found.pop(0),
-        saw=lambda trial, event: told.append((trial, event)) or event.score == 0.1,
-        lost=lambda trial, error: told.append((trial, error)),
+    controller = SimpleNamespace(
+        next_trial=lambda: found.pop(0),
+        on_event=lambda trial, event: told.append((trial, event)) or event.score == 0.1,
+        on_worker_lost=lambda trial, error: told.append((trial, error)),
         trials={"001-seed1": "trial"},
     )
-    proposals = Proposals(director)
+    proposals = Proposals(controller)
     config = proposals.suggest("a")
     assert config == {"trial": "001-seed1", "folder": "there"}
     assert proposals.suggest("b") is None
     assert proposals.suggest("c") == Searcher.FINISHED
     trial = SimpleNamespace(config=config, get_error=lambda: RuntimeError("node died"))
-    scheduler = Stopping(director)
+    scheduler = Stopping(controller)
     assert scheduler.on_trial_result(None, trial, {"event": Event("score", 1, 0.9)}) == TrialScheduler.CONTINUE
     assert scheduler.on_trial_result(None, trial, {"event": Event("score", 2, 0.1)}) == TrialScheduler.STOP
-    Listener(director).on_trial_error(1, [], trial)
+    Listener(controller).on_trial_error(1, [], trial)
     assert told[-1] == ("trial", "its worker was lost: node died")

@@ -1,4 +1,4 @@
-"""The distributed engine: Ray Tune places trials on the machine or cluster, a share of a GPU each if wanted."""
+"""The distributed engine: Ray Tune runs trials on a machine or cluster; several may share a GPU."""
 
 import logging
 import os
@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import require
-from .director import Director
+from .controller import Controller
+from .definition import Resources
 from .errors import SweepError
-from .options import Resources
 from .serial import limits_of
 
 QUIET = {
@@ -25,8 +25,8 @@ QUIET = {
 
 
 @contextmanager
-def connected(address: str | None) -> Generator[Any]:
-    """Ray: the cluster at an address, one that this process is in already, or one of this machine for the moment."""
+def connect_ray(address: str | None) -> Generator[Any]:
+    """Connect to the cluster at an address or of this process; without one, start Ray on this machine."""
     ray: Any = require("ray", "sweep")
     require("ray.tune", "sweep")
     for key, value in QUIET.items():
@@ -34,7 +34,7 @@ def connected(address: str | None) -> Generator[Any]:
     if ray.is_initialized():
         yield ray
         return
-    _answers(address or "")
+    _check_address(address or "")
     try:
         ray.init(
             address=address,
@@ -52,8 +52,8 @@ def connected(address: str | None) -> Generator[Any]:
         ray.shutdown()
 
 
-def _answers(address: str) -> None:
-    """Refuses HOST:PORT where nobody listens: Ray would try for minutes."""
+def _check_address(address: str) -> None:
+    """Refuse HOST:PORT if nothing listens there: Ray would try for minutes."""
     host, colon, port = address.removeprefix("ray://").rpartition(":")
     if not (colon and port.isdigit()):
         return  # auto, local, or a cluster of another kind
@@ -66,8 +66,8 @@ def _answers(address: str) -> None:
 
 
 @dataclass(frozen=True)
-class Placing:
-    """What one trial gets, and how many run at once."""
+class ResourceAllocation:
+    """The CPUs and GPUs of one trial, and the number of trials at once."""
 
     cpu: float
     gpu: float
@@ -78,13 +78,8 @@ class Placing:
         return f"Ray: {self.slots} at once, each with {self.cpu:g} CPUs and {self.gpu:g} GPUs{self.note}"
 
 
-def place(wanted: Resources, ray: Any) -> Placing:
-    """Where trials go on the machines that Ray has."""
-    return share(wanted, [node["Resources"] for node in ray.nodes() if node["Alive"]])
-
-
-def share(wanted: Resources, nodes: Sequence[Mapping[str, float]]) -> Placing:
-    """What a trial gets of these machines; where none has a GPU, trials run on CPUs."""
+def allocate(wanted: Resources, nodes: Sequence[Mapping[str, float]]) -> ResourceAllocation:
+    """Divide these machines among trials; if none has a GPU, trials run on CPUs."""
     cards = [float(node.get("GPU", 0)) for node in nodes]
     cores = [float(node.get("CPU", 0)) for node in nodes]
     gpu = (1.0 if wanted.gpu is None else float(wanted.gpu)) if any(cards) else 0.0
@@ -99,53 +94,53 @@ def share(wanted: Resources, nodes: Sequence[Mapping[str, float]]) -> Placing:
             f"{max(cores, default=0):g} CPUs and {max(cards, default=0):g} GPUs."
         )
     note = " (no GPU was found)" if wanted.gpu and not gpu else ""
-    return Placing(cpu, gpu, min(sum(fit), wanted.concurrent or sum(fit)), note)
+    return ResourceAllocation(cpu, gpu, min(sum(fit), wanted.concurrent or sum(fit)), note)
 
 
 def _fit(there: float, each: float) -> int:
     return int(there / each + 1e-9)
 
 
-def run_on_ray(director: Director, placing: Placing) -> None:
-    """Run all trials that are left, as many at once as fit."""
+def run_on_ray(controller: Controller, allocation: ResourceAllocation) -> None:
+    """Run all remaining trials, as many at once as fit."""
     from ray import tune
 
     from .tuning import Listener, Proposals, Stopping, TrialActor
 
-    # As many actors as fit are asked for at once; by default the second waits for the first to be there.
-    os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(placing.slots)
-    limits = limits_of(director, gpu=placing.gpu, threads=max(int(placing.cpu), 1))
-    actor = tune.with_parameters(TrialActor, limits=limits, log=director.folder.path / "workers.log")
-    scratch = director.folder.path / ".ray"  # Tune wants a place that all machines see; nothing in it is read again
+    # Request all actors at once; by default Tune requests the second when the first has started.
+    os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(allocation.slots)
+    limits = limits_of(controller, gpu=allocation.gpu, threads=max(int(allocation.cpu), 1))
+    actor = tune.with_parameters(TrialActor, limits=limits)
+    scratch = controller.folder.path / ".ray"  # Tune needs a folder that all machines see; the sweep never reads it
     shutil.rmtree(scratch, ignore_errors=True)
     tuner = tune.Tuner(
-        tune.with_resources(actor, {"cpu": placing.cpu, "gpu": placing.gpu}),
+        tune.with_resources(actor, {"cpu": allocation.cpu, "gpu": allocation.gpu}),
         tune_config=tune.TuneConfig(
-            search_alg=Proposals(director),
-            scheduler=Stopping(director),
+            search_alg=Proposals(controller),
+            scheduler=Stopping(controller),
             num_samples=-1,
-            max_concurrent_trials=placing.slots,
-            reuse_actors=True,  # an actor's nursery is warm
+            max_concurrent_trials=allocation.slots,
+            reuse_actors=True,  # an actor takes seconds to start
         ),
         run_config=tune.RunConfig(
             name=scratch.name,
-            storage_path=str(director.folder.path.resolve()),
+            storage_path=str(controller.folder.path.resolve()),
             verbose=0,
-            callbacks=[Listener(director)],
+            callbacks=[Listener(controller)],
             failure_config=tune.FailureConfig(max_failures=limits.retries),  # of workers and nodes that are lost
             checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),  # the run folder is the checkpoint
         ),
     )
     try:
-        with _hushed():
+        with _silence_ray():
             tuner.fit()
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
 @contextmanager
-def _hushed() -> Generator[None]:
-    """Ray's own account of what the table says already."""
+def _silence_ray() -> Generator[None]:
+    """Silence Ray's own progress messages: the sweep prints its own."""
     loggers = [logging.getLogger(name) for name in ("ray", "ray.tune", "ray.air", "ray.train")]
     before = [each.level for each in loggers]
     for each in loggers:

@@ -1,13 +1,13 @@
-"""The sweep file as a value: what is searched, how, by which metric, and with what."""
+"""The sweep file: its keys, their checks, and the settings as text."""
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal, cast
 
 from ..errors import nearest
 from ..runs.config_io import normalised, seeds_of
 from .errors import SweepError
-from .options import Early, Resources, early_terminate, resources, whole
 from .space import Choice, Parameter, number, parameter
 
 Settings = Mapping[str, Any]
@@ -23,8 +23,32 @@ KEYS = (
 
 
 @dataclass(frozen=True)
+class Early:
+    """When to stop a bad trial: by asynchronous successive halving, or below the median of the others."""
+
+    type: Literal["asha", "median"]
+    min_iter: int = 1
+    """Evaluations (one an epoch) that every trial makes."""
+    eta: int = 3
+    """ASHA: one in so many goes on at each rung; the rungs are min_iter, min_iter * eta, ..."""
+    min_trials: int = 3
+    """Median: trials that finish before any is stopped."""
+
+
+@dataclass(frozen=True)
+class Resources:
+    """The resources of one trial; None is the default of the machine, or no limit."""
+
+    cpu: float | None = None
+    gpu: float | None = None
+    memory_gb: float | None = None
+    minutes: float | None = None
+    concurrent: int | None = None
+
+
+@dataclass(frozen=True)
 class Definition:
-    """A sweep, checked for its form; `values` are the same in plain words, as sweep.yaml holds them."""
+    """A sweep file after the check of its keys; `values` are what sweep.yaml holds."""
 
     values: Mapping[str, Any]
     base: Mapping[str, Any]
@@ -42,25 +66,25 @@ class Definition:
 
     @property
     def keys(self) -> list[str]:
-        """The parameters in the order of the file, tied ones last."""
+        """List the parameters in the order of the file, tied ones last."""
         return [*self.parameters, *(self.tied[0] if self.tied else ())]
 
     @property
     def sign(self) -> int:
-        """1 where more is better, else -1."""
+        """Return 1 if a higher score is better, else -1."""
         return 1 if self.goal == "maximize" else -1
 
 
 def parse(given: Mapping[str, Any]) -> Definition:
-    """A definition from the values of a sweep file whose `base` is a config; what is wrong is told by its key."""
+    """Parse the values of a sweep file whose `base` is a config; an error names its key."""
     values: dict[str, Any] = {}
-    for said, value in given.items():
-        key = SYNONYMS.get(said, said)
+    for name, value in given.items():
+        key = SYNONYMS.get(name, name)
         if key not in KEYS:
             raise SweepError(f"a sweep file has no {key!r}. {nearest(str(key), KEYS)}")
         if value is not None:
             if key in values:
-                raise SweepError(f"{said}: it says the same as {key}:, which is there too; leave one out.")
+                raise SweepError(f"{name}: it says the same as {key}:, which is there too; leave one out.")
             values[key] = value
     if not isinstance(values.get("base"), Mapping):
         raise SweepError("base: give a config, the name of a recipe, or a file.")
@@ -110,7 +134,7 @@ def _mapping(values: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 
 def _tied(given: Any, parameters: Mapping[str, Any]) -> tuple[Settings, ...]:
-    """Rows of settings that move together, as in ParaGen's search.json."""
+    """Parse the rows of settings that change together, as in ParaGen's search.json."""
     if given is None:
         return ()
     if not isinstance(given, list) or not given or not all(isinstance(row, Mapping) and row for row in given):
@@ -127,7 +151,7 @@ def _tied(given: Any, parameters: Mapping[str, Any]) -> tuple[Settings, ...]:
 
 
 def _metric(given: Any) -> tuple[str | None, str]:
-    """The metric's name without `eval/`, and the goal; a loss or an error is minimised unless said otherwise."""
+    """Parse the metric's name, without `eval/`, and the goal; the default is to minimise a loss or an error."""
     entry: Any = {"name": given} if isinstance(given, str) else given or {}
     if not isinstance(entry, Mapping) or set(cast("Mapping[str, Any]", entry)) - {"name", "goal"}:
         raise SweepError(f"metric: expected {{name: accuracy, goal: maximize}}, not {given!r}.")
@@ -152,18 +176,59 @@ def _fits(made: Definition) -> None:
         raise SweepError(f"trials: how many settings may {made.search} try? Give trials: 20.")
 
 
-def rows_word(settings: Settings) -> str:
-    """Settings in a few words."""
-    return ", ".join(f"{key}={word(value)}" for key, value in settings.items())
+def format_settings(settings: Settings) -> str:
+    """Format settings as `key=value, key=value`."""
+    return ", ".join(f"{key}={format_value(value)}" for key, value in settings.items())
 
 
-def word(value: Any) -> str:
-    """A value as a person writes it."""
+def format_value(value: Any) -> str:
+    """Format a value; a float with four digits."""
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def differences(one: Definition, other: Definition) -> Sequence[str]:
-    """The keys in which two sweeps are not the same experiment; resources and retries may change between starts."""
+    """List the keys in which two sweeps differ, except those that may change between starts."""
     free = ("resources", "retries", "trials", "name", "description")
     keys = {*one.values, *other.values} - set(free)
     return sorted(key for key in keys if one.values.get(key) != other.values.get(key))
+
+
+def early_terminate(given: Any) -> Early | None:
+    """Parse `early_terminate: {type: asha, min_iter: 1}`, or the type alone."""
+    if given is None:
+        return None
+    if not isinstance(given, (str, Mapping)):
+        raise SweepError(f"early_terminate: expected {{type: asha, min_iter: 1}}, not {given!r}.")
+    entry: dict[str, Any] = {"type": given} if isinstance(given, str) else dict(cast("Mapping[str, Any]", given))
+    kind = entry.pop("type", None)
+    if kind not in ("asha", "median"):
+        raise SweepError(f"early_terminate.type: there is no {kind!r}; there are asha and median.")
+    for key, value in entry.items():
+        if key not in ("min_iter", "eta", "min_trials"):
+            raise SweepError(f"early_terminate: there is no {key!r}; there are type, min_iter, eta and min_trials.")
+        whole(f"early_terminate.{key}", value, 2 if key == "eta" else 1)
+    return Early(kind, **entry)
+
+
+def resources(given: Mapping[str, Any]) -> Resources:
+    """Parse `resources: {gpu: 0.5, cpu: 2, memory_gb: 16, minutes: 60, concurrent: 4}`."""
+    names = [each.name for each in fields(Resources)]
+    given = {key: number(value) for key, value in given.items()}
+    for key, value in given.items():
+        if key not in names:
+            raise SweepError(f"resources: there is no {key!r}. {nearest(str(key), names)}")
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if not is_number or not 0 <= value < math.inf or (not value and key != "gpu"):
+            raise SweepError(f"resources.{key}={value!r}: give a number above 0.")
+        if key == "gpu" and value > 1 and value != int(value):
+            raise SweepError(f"resources.gpu={value}: a share of one GPU, or a whole number of them.")
+    if "concurrent" in given:
+        whole("resources.concurrent", given["concurrent"], 1)
+    return Resources(**given)
+
+
+def whole(key: str, value: Any, least: int) -> int:
+    """Return the value if it is a whole number of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise SweepError(f"{key}={value!r}: give a whole number, at least {least}.")
+    return value

@@ -1,4 +1,4 @@
-"""Drawings of a sweep as inline SVG, in colours that hold on light and dark ground."""
+"""The figures of a sweep as inline SVG, in colours for light and dark backgrounds."""
 
 import io
 import re
@@ -8,7 +8,7 @@ from typing import Any
 
 from ..errors import require
 from ..reports.drawing import plain
-from .definition import word
+from .definition import format_value
 from .leaderboard import Row
 
 GREY = "#808080"
@@ -23,12 +23,12 @@ STYLE = {
     "xtick.color": GREY,
     "ytick.color": GREY,
 }
-SHADES = "cividis"  # read rightly by people who do not see all colours
+SHADES = "cividis"  # legible for colour-blind readers
 MOST = 12  # heat maps of a page
 
 
 def parallel(rows: Sequence[Row], keys: Sequence[str], metric: str, sign: int) -> str:
-    """One line a row through its settings and its score; the brighter, the better, and the best thick."""
+    """Draw each row as a line through its settings and its score; better rows are brighter, the best is thick."""
     scored = [row for row in rows if row.mean is not None]
     names = [*keys, metric]
     with _axes(f"Parallel coordinates: {metric} by setting", max(5.0, 1.5 * len(names)), 3.4) as (axes, drawn):
@@ -55,7 +55,7 @@ def parallel(rows: Sequence[Row], keys: Sequence[str], metric: str, sign: int) -
 
 
 def heat_maps(rows: Sequence[Row], keys: Sequence[str], metric: str) -> list[str]:
-    """A map for each pair of settings with a few values each: the mean over all rows that have both."""
+    """Draw a heat map for each pair of settings with few values: the mean of all rows that have both."""
     scored = [row for row in rows if row.mean is not None]
     values = {key: _distinct([row.settings[key] for row in scored]) for key in keys}
     alike: dict[tuple[int, ...], str] = {}  # tied settings make one map, not two
@@ -77,14 +77,14 @@ def _heat(rows: Sequence[Row], pair: tuple[str, str], values: dict[str, list[Any
         cells.append([sum(each) / len(each) if each else None for each in met])
     known = [cell for line in cells for cell in line if cell is not None]
     if len(known) * 2 < len(cells) * len(cells[0]):
-        return ""  # values drawn from a range: a map of holes
+        return ""  # values drawn from a range: most cells are empty
     high = max(2.0, 0.42 * len(cells) + 1.2)
     with _axes(f"Heat map: {metric} by {down} and {across}", max(3.4, 0.8 * len(cells[0]) + 1.8), high) as (
         axes,
         drawn,
     ):
         filled = [[float("nan") if cell is None else cell for cell in line] for line in cells]
-        axes.pcolormesh(filled, cmap=SHADES)  # shapes, not a picture within the picture
+        axes.pcolormesh(filled, cmap=SHADES)  # vector shapes, not a bitmap in the SVG
         axes.invert_yaxis()
         middle = (min(known) + max(known)) / 2
         for row, line in enumerate(cells):
@@ -94,14 +94,14 @@ def _heat(rows: Sequence[Row], pair: tuple[str, str], values: dict[str, list[Any
                     axes.text(column + 0.5, row + 0.5, f"{cell:.3f}", ha="center", va="center", color=ink)
         for set_ticks, key in ((axes.set_xticks, across), (axes.set_yticks, down)):
             places = [place + 0.5 for place in range(len(values[key]))]
-            set_ticks(places, [plain(word(value)) for value in values[key]])
+            set_ticks(places, [plain(format_value(value)) for value in values[key]])
         axes.set_xlabel(plain(across))
         axes.set_ylabel(plain(down))
     return drawn[0]
 
 
 def _distinct(values: Sequence[Any]) -> list[Any]:
-    """Each value once: numbers by size, others as they come."""
+    """List each value once: numbers sorted, others in order of appearance."""
     found: list[Any] = []
     for value in values:
         if value not in found:
@@ -110,16 +110,16 @@ def _distinct(values: Sequence[Any]) -> list[Any]:
 
 
 def _scale(values: Sequence[Any], most: int = 8) -> tuple[list[float], list[tuple[float, str]]]:
-    """Heights from 0 to 1, and ticks: a few values (`most`) at even steps, many numbers by size."""
+    """Scale values to 0..1, with ticks: up to `most` values in even steps, more numbers by size."""
     found = _distinct(values)
     if len(found) <= most:
-        even = {word(value): place / max(len(found) - 1, 1) for place, value in enumerate(found)}
-        return [even[word(value)] for value in values], [(height, text) for text, height in even.items()]
+        even = {format_value(value): place / max(len(found) - 1, 1) for place, value in enumerate(found)}
+        return [even[format_value(value)] for value in values], [(height, text) for text, height in even.items()]
     if not all(isinstance(value, (int, float)) for value in found):
-        even = {word(value): place / (len(found) - 1) for place, value in enumerate(found)}
-        return [even[word(value)] for value in values], []
+        even = {format_value(value): place / (len(found) - 1) for place, value in enumerate(found)}
+        return [even[format_value(value)] for value in values], []
     low, high = found[0], found[-1]
-    return [(value - low) / (high - low) for value in values], [(0.0, word(low)), (1.0, word(high))]
+    return [(value - low) / (high - low) for value in values], [(0.0, format_value(low)), (1.0, format_value(high))]
 
 
 @contextmanager
@@ -134,7 +134,7 @@ def _axes(title: str, wide: float, high: float) -> Generator[tuple[Any, list[str
 
 
 def _svg(figure: Any, title: str) -> str:
-    """The drawing alone: no XML head, no date, no ground; named for those who listen."""
+    """Export the figure without XML head, date and background, with a label for screen readers."""
     from markupsafe import escape
 
     file = io.StringIO()

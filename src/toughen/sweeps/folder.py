@@ -1,4 +1,4 @@
-"""The folder of a sweep: its definition, the settings tried so far, and a lock; never written over."""
+"""The folder of a sweep: its definition, the settings tried so far, and a lock. Nothing in it is overwritten."""
 
 import fcntl
 import os
@@ -16,7 +16,7 @@ from ..reports.folder import read_lines
 from ..runs.files import write_text
 from .definition import Definition, Settings, differences, parse
 from .errors import SweepError
-from .reading import read_sweep
+from .loading import load_values
 from .trials import append
 
 DEFINITION, ROWS, LOCK = "sweep.yaml", "rows.jsonl", ".lock"
@@ -24,7 +24,7 @@ DEFINITION, ROWS, LOCK = "sweep.yaml", "rows.jsonl", ".lock"
 
 @dataclass
 class Folder:
-    """A sweep's folder, held by this process as long as it is open."""
+    """The folder of a sweep, locked by this process while it is open."""
 
     path: Path
     definition: Definition
@@ -32,30 +32,30 @@ class Folder:
     _lock: IO[str] | None = None
 
     def add(self, settings: Settings) -> int:
-        """Write down new settings before they are tried; gives their number, from 1."""
+        """Write new settings before they are tried; return their number, from 1."""
         append(self.path / ROWS, {"row": len(self.rows) + 1, "settings": settings})
         self.rows.append(settings)
         return len(self.rows)
 
     def close(self) -> None:
-        """Let others have it."""
+        """Release the lock."""
         if self._lock is not None:
             self._lock.close()
             self._lock = None
 
 
 def is_sweep(path: Path) -> bool:
-    """Whether a folder holds a sweep: a sweep.yaml that a person wrote has no lock beside it."""
+    """Whether a folder holds a sweep: a sweep.yaml written by hand has no lock beside it."""
     return (path / DEFINITION).is_file() and (path / LOCK).is_file()
 
 
 def stored(path: Path) -> Definition:
-    """The definition that a folder was made with."""
-    return parse(read_sweep(path / DEFINITION))
+    """Read the definition that a folder was made with."""
+    return parse(load_values(path / DEFINITION))
 
 
 def open_folder(path: Path, definition: Definition, resume: bool) -> Folder:
-    """Make the folder of a new sweep, or go on with the one that is there if it is the same."""
+    """Make the folder of a new sweep, or open the folder of the same sweep."""
     if is_sweep(path):
         _check_same(path, definition, resume)
     elif path.exists() and (not path.is_dir() or any(each.name[:1] != "." for each in path.iterdir())):
@@ -87,7 +87,7 @@ def _check_same(path: Path, definition: Definition, resume: bool) -> None:
 
 
 def _lock(path: Path) -> IO[str]:
-    """Hold the folder; the system lets go of it however this process ends."""
+    """Lock the folder; the system releases it however this process ends."""
     file = (path / LOCK).open("a+", encoding="utf-8")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -106,7 +106,7 @@ def _lock(path: Path) -> IO[str]:
 
 
 def _plain(value: Any) -> Any:
-    """Lists and dicts alone, so that safe YAML can write them."""
+    """Convert to lists and dicts, which safe YAML can write."""
     if isinstance(value, Mapping):
         return {str(key): _plain(each) for key, each in value.items()}  # pyright: ignore[reportUnknownVariableType]
     if isinstance(value, (list, tuple)):

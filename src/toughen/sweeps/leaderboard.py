@@ -1,4 +1,4 @@
-"""The rows of a sweep, best first: each the mean and sd of its seeds; as CSV and Markdown."""
+"""The rows of a sweep, best first, with mean and sd over seeds; as CSV and Markdown."""
 
 import csv
 import io
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..internal.markdown import line
-from .definition import Settings, rows_word, word
+from .definition import Settings, format_settings, format_value
 from .trials import Outcome
 
 ORDER = ("done", "partial", "stopped", "failed", "missing")
@@ -25,13 +25,13 @@ class Row:
 
     @property
     def scores(self) -> dict[int, float]:
-        """The metric of every seed that finished."""
+        """Map each finished seed to its score."""
         done = {seed: each.score for seed, each in self.outcomes.items() if each.state == "done"}
         return {seed: score for seed, score in done.items() if score is not None}
 
     @property
     def state(self) -> str:
-        """Done when all seeds are; stopped as soon as one was."""
+        """Return `done` if all seeds are, `stopped` if one was."""
         states = {each.state for each in self.outcomes.values()}
         if states == {"done"}:
             return "done"
@@ -41,7 +41,7 @@ class Row:
 
     @property
     def mean(self) -> float | None:
-        """Over the seeds that finished; of a stopped row what it had reached."""
+        """Average the finished seeds; for a stopped row, the scores at which it was stopped."""
         found = list(self.scores.values())
         if not found and self.state == "stopped":
             found = [
@@ -51,7 +51,7 @@ class Row:
 
     @property
     def sd(self) -> float | None:
-        """Sample standard deviation; none of a single seed."""
+        """Return the sample standard deviation; None for a single seed."""
         return statistics.stdev(self.scores.values()) if len(self.scores) > 1 else None
 
     @property
@@ -60,16 +60,16 @@ class Row:
 
     @property
     def errors(self) -> list[str]:
-        """What went wrong with its seeds."""
+        """List the errors of its seeds."""
         return [f"seed {seed}: {each.error}" for seed, each in self.outcomes.items() if each.state == "failed"]
 
     def __str__(self) -> str:
         score = "-" if self.mean is None else f"{self.mean:.4f}" + (f" ± {self.sd:.4f}" if self.sd is not None else "")
-        return f"{score} ({rows_word(self.settings)})"
+        return f"{score} ({format_settings(self.settings)})"
 
 
 def ranked(rows: Sequence[Row], sign: int) -> list[Row]:
-    """Finished rows by their mean, of equals the earlier one first; then the others by how far they came."""
+    """Sort finished rows by mean, earlier rows first among equals; then the others by state."""
 
     def place(row: Row) -> tuple[int, float, int]:
         return ORDER.index(row.state), -sign * row.mean if row.mean is not None else 0.0, row.number
@@ -82,7 +82,7 @@ def ranked(rows: Sequence[Row], sign: int) -> list[Row]:
 
 
 def table(rows: Sequence[Row], keys: Sequence[str], seeds: Sequence[int], metric: str) -> tuple[list[str], list[Any]]:
-    """Heads and cells. No times: the same sweep gives the same table, interrupted or not."""
+    """Return heads and cells. No times: the same sweep gives the same table, interrupted or not."""
     several = len(seeds) > 1
     each = [f"seed {seed}" for seed in seeds] if several else []
     heads = ["rank", "row", *keys, metric, *(["sd", *each] if several else []), "seeds", "state", "error"]
@@ -96,7 +96,7 @@ def table(rows: Sequence[Row], keys: Sequence[str], seeds: Sequence[int], metric
 
 
 def as_csv(heads: Sequence[str], cells: Sequence[Sequence[Any]]) -> str:
-    """With every digit."""
+    """Format as CSV, with every digit."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(heads)
@@ -105,16 +105,16 @@ def as_csv(heads: Sequence[str], cells: Sequence[Sequence[Any]]) -> str:
 
 
 def _inert(cell: Any) -> Any:
-    """Text that a spreadsheet would take for a formula is marked as text."""
+    """Quote text that a spreadsheet would read as a formula."""
     return f"'{cell}" if isinstance(cell, str) and cell[:1] in ("=", "+", "-", "@") else cell
 
 
 def as_markdown(heads: Sequence[str], cells: Sequence[Sequence[Any]]) -> str:
-    """With four digits, to be read."""
+    """Format as Markdown, with four digits."""
     lines = [heads, ["---"] * len(heads), *[[shown(cell) for cell in row] for row in cells]]
     return "".join(f"{line(each)}\n" for each in lines)
 
 
 def shown(cell: Any) -> str:
-    """A cell as a person reads it."""
-    return "" if cell is None else word(cell)
+    """Format a cell for a reader."""
+    return "" if cell is None else format_value(cell)

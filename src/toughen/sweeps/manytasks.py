@@ -26,13 +26,13 @@ NAMES: Mapping[str, str] = {
 
 
 def is_manytasks(values: Any) -> bool:
-    """Whether these are the values of a search.json."""
+    """Whether these values are those of a search.json."""
     configs = cast("Any", values.get("configs")) if isinstance(values, Mapping) else None
     return isinstance(configs, Mapping) and "==base==" in configs
 
 
-def translated(values: Mapping[str, Any], place: Path) -> dict[str, Any]:
-    """The same search in our words: lists are a grid, the rows of `==more==` are tied."""
+def read_manytasks(values: Mapping[str, Any], place: Path) -> dict[str, Any]:
+    """Translate to the keys of a sweep file: lists are a grid, the rows of `==more==` are tied."""
     configs = cast("Mapping[str, Any]", values["configs"])
     more = configs.get("==more==") or []
     if not isinstance(configs["==base=="], list) or not isinstance(more, list) or not all(map(_is_list, more)):
@@ -58,11 +58,11 @@ def _is_list(value: Any) -> bool:
     return isinstance(value, list)
 
 
-def _pairs(words: Sequence[Any], place: Path) -> dict[str, list[Any]]:
-    """Flag -> its values; a flag without one is a switch."""
+def _pairs(arguments: Sequence[Any], place: Path) -> dict[str, list[Any]]:
+    """Map each flag to its values; a flag without values is a switch."""
     found: dict[str, list[Any]] = {}
     flag = ""
-    for each in words:
+    for each in arguments:
         if isinstance(each, str) and each.startswith("-") and _value(each) == each:
             if each in found:
                 raise SweepError(f"{place}: {each} is there twice; put its values into one list.")
@@ -87,7 +87,7 @@ def _name(flag: str) -> str:
 
 
 def _value(text: Any) -> Any:
-    """A number where the text is one: search.json holds both."""
+    """Convert text that is a number: search.json holds both."""
     if not isinstance(text, str):
         return text
     if text.lstrip("+-").isdigit():
@@ -99,7 +99,7 @@ def _value(text: Any) -> Any:
 
 
 def _resources(values: Mapping[str, Any]) -> dict[str, Any]:
-    """One GPU a task where `cuda` names any; `concurrency` where it is a number."""
+    """Ask for one GPU a task if `cuda` names any, and for `concurrency` if it is a number."""
     cuda = values.get("cuda", [])
     cards = [card for card in (cast("list[Any]", cuda) if isinstance(cuda, list) else [cuda]) if card != -1]
     many = values.get("concurrency")

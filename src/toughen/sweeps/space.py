@@ -1,7 +1,5 @@
-"""What one parameter of a sweep may be: a list of values or a range, under the key names of W&B's sweep files."""
+"""The search space of one parameter: values or a range, with the keys of W&B's sweep files."""
 
-import math
-import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -22,19 +20,15 @@ class Choice:
 
     values: tuple[Any, ...]
 
-    def draw(self, dice: random.Random) -> Any:
-        """A value at random."""
-        return dice.choice(self.values)
-
     @property
     def ends(self) -> tuple[Any, ...]:
-        """What has to be checked before anything runs."""
+        """List the values to check before anything runs."""
         return self.values
 
 
 @dataclass(frozen=True)
 class Range:
-    """A number between two others, both included; `log` draws its logarithm evenly."""
+    """A number between two others, both included; `log` makes its logarithm uniform."""
 
     low: float
     high: float
@@ -42,20 +36,9 @@ class Range:
     step: float | None = None
     whole: bool = False
 
-    def draw(self, dice: random.Random) -> float:
-        """A value at random."""
-        if self.step is not None:
-            count = int((self.high - self.low) / self.step + 1e-9) + 1
-            value = self.low + self.step * dice.randrange(count)
-        elif self.log:
-            value = math.exp(dice.uniform(math.log(self.low), math.log(self.high)))
-        else:
-            value = dice.randint(int(self.low), int(self.high)) if self.whole else dice.uniform(self.low, self.high)
-        return round(value) if self.whole else min(max(value, self.low), self.high)
-
     @property
     def ends(self) -> tuple[Any, ...]:
-        """What has to be checked before anything runs."""
+        """List the values to check before anything runs."""
         return (self.low, self.high)
 
 
@@ -63,7 +46,7 @@ Parameter = Choice | Range
 
 
 def parameter(key: str, given: Any) -> Parameter:
-    """A parameter from its entry under `parameters:`; a bare value or list is taken as such."""
+    """Parse an entry under `parameters:`; a bare value or list is allowed."""
     if not isinstance(given, Mapping):
         given = {"values": given} if isinstance(given, list) else {"value": given}
     entry = cast("Mapping[str, Any]", given)
@@ -78,7 +61,7 @@ def parameter(key: str, given: Any) -> Parameter:
     given_by = [name for name in ("value", "values", "min") if name in entry]
     if len(given_by) > 1:
         raise SweepError(f"parameters.{key}: {' and '.join(given_by)} are there, and only one can count; keep one.")
-    _check_idle(key, entry, kind)
+    _refuse_unused(key, entry, kind)
     if "value" in entry:
         return Choice((number(entry["value"]),))
     if "values" in entry:
@@ -91,8 +74,8 @@ def parameter(key: str, given: Any) -> Parameter:
     return _range(key, entry, kind)
 
 
-def _check_idle(key: str, entry: Mapping[str, Any], kind: Any) -> None:
-    """Refuse what would be passed over in silence: a list has no ends, a range is no list."""
+def _refuse_unused(key: str, entry: Mapping[str, Any], kind: Any) -> None:
+    """Refuse keys that have no effect: a list has no ends, a range is no list."""
     by = next((name for name in ("value", "values") if name in entry), None)
     listed = {"categorical": "values", "constant": "value"}
     if by is None:
@@ -131,5 +114,5 @@ def _range(key: str, entry: Mapping[str, Any], kind: Any) -> Range:
 
 
 def number(value: Any) -> Any:
-    """The value; numbers such as 1e-5, which YAML 1.1 takes for text since they have no point, as numbers."""
+    """Convert text such as 1e-5 to a number: YAML 1.1 reads it as text since it has no point."""
     return float(value) if isinstance(value, str) and EXPONENT.fullmatch(value) else value

@@ -1,21 +1,24 @@
-"""One trial, a setting with a seed: its run folder is its whole truth, whoever ran it and however that ended."""
+"""One trial, a setting with a seed. Its run folder holds its whole state, on every engine."""
 
+import copy
 import json
 import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from ..reports.folder import read_lines
-from ..runs.config_io import to_yaml
+from ..runs.config import Config
+from ..runs.config_io import build, merge, normalised, to_yaml
 from ..runs.files import remove_folder, write_json, write_text
 from ..runs.folder import read_config
-from .configs import trial_config
+from ..runs.signatures import own_file
 from .definition import Settings
 from .errors import SweepError
 
+PATH_OPTIONS = ("dir", "train_file", "validation_file", "test_file", "cache_dir")
 ATTEMPTS, STOPPED = "attempts.jsonl", "stopped.json"
 State = Literal["missing", "done", "stopped", "failed"]
 
@@ -36,7 +39,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a trial stands, by its folder."""
+    """The state of a trial, read from its folder."""
 
     state: State
     score: float | None = None
@@ -46,7 +49,7 @@ class Outcome:
 
 
 def make(folder: Path, base: Mapping[str, Any], row: int, seed: int, settings: Settings) -> Trial:
-    """A trial of a sweep's folder; its run folder is made where it is not there yet."""
+    """Return a trial of a sweep; make its run folder if it does not exist."""
     place = folder / "trials" / f"{row:03}-seed{seed}"
     trial = Trial(row, seed, settings, place)
     if not (place / "config.yaml").is_file():
@@ -56,22 +59,53 @@ def make(folder: Path, base: Mapping[str, Any], row: int, seed: int, settings: S
     return trial
 
 
-def outcome(folder: Path, metric: str) -> Outcome:
-    """What the folder says of its trial; a trial that ended without a word is missing.
+def trial_config(base: Mapping[str, Any], settings: Mapping[str, Any], seeds: tuple[int, ...]) -> Config:
+    """Build the config of these settings; unknown and wrong options raise, as in any config."""
+    values = merge(copy.deepcopy(dict(base)), normalised(settings))
+    return build({**absolute_paths(values), "seed": list(seeds)})
 
-    A stop goes before all: a trial that was told at its end to stop may have come to its results, or to another score.
+
+def absolute_paths(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Make local paths absolute: workers may have another working directory."""
+    found = dict(values)
+    if found.get("model") is not None and Path(str(found["model"])).exists():
+        found["model"] = str(Path(str(found["model"])).resolve())
+    if isinstance(found.get("data"), Mapping):
+        data = cast("Mapping[str, Any]", found["data"])
+        found["data"] = {
+            key: str(Path(str(value)).resolve()) if key in PATH_OPTIONS and value is not None else value
+            for key, value in data.items()
+        }
+    if isinstance(found.get("method"), Mapping):
+        method = dict(cast("Mapping[str, Any]", found["method"]))
+        if "name" in method:
+            found["method"] = {**method, "name": "+".join(map(_absolute_paths, str(method["name"]).split("+")))}
+    return found
+
+
+def _absolute_paths(name: str) -> str:
+    path, key = own_file(name.strip())
+    return name if path is None else f"{Path(path).resolve()}:{key}"
+
+
+def outcome(folder: Path, metric: str) -> Outcome:
+    """Read the state of a trial from its folder; a trial without a result is missing.
+
+    A recorded stop takes precedence: the trial may still have written results after it was asked to stop.
     """
     if (folder / STOPPED).is_file():
-        told = json.loads((folder / STOPPED).read_text(encoding="utf-8"))
-        return Outcome("stopped", told["score"], int(told["iteration"]))
+        stop = json.loads((folder / STOPPED).read_text(encoding="utf-8"))
+        return Outcome("stopped", stop["score"], int(stop["iteration"]))
     file = folder / "results.json"
     if file.is_file():
         try:
             results = json.loads(file.read_text(encoding="utf-8"))
             seconds = sum(float(seed["train_seconds"]) for seed in results["seeds"])
             score = float(results["mean"][metric])
-        except (ValueError, KeyError, TypeError):  # it is written whole: somebody else has changed it
-            raise SweepError(f"{file} is broken or has no {metric}; without its folder the trial runs anew.") from None
+        except (ValueError, KeyError, TypeError):  # results.json is written atomically: something else changed it
+            raise SweepError(
+                f"{file} is broken or has no {metric}; delete its folder to run the trial again."
+            ) from None
         return Outcome("done", score, len(scores(folder, metric)), seconds=seconds)
     seen = scores(folder, metric)
     score, iteration = (seen[-1], len(seen)) if seen else (None, 0)
@@ -82,36 +116,36 @@ def outcome(folder: Path, metric: str) -> Outcome:
 
 
 def scores(folder: Path, metric: str) -> list[float]:
-    """The metric after each evaluation so far."""
+    """List the metric after each evaluation so far."""
     rows = [row for row in read_lines(folder / "metrics.jsonl") if row.get("arm") == "method"]
     found = [row[f"eval_{metric}"] for row in rows if f"eval_{metric}" in row]
     return [math.nan if value is None else float(value) for value in found]
 
 
 def attempts(folder: Path) -> list[dict[str, Any]]:
-    """The attempts at a trial that failed, with their errors."""
+    """List the failed attempts at a trial, with their errors."""
     return read_lines(folder / ATTEMPTS)
 
 
 def note_attempt(folder: Path, error: str, last: bool) -> None:
-    """Keep the error of an attempt; after the last one the trial counts as failed."""
+    """Record the error of an attempt; after the last one the trial counts as failed."""
     append(folder / ATTEMPTS, {"error": error, "last": last})
 
 
 def note_stop(folder: Path, iteration: int, score: float) -> None:
-    """The trial was stopped early, and is not to be run again."""
+    """Record that the trial was stopped early; it is not run again."""
     write_json(folder / STOPPED, {"iteration": iteration, "score": score})
 
 
 def clear_stopped(folder: Path) -> None:
-    """Take away the checkpoints of a trial that was stopped early: it is not run again, and they are large."""
+    """Delete the checkpoints of a trial that was stopped early: they are large, and it is not run again."""
     if (folder / STOPPED).is_file() and not read_config(folder).train.keep_checkpoints:
         for checkpoint in folder.glob("seeds/*/checkpoint-*"):
             remove_folder(checkpoint)
 
 
 def append(file: Path, row: Mapping[str, Any]) -> None:
-    """A line of JSON that is on the disk when this returns; half a line of a crash before it is closed first."""
+    """Append a line of JSON and sync it to disk; a partial line that a crash left is closed first."""
     with file.open("a+b") as out:
         if out.tell():
             out.seek(-1, os.SEEK_END)

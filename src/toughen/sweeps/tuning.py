@@ -1,4 +1,4 @@
-"""Ray Tune's four joints: what is proposed, what runs, what is stopped, and what is told. Needs the extra `sweep`."""
+"""The controller as Ray Tune's searcher, scheduler and callback, and the trainable. Needs the extra `sweep`."""
 
 from pathlib import Path
 from typing import Any, cast
@@ -7,18 +7,18 @@ from ray import tune
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
-from .director import Director
+from .controller import Controller
 from .trials import Trial
 from .worker import Event, Worker
 
-HEARTBEAT = 1.0  # seconds a step lasts at most: an actor in a step cannot be told anything
+HEARTBEAT = 1.0  # seconds a step lasts at most: Tune cannot stop an actor within a step
 
 
 class TrialActor(tune.Trainable):
-    """One place for trials: a worker of its own, warm from the second trial on. A step ends with each event."""
+    """Runs one trial after the other. A step ends with each event of the trial."""
 
     def setup(self, config: dict[str, Any], **given: Any) -> None:
-        self.worker = Worker(given["limits"], given["log"])
+        self.worker = Worker(given["limits"])
         self.worker.start(Path(config["folder"]))
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
@@ -35,16 +35,16 @@ class TrialActor(tune.Trainable):
 
 
 class Proposals(Searcher):
-    """Tune asks here for the next trial."""
+    """The searcher: Tune asks it for the next trial."""
 
-    def __init__(self, director: Director) -> None:
+    def __init__(self, controller: Controller) -> None:
         super().__init__()
-        self.director = director
+        self.controller = controller
 
     def suggest(self, trial_id: str) -> dict[str, Any] | None:
-        found = self.director.next()
+        found = self.controller.next_trial()
         if found is None:
-            return cast("None", Searcher.FINISHED)  # a word, though Tune's own types do not say so
+            return cast("None", Searcher.FINISHED)  # a string, though Tune's types do not allow it
         if found == "wait":
             return None
         return {"trial": found.name, "folder": str(found.folder)}
@@ -52,7 +52,7 @@ class Proposals(Searcher):
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         pass
 
-    # The sweep's folder holds all state: Tune's own copy of it is never read.
+    # The sweep's folder holds all state: Tune's checkpoint of it is never read.
     def save(self, checkpoint_path: str) -> None:
         pass
 
@@ -61,35 +61,35 @@ class Proposals(Searcher):
 
 
 class Stopping(FIFOScheduler):
-    """Every event of a trial goes to the director, which may say stop."""
+    """The scheduler: passes every event to the controller, which decides on stops."""
 
-    def __init__(self, director: Director) -> None:
+    def __init__(self, controller: Controller) -> None:
         super().__init__()
-        self.director = director
+        self.controller = controller
 
     def on_trial_result(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> str:
-        stop = self.director.saw(_of(self.director, trial), result["event"])
+        stop = self.controller.on_event(_of(self.controller, trial), result["event"])
         return TrialScheduler.STOP if stop else TrialScheduler.CONTINUE
 
     def on_trial_complete(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> None:
         event: Event = result["event"]
         if event.is_end:
-            self.director.saw(_of(self.director, trial), event)
+            self.controller.on_event(_of(self.controller, trial), event)
 
 
 class Listener(tune.Callback):
-    """Workers and nodes that were lost."""
+    """The callback: reports lost workers and nodes to the controller."""
 
-    def __init__(self, director: Director) -> None:
-        self.director = director
+    def __init__(self, controller: Controller) -> None:
+        self.controller = controller
 
     def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        self.director.saw(_of(self.director, trial), Event("retry", error="its worker was lost"))
+        self.controller.on_event(_of(self.controller, trial), Event("retry", error="its worker was lost"))
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        said = " ".join(str(trial.get_error() or "").split())[-300:]
-        self.director.lost(_of(self.director, trial), f"its worker was lost: {said}")
+        error = " ".join(str(trial.get_error() or "").split())[-300:]
+        self.controller.on_worker_lost(_of(self.controller, trial), f"its worker was lost: {error}")
 
 
-def _of(director: Director, trial: Any) -> Trial:
-    return director.trials[trial.config["trial"]]
+def _of(controller: Controller, trial: Any) -> Trial:
+    return controller.trials[trial.config["trial"]]

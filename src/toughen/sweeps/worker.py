@@ -1,32 +1,26 @@
-"""A nursery seen from outside, and the trial it runs: scores as they come, limits, attempts."""
+"""Runs one trial in a process of its own: reads its scores, holds it to its limits, tries it again."""
 
-import json
 import os
-import queue
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections import deque
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from ..errors import require
-from . import nursery, trials
-from .errors import SweepError
+from . import trial_process, trials
 
 GRACE = 20.0  # seconds a trial has to save itself before it is killed
 LOOK = 0.2  # seconds between two looks at a trial
-START = 300.0  # seconds the imports may take, on the slowest of disks
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a trial is held to, and how often it is tried."""
+    """The limits of a trial, and how often it is retried."""
 
     metric: str
     retries: int = 1
@@ -51,108 +45,91 @@ class Event:
 
 
 class Worker:
-    """Runs trials one after the other in a child each."""
+    """Runs trials one after the other."""
 
-    def __init__(self, limits: Limits, log: Path) -> None:
-        self.limits, self.log = limits, log
-        self.folder, self.child = Path(), 0
+    def __init__(self, limits: Limits) -> None:
+        self.limits, self.folder = limits, Path()
+        self.process: subprocess.Popen[bytes] | None = None
         self._events: deque[Event] = deque()
         self._seen = self._attempt = 0
         self._since = 0.0
-        self._spawn()
-
-    def _spawn(self) -> None:
-        source = str(Path(__file__).parents[2])
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([source, os.environ.get("PYTHONPATH", "")])}
-        environment["OPENBLAS_NUM_THREADS"] = "1"  # its threads start with numpy, and none may be there at the fork
-        if self.limits.threads:
-            environment["OMP_NUM_THREADS"] = str(self.limits.threads)
-        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-        command = [sys.executable, "-m", "toughen.sweeps.nursery"]
-        with self.log.open("ab") as errors:
-            # A session of its own: Ctrl-C at the terminal is for the driver, which ends trials in order.
-            self.process = subprocess.Popen(command, env=environment, stderr=errors, start_new_session=True, **pipes)
-        self._ready = False
-        self._answers: queue.Queue[dict[str, Any] | None] = queue.Queue()
-        self._listener = threading.Thread(target=_listen, args=(self.process.stdout, self._answers), daemon=True)
-        self._listener.start()
 
     def start(self, folder: Path) -> None:
         """Begin, or go on with, the run of a folder."""
         self.folder, self._attempt, self._seen = folder, 1, 0
         self._events.clear()
-        self._look()  # scores of an earlier start count: when a trial is stopped must not depend on interruptions
-        self._order()
+        self._read_scores()  # scores of an earlier start count: interruptions must not change when a trial is stopped
+        self._launch()
 
-    def _order(self) -> None:
-        if self.process.poll() is not None:
-            self._bury()
-            self._spawn()
-        if not self._ready:
-            self._expect("ready", START)
-            self._ready = True
-        assert self.process.stdin is not None
-        order: Mapping[str, Any] = {"folder": str(self.folder), "gpu": self.limits.gpu}
-        self.process.stdin.write(json.dumps(order) + "\n")
-        self.process.stdin.flush()
-        self.child = int(self._expect("pid", GRACE)["pid"])
+    def _launch(self) -> None:
+        source = str(Path(__file__).parents[2])
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([source, os.environ.get("PYTHONPATH", "")])}
+        if self.limits.threads:
+            environment["OMP_NUM_THREADS"] = str(self.limits.threads)
+        (self.folder / trial_process.ERROR).unlink(missing_ok=True)
+        command = [sys.executable, "-m", trial_process.__name__, str(self.folder), str(self.limits.gpu)]
+        with (self.folder / trial_process.LOG).open("ab") as log:
+            # A session of its own: Ctrl-C at the terminal is for the driver, which ends trials in order.
+            self.process = subprocess.Popen(
+                command,
+                env=environment,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+                start_new_session=True,
+            )
         self._since = time.monotonic()
 
-    def _expect(self, key: str, seconds: float) -> dict[str, Any]:
-        try:
-            answer = self._answers.get(timeout=seconds)
-        except queue.Empty:
-            answer = None
-        if answer is None or key not in answer:
-            self.close()
-            raise SweepError(f"the process that trials start from does not answer; see {self.log}.")
-        return answer
-
     def poll(self, seconds: float) -> Event:
-        """The next thing that happens, or `alive` after so many seconds without."""
+        """Wait for the next event; `alive` after so many seconds without one."""
         until = time.monotonic() + seconds
         while True:
             if self._events:
                 return self._events.popleft()
-            try:
-                answer = self._answers.get(timeout=min(LOOK, max(until - time.monotonic(), 0.01)))
-            except queue.Empty:
-                answer = {}
-            if answer is None:
-                self._bury()  # the nursery is gone, and its child with it
-                self._spawn()
-                answer = {"ended": -signal.SIGKILL}
-            self._look()
-            if "ended" in answer:
-                self.child = 0
-                self._end(int(answer["ended"]))
-            elif (over := self._over()) and self.child:
-                self._kill(signal.SIGKILL)
-                self._expect("ended", GRACE)
-                self.child = 0
-                self._look()
-                self._again(over)
+            code = self._wait(min(LOOK, max(until - time.monotonic(), 0.01)))
+            exceeded = "" if code is not None else self._exceeded()
+            if exceeded:
+                self._kill()
+            self._read_scores()
+            if code is not None:
+                self._finish(code)
+            elif exceeded:
+                self._retry(exceeded)
             elif time.monotonic() >= until and not self._events:
                 return Event("alive", self._seen)
 
-    def _look(self) -> None:
-        found = trials.scores(self.folder, self.limits.metric)
-        for place in range(self._seen, len(found)):
-            self._events.append(Event("score", place + 1, found[place]))
-        self._seen = max(self._seen, len(found))
+    def _wait(self, seconds: float) -> int | None:
+        """Wait for the end of the process; its exit code, below 0 for a signal, or None while it runs."""
+        if self.process is None:
+            time.sleep(seconds)
+            return None
+        try:
+            code = self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return None
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process = None
+        return code
 
-    def _end(self, code: int) -> None:
+    def _read_scores(self) -> None:
+        scores = trials.scores(self.folder, self.limits.metric)
+        for index in range(self._seen, len(scores)):
+            self._events.append(Event("score", index + 1, scores[index]))
+        self._seen = max(self._seen, len(scores))
+
+    def _finish(self, code: int) -> None:
         if code == 0:
             now = trials.outcome(self.folder, self.limits.metric)
             self._events.append(Event("done", now.iteration, now.score))
             return
-        file = self.folder / nursery.ERROR
-        said = file.read_text(encoding="utf-8") if code > 0 and file.is_file() else ""
+        file = self.folder / trial_process.ERROR
+        error = file.read_text(encoding="utf-8") if code > 0 and file.is_file() else ""
         killed = f"killed by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
         hint = ", perhaps by the system for want of memory" if code == -signal.SIGKILL else ""
-        self._again(said or f"{killed}{hint}; see {self.folder / nursery.LOG}")
+        self._retry(error or f"{killed}{hint}; see {self.folder / trial_process.LOG}")
 
-    def _again(self, error: str) -> None:
+    def _retry(self, error: str) -> None:
         last = self._attempt > self.limits.retries
         trials.note_attempt(self.folder, error, last)
         if last:
@@ -160,62 +137,38 @@ class Worker:
             return
         self._attempt += 1
         self._events.append(Event("retry", self._seen, error=error))
-        self._order()
+        self._launch()
 
-    def _over(self) -> str:
-        """Which limit the trial is over, in words."""
+    def _exceeded(self) -> str:
+        """Name the limit that the trial exceeds, if any."""
         minutes, memory = self.limits.minutes, self.limits.memory_gb
+        if self.process is None:
+            return ""
         if minutes is not None and time.monotonic() - self._since > 60 * minutes:
             return f"took longer than resources.minutes={minutes:g}"
-        if memory is not None and self.child and _memory(self.child) > memory * 2**30:
+        if memory is not None and _memory(self.process.pid) > memory * 2**30:
             return f"used more memory than resources.memory_gb={memory:g}"
         return ""
 
+    def _kill(self) -> None:
+        if self.process is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self._wait(GRACE)
+
     def stop(self) -> None:
-        """End the trial: it saves a checkpoint if it can, within a time."""
-        if self.child:
-            self._kill(signal.SIGTERM)
-            try:
-                self._answers.get(timeout=GRACE)
-            except queue.Empty:
-                self._kill(signal.SIGKILL)
-                with suppress(queue.Empty):
-                    self._answers.get(timeout=GRACE)
-            self.child = 0
+        """End the trial; it saves a checkpoint first if it can within a time."""
+        if self.process is not None:
+            self.process.terminate()
+            if self._wait(GRACE) is None:
+                self._kill()
         if self.folder.name:
             trials.clear_stopped(self.folder)
 
-    def _kill(self, number: int) -> None:
-        for kill in (os.kill, os.killpg):  # in its first moment it has no group yet
-            with suppress(ProcessLookupError):
-                kill(self.child, number)
-
     def close(self) -> None:
-        """End the trial and the nursery."""
-        if self.process.poll() is None:
+        """End the trial that runs, if any."""
+        if self.process is not None:
             self.stop()
-            if not self._ready:
-                self.process.kill()  # it still imports, for seconds, and no trial was ordered
-        self._bury()
-
-    def _bury(self) -> None:
-        """Close what the nursery reads from, and wait for its end and that of its answers."""
-        assert self.process.stdin is not None
-        with suppress(OSError):
-            self.process.stdin.close()
-        try:
-            self.process.wait(timeout=GRACE)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-        self._listener.join(GRACE)
-
-
-def _listen(answers: Any, into: "queue.Queue[dict[str, Any] | None]") -> None:
-    with answers:
-        for line in answers:
-            into.put(json.loads(line))
-    into.put(None)
 
 
 def _memory(pid: int) -> int:

@@ -9,7 +9,7 @@ HELP = "Try many settings of a config, each with several seeds: on one machine, 
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Parse, run, and say what came of it. Options of `toughen train` go over the base."""
+    """Parse, run, and print the result. Options of `toughen train` go over the base."""
     from ..one_line import OneLine
 
     parser = OneLine("toughen sweep", description=HELP, allow_abbrev=False, epilog=EPILOG)
@@ -30,7 +30,7 @@ def main(arguments: Sequence[str]) -> int:
 
     options = {key: getattr(given, key) for key in ("resume", "base", "seeds", "output_dir", "engine", "address")}
     try:
-        return _tell(sweep(given.source, config=_over(rest), **options))
+        return _print_summary(sweep(given.source, config=_parse_overrides(rest), **options))
     except DataError as error:
         raise SweepError(data_options(str(error))) from error
     except SweepStopped as stopped:
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str]) -> int:
 EPILOG = "Any option of toughen train goes over the base: toughen sweep grid.yaml --model roberta-base --train.epochs 3"
 
 
-def _over(words: Sequence[str]) -> dict[str, Any]:
+def _parse_overrides(words: Sequence[str]) -> dict[str, Any]:
     """`--train.epochs 3` as {"train.epochs": 3}; unknown options are refused with the config."""
     from ...sweeps import SweepError
     from ..words import spelled_out
@@ -75,7 +75,7 @@ def _value(flag: str, text: str) -> Any:
         raise SweepError(f"{flag} {text}: it is neither a number nor a text nor a list in YAML; quote it.") from None
 
 
-def _tell(done: Any) -> int:
+def _print_summary(done: Any) -> int:
     from ..tables import console, table
 
     out, heads = console(), [*done.definition.keys, done.metric, "seeds", "state"]

@@ -1,4 +1,4 @@
-"""Where a sweep comes from: a file, a recipe, ManyTasks' search.json, values; and its base likewise."""
+"""Loading of a sweep and its base: from a file, a recipe, ManyTasks' search.json, or values."""
 
 import os
 from collections.abc import Mapping
@@ -8,16 +8,16 @@ from typing import Any, cast
 from .. import recipes
 from ..runs.config_io import merge, normalised
 from ..runs.strict_yaml import read_yaml
-from .configs import anchored
 from .definition import Definition, parse
 from .errors import SweepError
-from .manytasks import is_manytasks, translated
+from .manytasks import is_manytasks, read_manytasks
+from .trials import absolute_paths
 
 
-def read_definition(
+def load_definition(
     source: Any, base: Any = None, over: Mapping[str, Any] | None = None, seeds: Any = None
 ) -> tuple[Definition, str]:
-    """The sweep of a source and its name: with another base and seeds, if given, and `over` put over the base."""
+    """Load a sweep and its name; `base` and `seeds` replace its own, `over` goes over the base."""
     values, name, near = _values(source)
     base = values.get("base") if base is None else base
     if isinstance(base, (str, os.PathLike)):
@@ -32,7 +32,7 @@ def read_definition(
         raise SweepError(f"recipe={above['recipe']}: a recipe is below all settings; give it as --base.")
     own = above.pop("seed", None)  # --seed, as of `toughen train`: seeds go before those of the file
     seeds = own if seeds is None else seeds
-    merged = anchored(merge(given, above))
+    merged = absolute_paths(merge(given, above))
     changed = {"base": merged} if seeds is None else {"base": merged, "seeds": seeds}
     return parse({**values, **changed}), str(values.get("name") or name).replace("/", "-")
 
@@ -44,8 +44,8 @@ def _values(source: Any) -> tuple[dict[str, Any], str, Path]:
     # ManyTasks calls its search.json `search`.
     for path in (Path(source), *(Path(f"{source}{suffix}") for suffix in (".json", ".yaml") if not recipe)):
         if path.is_file():
-            values = read_sweep(path)
-            found = translated(values, path) if is_manytasks(values) else values
+            values = load_values(path)
+            found = read_manytasks(values, path) if is_manytasks(values) else values
             return {key: value for key, value in found.items() if key != "about"}, path.stem, path.parent
     if recipe:
         return recipes.sweep(str(source)), str(source).replace("/", "-"), Path()
@@ -54,10 +54,10 @@ def _values(source: Any) -> tuple[dict[str, Any], str, Path]:
 
 
 def _base(name: str, near: Path) -> dict[str, Any]:
-    """A file beside the sweep's, one in the working directory, or a recipe."""
+    """Load a base: a file beside the sweep's, one in the working directory, or a recipe."""
     for path in (near / name, Path(name)):
         if path.is_file():
-            values = read_sweep(path)
+            values = load_values(path)
             if isinstance(values.get("task"), Mapping):
                 hint = "name a recipe or config of toughen with --base, such as freelb/rte-roberta-base"
                 raise SweepError(f"base: {path} is a ParaGen config; {hint}.")
@@ -67,6 +67,6 @@ def _base(name: str, near: Path) -> dict[str, Any]:
     raise SweepError(f"base: there is no file and no recipe {name!r}; see toughen recipes.")
 
 
-def read_sweep(path: Path) -> dict[str, Any]:
-    """The values of a sweep's file or of its base's."""
+def load_values(path: Path) -> dict[str, Any]:
+    """Read the values of a sweep file or of its base."""
     return read_yaml(path, SweepError, "holds no sweep: expected base:, parameters: and the like.")

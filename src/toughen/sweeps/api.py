@@ -1,4 +1,4 @@
-"""`sweep`: check everything, make the data ready, run what is missing, and write what came of it."""
+"""The function `sweep`: checks everything, prepares the data, runs the missing trials, and writes the tables."""
 
 import os
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -10,19 +10,18 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..runs.config import Config
-from .board import Board
-from .checking import check_metric, check_settings
-from .cluster import connected, place, run_on_ray
-from .configs import trial_config
+from .cluster import allocate, connect_ray, run_on_ray
+from .controller import Controller
 from .definition import Definition
-from .director import Director
 from .errors import SweepError, SweepStopped
 from .folder import is_sweep, open_folder, stored
 from .leaderboard import Row
+from .loading import load_definition
 from .outputs import write_page, write_tables
-from .reading import read_definition
+from .progress import SweepProgress
 from .serial import run_serially
-from .sharing import shared_scores
+from .trials import trial_config
+from .validation import shared_scores, validate_metric, validate_settings
 
 Engine = Literal["auto", "ray", "serial"]
 PathLike = str | os.PathLike[str]
@@ -30,7 +29,7 @@ PathLike = str | os.PathLike[str]
 
 @dataclass(frozen=True)
 class Sweep:
-    """What came of a sweep: its folder, and its rows, best first."""
+    """The result of a sweep: its folder, and its rows, best first."""
 
     path: Path
     metric: str
@@ -39,19 +38,19 @@ class Sweep:
 
     @property
     def best(self) -> Row:
-        """The row with the best mean of all whose seeds all finished."""
+        """Return the row with the best mean among those whose seeds all finished."""
         if not self.rows or self.rows[0].state != "done":
             raise SweepError(f"{self.path}: no row has finished yet.")
         return self.rows[0]
 
     @property
     def best_config(self) -> Config:
-        """The config of the best row with all seeds, as best.yaml holds it."""
+        """Return the config of the best row with all seeds, as in best.yaml."""
         return trial_config(self.definition.base, self.best.settings, self.definition.seeds)
 
     @property
     def failures(self) -> dict[int, list[str]]:
-        """Row -> the errors of its trials that failed."""
+        """Map each row to the errors of its failed trials."""
         return {row.number: row.errors for row in self.rows if row.errors}
 
     def __str__(self) -> str:
@@ -71,7 +70,7 @@ def sweep(
     engine: Engine = "auto",
     address: str | None = None,
 ) -> Sweep:
-    """Run a sweep and leave its folder; what `toughen sweep` does.
+    """Run a sweep in its folder, as `toughen sweep` does.
 
     `source` is a sweep file (YAML, or ManyTasks' search.json), a recipe of a sweep, the same as values, or the folder
     of a sweep to go on with. `base` and `seeds` stand in for its own, `config` goes over the base. The engine is Ray,
@@ -81,47 +80,47 @@ def sweep(
     if resume and not is_sweep(path):
         hint = "leave out --resume to start it, or name its folder with --output_dir"
         raise SweepError(f"{path} holds no sweep to go on with; {hint}.")
-    configs = check_settings(definition)
+    configs = validate_settings(definition)
     if is_sweep(path) or path.exists():
         open_folder(path, definition, resume).close()  # refuses at once, before the data is read
     scores, selects = shared_scores(configs)
-    metric = check_metric(definition, scores, selects)
-    with _engine(definition, engine, address) as (run, words):
+    metric = validate_metric(definition, scores, selects)
+    with _engine(definition, engine, address) as (run, description):
         folder = open_folder(path.absolute(), definition, resume=True)  # workers have working directories of their own
         try:
-            with Board(path / "sweep.log") as board:
-                director = Director(folder, metric, board, write_tables)
-                board.line(f"sweep {path} · {definition.search} · {director.status()} · {words}")
+            with SweepProgress(path / "sweep.log") as progress:
+                controller = Controller(folder, metric, progress, write_tables)
+                progress.line(f"sweep {path} · {definition.search} · {controller.status()} · {description}")
                 try:
-                    with suppress(KeyboardInterrupt):  # told below, in order, whatever the engine does with it
-                        run(director)
+                    with suppress(KeyboardInterrupt):  # reported below as SweepStopped
+                        run(controller)
                 finally:
-                    write_tables(director)
-                    write_page(director)
+                    write_tables(controller)
+                    write_page(controller)
         finally:
             folder.close()
-    if not director.is_complete:
-        raise SweepStopped(path, f"stopped at {director.status()}")
-    return Sweep(path, metric, director.rows(), definition)
+    if not controller.is_complete:
+        raise SweepStopped(path, f"stopped at {controller.status()}")
+    return Sweep(path, metric, controller.rows(), definition)
 
 
 def _opened(
     source: Any, base: Any, config: Mapping[str, Any], seeds: Any, output_dir: PathLike | None
 ) -> tuple[Definition, Path]:
-    """The definition and the folder it goes into: the one that is there, or sweeps/NAME."""
+    """Return the definition and its folder: the existing one, or sweeps/NAME."""
     if not isinstance(source, Mapping) and is_sweep(Path(source)):
         if config or any(each is not None for each in (base, seeds, output_dir)):
             raise SweepError(f"{source} is a sweep that brings its own options; leave the others out.")
         return stored(Path(source)), Path(source)
-    definition, name = read_definition(source, base, config, seeds)
+    definition, name = load_definition(source, base, config, seeds)
     return definition, Path(output_dir) if output_dir is not None else Path("sweeps") / name
 
 
 @contextmanager
 def _engine(
     definition: Definition, engine: Engine, address: str | None
-) -> Generator[tuple[Callable[[Director], None], str]]:
-    """What runs the trials, and in words how; refused where a trial fits on no machine."""
+) -> Generator[tuple[Callable[[Controller], None], str]]:
+    """Yield the function that runs the trials, and its description; refuse trials that fit on no machine."""
     has_ray = find_spec("ray") is not None
     if engine == "serial" or (engine == "auto" and address is None and not has_ray):
         if address is not None:
@@ -129,6 +128,6 @@ def _engine(
         hint = "" if has_ray else '; pip install "toughen[sweep]" runs as many as the machine holds'
         yield run_serially, f"one trial at a time{hint}"
         return
-    with connected(address) as ray:
-        placing = place(definition.resources, ray)
-        yield partial(run_on_ray, placing=placing), str(placing)
+    with connect_ray(address) as ray:
+        allocation = allocate(definition.resources, [node["Resources"] for node in ray.nodes() if node["Alive"]])
+        yield partial(run_on_ray, allocation=allocation), str(allocation)

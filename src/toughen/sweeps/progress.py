@@ -1,7 +1,6 @@
-"""What a person sees of a sweep: a live table on a terminal, plain lines elsewhere; all lines go to sweep.log too."""
+"""The progress of a sweep, on the terminal and in sweep.log."""
 
 import sys
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -9,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from ..runs.progress import clock, tell
-from .definition import rows_word
+from .definition import format_settings
 from .leaderboard import Row
 from .trials import Outcome, Trial
 
 SHOWN = 16  # running trials in the live table
-REFRESH = 0.5  # seconds between two pictures
 
 
 @dataclass(frozen=True)
@@ -37,20 +35,19 @@ class Status:
         return " · ".join([*parts, f"ETA {clock(self.eta)}"])
 
 
-class Board:
-    """Tells how a sweep goes; use as a context, so that the terminal is left as it was."""
+class SweepProgress:
+    """Shows a live table on a terminal, plain lines elsewhere, and logs every line. A context that cleans up."""
 
     def __init__(self, log: Path, live: bool | None = None) -> None:
         self.log, self._live = log, None
         self._wanted = sys.stdout.isatty() if live is None else live
-        self._last = 0.0
 
-    def __enter__(self) -> "Board":
+    def __enter__(self) -> "SweepProgress":
         if self._wanted:
             with suppress(ImportError):
                 from rich.live import Live
 
-                self._live = Live(auto_refresh=False, transient=True)
+                self._live = Live(refresh_per_second=2, transient=True)
                 self._live.start()
         return self
 
@@ -60,43 +57,39 @@ class Board:
             self._live = None
 
     def line(self, text: str) -> None:
-        """One line for the person and the log."""
+        """Print and log one line."""
         tell(text, self.log, self._live)
 
     def started(self, trial: Trial, status: Status) -> None:
-        """A trial begins; the live table shows it by itself."""
+        """Show that a trial begins; the live table has it anyway."""
         if self._live is None:
-            self.line(f"{trial.name}: started ({rows_word(trial.settings)})")
+            self.line(f"{trial.name}: started ({format_settings(trial.settings)})")
         self.show(status)
 
-    def ended(self, trial: Trial, now: Outcome, said: str, status: Status) -> None:
-        """A trial is over."""
-        mark = "! " if now.state == "failed" else ""
-        self.line(f"{mark}{trial.name}: {said}")
+    def ended(self, trial: Trial, outcome: Outcome, message: str, status: Status) -> None:
+        """Show how a trial ended."""
+        self.line(f"{'! ' if outcome.state == 'failed' else ''}{trial.name}: {message}")
         if self._live is None:
             self.line(f"  {status}")
-        self._last = 0.0
         self.show(status)
 
     def show(self, status: Status) -> None:
-        """The live table, now and then."""
-        if self._live is not None and time.monotonic() - self._last > REFRESH:
-            self._last = time.monotonic()
-            self._live.update(picture(status), refresh=True)
+        """Update the live table, if there is one."""
+        if self._live is not None:
+            self._live.update(render_table(status))
 
 
-def picture(status: Status) -> Any:
-    """The live table: counts and the best above, the running trials below. Names are text, never markup."""
+def render_table(status: Status) -> Any:
+    """Render the counts and the best row, and the running trials below. Names are text, never markup."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
 
-    made = Table(box=None, pad_edge=False, show_header=False)
-    made.add_column(no_wrap=True)
-    made.add_column(overflow="fold")
-    for name, words in status.running[:SHOWN]:
-        made.add_row(Text(name), Text(words or "starting"))
-    hidden = len(status.running) - SHOWN
-    if hidden > 0:
-        made.add_row(Text("..."), Text(f"{hidden} more"))
-    return Group(Text(str(status)), made)
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, score in status.running[:SHOWN]:
+        table.add_row(Text(name), Text(score or "starting"))
+    if len(status.running) > SHOWN:
+        table.add_row(Text("..."), Text(f"{len(status.running) - SHOWN} more"))
+    return Group(Text(str(status)), table)

@@ -1,10 +1,10 @@
-"""A sweep held against what runs take, before any of them starts."""
+"""Checks that are made before any trial starts: the settings, the data, which is tokenised once, and the metric."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from itertools import product
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import nearest
 from ..runs.config import GROUPS, Config
@@ -12,13 +12,16 @@ from ..runs.config_io import normalised, plain
 from ..runs.kinds import fits, worded
 from ..runs.method_config import make_method, options_of
 from ..runs.trainer_options import trainer_options
-from .configs import trial_config
-from .definition import Definition, Settings, rows_word
+from .definition import Definition, Settings, format_settings
 from .errors import SweepError
+from .trials import trial_config
+
+if TYPE_CHECKING:
+    from ..tasks import Data
 
 
 def grid(definition: Definition) -> list[Settings]:
-    """Every combination of values once, the last parameter running fastest; a tied row counts as one value."""
+    """List every combination of values once, the last parameter fastest; a tied row counts as one value."""
     choices: list[list[Settings]] = [
         [{key: value} for value in each.ends] for key, each in definition.parameters.items()
     ]
@@ -31,7 +34,7 @@ def grid(definition: Definition) -> list[Settings]:
 
 
 def key_of(settings: Settings) -> str:
-    """Equal settings have equal keys: 1 and 1.0 are one number, 1 and true are not."""
+    """Map equal settings to equal keys: 1 and 1.0 are one number, 1 and true are not."""
     return json.dumps(_alike(settings), sort_keys=True, default=str)
 
 
@@ -44,7 +47,7 @@ def _alike(value: Any) -> Any:
 
 
 def _corners(definition: Definition) -> Iterator[Settings]:
-    """For a space too large to go through: each value or end of each parameter, the others at their first."""
+    """Vary one parameter at a time over its values or ends: a sample of a space too large to list."""
     first = {key: each.ends[0] for key, each in definition.parameters.items()}
     tied = definition.tied or ({},)
     yield from ({**first, **row} for row in tied)
@@ -52,8 +55,8 @@ def _corners(definition: Definition) -> Iterator[Settings]:
         yield from ({**first, **tied[0], key: value} for value in each.ends)
 
 
-def check_settings(definition: Definition) -> list[list[Config]]:
-    """Build the config of every row, and its method; the first that cannot be is told with its settings.
+def validate_settings(definition: Definition) -> list[list[Config]]:
+    """Build the config and the method of every row; the first error is raised with its settings.
 
     Gives the configs of each different set of data that the rows ask for: one for each different model.
     """
@@ -71,24 +74,24 @@ def check_settings(definition: Definition) -> list[list[Config]]:
             if definition.search == "grid":
                 _check_other(runs, config, settings)
         except (ValueError, TypeError) as error:
-            raise SweepError(f"parameters: {error} (settings: {rows_word(settings)})") from error
+            raise SweepError(f"parameters: {error} (settings: {format_settings(settings)})") from error
         alike = data.setdefault(repr((config.model, config.task, config.data)), {})
         alike.setdefault(repr((config.head, config.model_config)), config)
     return [list(alike.values()) for alike in data.values()]
 
 
 def _check_other(runs: dict[str, Settings], config: Config, settings: Settings) -> None:
-    """Refuse a row that is the run of an earlier one: something in it has no effect, though the table would show it."""
+    """Refuse a row that is the same run as an earlier one: a setting in it has no effect."""
     values = plain(config)
     if "max_steps" in values["train"]:
         del values["train"]["epochs"]  # updates go before them
     same = runs.setdefault(key_of(values), settings)
     if same is not settings:
-        raise SweepError(f"{rows_word(same)} is the very same run; leave out what has no effect beside the rest.")
+        raise SweepError(f"{format_settings(same)} is the very same run; leave out what has no effect beside the rest.")
 
 
 def _check_types(settings: Mapping[str, Any], base: Mapping[str, Any]) -> None:
-    """Values of the right kind: `train.epochs: many` is told now and not by the first trial."""
+    """Check the types: `train.epochs: many` is refused now and not by the first trial."""
     whole = {each.name: each.type for each in fields(Config)}
     named = [dict(each.get("method") or {}).get("name") for each in (settings, base)]
     method = str(named[0] or named[1] or "smart")
@@ -122,8 +125,8 @@ def _fits(key: str, value: Any, kind: Any) -> None:
         raise SweepError(f"{key}={value!r}: expected {worded(kind)}.")
 
 
-def check_metric(definition: Definition, logged: Mapping[str, bool], selects: str) -> str:
-    """The metric to rank by; refused where no run logs it, or where early stopping needs it each epoch.
+def validate_metric(definition: Definition, logged: Mapping[str, bool], selects: str) -> str:
+    """Return the metric to rank by; refuse one that no run logs, or that early stopping lacks after each epoch.
 
     `logged` says of every score of a finished run whether it is also taken after each epoch.
     """
@@ -133,3 +136,49 @@ def check_metric(definition: Definition, logged: Mapping[str, bool], selects: st
     if definition.early is not None and not logged[name]:
         raise SweepError(f"metric.name: {name} is known only at the end of a run; early_terminate needs one per epoch.")
     return name
+
+
+def prepare_data(configs: Sequence[Config]) -> "dict[str, Data]":
+    """Read and tokenise the data that these configs share, as their runs will; refuse wrong models.
+
+    Beside the data itself, under "", what its models are scored on as well, by the ending of its metrics.
+    """
+    from ..runs.loading import also_scored, load
+    from ..runs.modeling import changed_config, length_of, load_tokenizer
+    from ..runs.quiet import quiet
+    from ..tasks import prepare
+
+    config = configs[0]
+    with quiet():
+        data = load(config)
+        for each in configs:
+            changed_config(each, data.task)
+        tokenizer = load_tokenizer(config.model)
+        length, *_ = length_of(config, tokenizer)
+        sets = {"": data, **also_scored(config, data.task)[0]}
+        return {key: prepare(each, tokenizer, length, cache_dir=config.data.cache_dir) for key, each in sets.items()}
+
+
+def scores_of(sets: "Mapping[str, Data]", scored: str) -> dict[str, bool]:
+    """Map every score of a finished run of this data to whether it is also logged after each epoch."""
+    found: dict[str, bool] = {}
+    for key, data in sets.items():
+        ending = f"_{key}" if key else ""
+        for split, rows in data.splits.items():
+            if (split == "train" and split != scored) or "labels" not in rows.column_names:
+                continue  # without labels there are predictions only
+            prefix = "" if split == scored else f"{split}_"
+            found |= {f"{prefix}{name}{ending}": not prefix + ending for name in ("loss", *data.task.metrics)}
+    return found
+
+
+def shared_scores(alike: Iterable[Sequence[Config]]) -> tuple[dict[str, bool], str]:
+    """Prepare all data, once if configs share it; return the scores that all have, and the default metric."""
+    known: dict[str, bool] | None = None
+    selects = ""
+    for configs in alike:
+        sets = prepare_data(configs)
+        scores = scores_of(sets, configs[0].data.eval_split)
+        known = scores if known is None else {name: each for name, each in known.items() if name in scores}
+        selects = selects or sets[""].task.selects
+    return known or {}, selects
