@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from toughen.attacks.bent import Height, bent
-from toughen.attacks.climber import Climber
+from toughen.attacks.perturbed_model import Height, bent
+from toughen.attacks.pgd import Climber
 from toughen.tasks.spec import Task
 
 from .packed import IGNORED, Material, Table

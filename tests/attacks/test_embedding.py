@@ -8,9 +8,8 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForMultipleChoice, AutoModelForTokenClassification
 
-from toughen.attacks.bent import Bent, Height, bent
-from toughen.attacks.climber import Climber
-from toughen.attacks.embedding import EmbeddingAttack
+from toughen.attacks.perturbed_model import Bent, Height, bent
+from toughen.attacks.pgd import Climber, EmbeddingAttack
 from toughen.attacks.target import as_answers
 from toughen.evaluation import AttackSettings, Target, Victim, make_attacks, run_attack
 from toughen.search.noise import Noise

@@ -8,8 +8,7 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import AutoConfig, AutoModelForTokenClassification, PreTrainedTokenizerFast
 
-from toughen.attacks.disturbances import KINDS, contractions, whitespace
-from toughen.attacks.noise import NoiseAttack, noisy
+from toughen.attacks.noise import KINDS, NoiseAttack, contractions, noisy, whitespace
 from toughen.evaluation import Target, Victim, differences, run_attack, seed_scores
 from toughen.tasks.spec import DataError, Task
 

@@ -1,10 +1,8 @@
 """The order of a search's questions, against an oracle whose answers are known."""
 
-from toughen.attacks.attempt import Answer, Attempt, Slope
-from toughen.attacks.budget import Budget
-from toughen.attacks.flips import _search
-from toughen.attacks.searches import greedy, weighted
-from toughen.attacks.words import Passage
+from toughen.attacks.attacked_text import Budget, Passage
+from toughen.attacks.hotflip import _search
+from toughen.attacks.text_search import Answer, Attempt, Slope, greedy, weighted
 
 # What each word takes from the label's probability; below 0.5 the model is fooled.
 WORTH = {"a": 0.05, "b": 0.2, "c": 0.1, "B1": 0.12, "B2": 0.05, "A1": 0.0, "C1": 0.04, "C2": 0.09, "x": 0.2}

@@ -8,11 +8,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from toughen.attacks import journal as journal_module
-from toughen.attacks import texts as texts_module
+from toughen.attacks import runner as journal_module
+from toughen.attacks import text_attack as texts_module
 from toughen.attacks import victim as victim_module
-from toughen.attacks.journal import Journal, finished
-from toughen.attacks.pool import _judged, run_all
+from toughen.attacks.runner import Journal, finished
+from toughen.attacks.text_search import _judged, run_all
 from toughen.attacks.victim import MARGIN, Judge, Victim
 from toughen.evaluation import AttackSettings, Budget, make_attacks, run_attack
 from toughen.tasks.spec import DataError, Task
@@ -171,7 +171,7 @@ def test_a_finished_attack_is_read_again_and_other_settings_start_anew(synonyms,
 def test_a_kill_between_rows_and_summary_mixes_no_settings(synonyms, tmp_path, monkeypatch):
     first = attacked("characters", synonyms, home=tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr("toughen.attacks.running._summary", lambda *_: pytest.fail("killed"))
+        patch.setattr("toughen.attacks.runner._summary", lambda *_: pytest.fail("killed"))
         with pytest.raises(pytest.fail.Exception):
             attacked("characters", synonyms, home=tmp_path, queries=2)
     again = attacked("characters", synonyms, home=tmp_path)

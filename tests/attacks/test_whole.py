@@ -11,8 +11,8 @@ import torch
 import yaml
 from transformers import AutoConfig
 
-from toughen.attacks.running import Attacked
-from toughen.attacks.sets import fitting
+from toughen.attacks.challenge_sets import fitting
+from toughen.attacks.runner import Attacked
 from toughen.attacks.target import Outcome, share
 from toughen.attacks.victim import Victim
 from toughen.cli.attack_tables import show
@@ -30,8 +30,8 @@ from toughen.evaluation import (
     run_attack,
     seed_scores,
 )
+from toughen.evaluation.measures import text_slices
 from toughen.evaluation.outputs import Outputs
-from toughen.evaluation.slices import text_slices
 from toughen.internal.atomic import write_json
 from toughen.statistics import mcnemar
 from toughen.tasks import auto_class, load, metrics, task

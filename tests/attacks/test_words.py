@@ -10,13 +10,11 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from tokenizers.decoders import ByteLevel
 from transformers import PreTrainedTokenizerFast
 
-from toughen.attacks.bent import Height
-from toughen.attacks.budget import Budget, Keep
+from toughen.attacks.attacked_text import Budget, Keep, Passage, Words, cased_like, parts
 from toughen.attacks.characters import EDITS, HOMOGLYPHS, NEIGHBOURS, edited, slips
-from toughen.attacks.flips import _one_piece, _Slopes
-from toughen.attacks.synonyms import load_synonyms, substitutes
-from toughen.attacks.vocabulary import Vocabulary, _decodable
-from toughen.attacks.words import Passage, Words, cased_like, parts
+from toughen.attacks.hotflip import _one_piece, _Slopes
+from toughen.attacks.perturbed_model import Height
+from toughen.attacks.synonyms import Vocabulary, _decodable, load_synonyms, substitutes
 from toughen.tasks.spec import DataError, Task
 
 from ..tiny import TOKENIZER

@@ -5,13 +5,12 @@ import json
 import pytest
 
 from toughen.reports import ReportError, compare_runs, find_runs, read_run, report
-from toughen.reports.adversarial import findings
-from toughen.reports.attacks import attacks_of
+from toughen.reports.attack_examples import BYTES, LONGEST, MOST, _differences, failures
+from toughen.reports.attacks import attacks_of, robustness
 from toughen.reports.comparison import under_attack
-from toughen.reports.failures import BYTES, LONGEST, MOST, _differences, failures
+from toughen.reports.comparison_section import comparison_section
 from toughen.reports.page import Page
-from toughen.reports.robustness import robustness
-from toughen.reports.side_by_side import comparison_section
+from toughen.reports.training_log import findings
 
 from .attack_samples import add_characters, add_embedding, add_noise, interval, summary, write
 from .samples import make_run

@@ -5,13 +5,11 @@ import re
 import xml.etree.ElementTree as ET
 
 from toughen.reports import report
-from toughen.reports.comparison_figures import Difference, forest, scatter
-from toughen.reports.curves import MOST, late, thinned
+from toughen.reports.charts import Difference, attention, bars, confusion, forest, lines, scatter, spectrum
 from toughen.reports.drawing import COLOURS
-from toughen.reports.figures import bars, confusion, lines
 from toughen.reports.folder import Run
 from toughen.reports.page import IN_FULL
-from toughen.reports.robust_figures import attention, spectrum
+from toughen.reports.training_log import MOST, late, thinned
 
 from .attack_samples import add_characters
 from .samples import make_run

@@ -12,10 +12,9 @@ import pytest
 from toughen.cli.commands import compare as compare_command
 from toughen.cli.commands import report as report_command
 from toughen.reports import ReportError, compare_runs, find_runs, read_run, report
-from toughen.reports.errors import _from_predictions, confusion_of, reliability_of
-from toughen.reports.evaluations import evaluation_table
+from toughen.reports.comparison_section import comparison_section
+from toughen.reports.evaluations import _from_predictions, confusion_of, evaluation_table, reliability_of
 from toughen.reports.folder import Predictions, amounts
-from toughen.reports.side_by_side import comparison_section
 from toughen.statistics import mcnemar
 
 from .samples import add_evaluation, make_run

@@ -3,8 +3,8 @@
 import random
 from collections.abc import Callable, Sequence
 
-from .attempt import Attempt
-from .words import Place
+from .attacked_text import Place
+from .text_search import Attempt
 
 _ROWS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
 

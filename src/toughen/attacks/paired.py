@@ -7,7 +7,7 @@ import numpy as np
 
 from ..statistics import mcnemar, paired_bootstrap
 from ..tasks import difference, metrics
-from .running import Attacked
+from .runner import Attacked
 from .target import Outcome
 
 

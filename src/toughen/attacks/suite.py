@@ -1,19 +1,132 @@
-"""Several attacks on one model, in turn."""
+"""The options of all attacks, the attacks made from them, and a run of several attacks in turn."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from ..evaluation.outputs import Outputs
 from ..tasks.scoring import kept_tokens
 from ..tasks.spec import DataError, Task
-from .progress import say
-from .running import Attacked, run_attack
-from .settings import ALL, NAMES, AttackSettings, make_attacks
+from .attacked_text import KEEPS, Budget, Place, Row, cased_like, checked
+from .challenge_sets import SetsAttack
+from .characters import EDITS, slips
+from .hotflip import flips
+from .noise import KINDS, STRENGTHS, NoiseAttack
+from .pgd import RADII, EmbeddingAttack
+from .runner import Attacked, key_of, run_attack, say
+from .synonyms import Vocabulary, load_synonyms, substitutes
 from .target import Attack, Target
-from .victim import Victim
-from .words import Row
+from .text_attack import Begin, Prepare, TextAttack
+from .text_search import Attempt, Search, greedy, weighted
+from .victim import Precision, Victim
+
+Text: TypeAlias = tuple[str, Prepare, dict[str, Any]]
+_EACH = 2  # results of every kind of edit that are tried on a word
+ALL = "all"
+NAMES = ("embedding", "characters", "flips", "synonyms", "neighbours", "noise", "sets")
+
+
+@dataclass(frozen=True)
+class AttackSettings:
+    """Budgets and constraints of all attacks; each attack reads what concerns it."""
+
+    budget: Budget = field(default_factory=Budget)
+    keep: Sequence[str] = KEEPS
+    """Words that stay as they are: labels, stopwords, numbers."""
+    columns: Sequence[str] = ()
+    """Text columns that may be changed; none named: all."""
+    edits: Sequence[str] = tuple(EDITS)
+    """What `characters` may do to a word."""
+    candidates: int = 10
+    """Substitutes tried for a word (synonyms, neighbours), flips tried after a gradient."""
+    synonyms: "str | os.PathLike[str] | None" = None
+    """JSON file or folder of WordNet; none: an installed package."""
+    radii: Sequence[float] = RADII
+    steps: int = 10
+    strengths: Sequence[float] = STRENGTHS
+    noise: Sequence[str] = tuple(KINDS)
+    sets: Sequence[str] = ()
+    """Sets or files; none: all that fit and are in the folder."""
+    seed: int = 0
+    precision: Precision = "auto"
+    """Of searches over texts: bf16 on a GPU, fp32 elsewhere. What is reported is always judged in fp32."""
+
+    def __post_init__(self) -> None:
+        if self.candidates < 1:
+            raise DataError(f"candidates={self.candidates}: give at least 1.")
+
+
+def attack_names(given: "str | Sequence[str]") -> tuple[str, ...]:
+    """The attacks of "characters,embedding" or of a list; "all" are all."""
+    names = [name.strip() for name in given.split(",")] if isinstance(given, str) else list(given)
+    names = [name for name in names if name]
+    return NAMES if names == [ALL] else checked(names, NAMES, "attack")
+
+
+def make_attacks(given: "str | Sequence[str]", settings: AttackSettings, limit: int | None = None) -> list[Attack]:
+    """The attacks of these names, under these settings."""
+    return [_make(name, settings, limit) for name in attack_names(given)]
+
+
+def _make(name: str, told: AttackSettings, limit: int | None) -> Attack:
+    if name == "embedding":
+        return EmbeddingAttack(tuple(told.radii), told.steps, told.seed)
+    if name == "noise":
+        return NoiseAttack(tuple(told.strengths), checked(told.noise, tuple(KINDS), "noise"), told.seed)
+    if name == "sets":
+        return SetsAttack(tuple(told.sets), limit)
+    title, prepare, own = _TEXTS[name](told)
+    keep, columns = checked(told.keep, KEEPS, "keep"), tuple(told.columns)
+    return TextAttack(name, title, told.budget, keep, prepare, own, columns, of_choices=name != "flips")
+
+
+def _characters(told: AttackSettings) -> Text:
+    edits = checked(told.edits, tuple(EDITS), "edits")
+    variants = slips(edits, _EACH, told.seed)
+
+    def begin(attempt: Attempt) -> Search:
+        return greedy(attempt, variants)
+
+    own = {"edits": list(edits), "each": _EACH, "seed": told.seed}
+    return "Characters (DeepWordBug)", lambda target: (begin, None), own
+
+
+def _flips(told: AttackSettings) -> Text:
+    return "Word flips (HotFlip)", flips(told.candidates), {"candidates": told.candidates}
+
+
+def _synonyms(told: AttackSettings) -> Text:
+    table, source = load_synonyms(told.synonyms)
+    variants = substitutes(table, told.candidates)
+
+    def begin(attempt: Attempt) -> Search:
+        return weighted(attempt, variants)
+
+    own = {"candidates": told.candidates, "source": source, "digest": key_of(table)}
+    return "Synonyms (PWWS)", lambda target: (begin, None), own
+
+
+def _neighbours(told: AttackSettings) -> Text:
+    def prepare(target: Target) -> tuple[Begin, None]:
+        vocabulary = Vocabulary(target.victim)
+
+        def variants(attempt: Attempt, place: Place) -> list[str]:
+            word = attempt.passage.word(place)
+            return [cased_like(other, word) for other in vocabulary.near(word, told.candidates)]
+
+        return (lambda attempt: weighted(attempt, variants)), None
+
+    return "Neighbours in the embedding (PWWS)", prepare, {"candidates": told.candidates}
+
+
+_TEXTS: Mapping[str, Callable[[AttackSettings], Text]] = {
+    "characters": _characters,
+    "flips": _flips,
+    "synonyms": _synonyms,
+    "neighbours": _neighbours,
+}
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ import numpy as np
 from ..tasks import answers_of, interval
 from ..tasks.spec import Task
 from ..tasks.tokenising import IGNORED
+from .attacked_text import Row
 from .victim import Victim
-from .words import Row
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from ..tasks import collator
 from ..tasks.collate import rows_of
 from ..tasks.spec import DataError, Task
 from ..tasks.tokenising import align, tokeniser
-from .words import Row
+from .attacked_text import Row
 
 Precision = Literal["auto", "fp32", "bf16"]
 MARGIN = 1e-3

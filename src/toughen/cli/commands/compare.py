@@ -16,7 +16,7 @@ def add(parser: Any) -> None:
 
 def run(arguments: Any) -> int:
     from ...reports import compare_runs, find_runs, report
-    from ...reports.cells import p_words, passes
+    from ...reports.formatting import p_words, passes
     from ..tables import console, table
 
     out = console()
@@ -39,7 +39,7 @@ def run(arguments: Any) -> int:
 
 def _said(found: Any) -> list[str]:
     """What the columns cannot hold: the tests by name, medians, and why there is no p."""
-    from ...reports.cells import p_words
+    from ...reports.formatting import p_words
 
     lines = [f"Median: {', '.join(f'{row.name} {row.summary.median:.4f}' for row in found.rows)}."]
     if len(found.rows) > 1:

@@ -5,16 +5,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from . import figures, robust_figures
-from .adversarial import findings
+from . import charts
 from .attacks import Attack
-from .cells import number, passes
 from .comparison import cost_beside_plain
-from .curves import eval_curves, last, loss_parts
-from .curves import robust_figures as robust_series
 from .drawing import Drawing
-from .errors import confusion_of, reliability_of
+from .evaluations import confusion_of, reliability_of
 from .folder import Run
+from .formatting import number, passes
+from .training_log import eval_curves, findings, last, loss_parts
+from .training_log import robust_figures as robust_series
 
 PLAIN = "plain baseline"
 LETTERS, LINES = 40_000, 60  # of a config, and of seeds, notes, figures and slices: no run may burst its page
@@ -51,7 +50,7 @@ def run_section(run: Run, attacks: Sequence[Attack] = ()) -> Section:
     drawings = {
         "learning": _learning(run),
         "adversarial": [
-            figures.lines(title, lines, note=_NOTES.get(title, "")) for title, lines in robust_series(run).items()
+            charts.lines(title, lines, note=_NOTES.get(title, "")) for title, lines in robust_series(run).items()
         ],
         "cost": _cost_drawing(run),
         "calibration": [*reliability_of(run), *confusion_of(run)],
@@ -106,9 +105,9 @@ def _learning(run: Run) -> list[Drawing]:
     drawn: list[Drawing] = []
     if parts := loss_parts(run):
         note = "Means over seeds." if len(run.seeds()) > 1 else ""
-        drawn.append(figures.lines("loss and its parts", parts, dashed=("loss, plain baseline",), note=note))
+        drawn.append(charts.lines("loss and its parts", parts, dashed=("loss, plain baseline",), note=note))
     if curve := eval_curves(run, run.metric):
-        drawn.append(figures.lines(f"{run.metric} while training", curve, y=run.metric, dashed=(PLAIN,)))
+        drawn.append(charts.lines(f"{run.metric} while training", curve, y=run.metric, dashed=(PLAIN,)))
     return drawn
 
 
@@ -141,7 +140,7 @@ def _cost_drawing(run: Run) -> list[Drawing]:
     names = {key: name.removesuffix(" a step").removesuffix(", MB") for key, name in _COSTS.items()}
     names["seconds_per_step"] = "time of a step"
     shown = {name: times[key] for key, name in names.items() if key in times}
-    return [figures.ratios("cost against plain fine-tuning", shown)] if shown else []
+    return [charts.ratios("cost against plain fine-tuning", shown)] if shown else []
 
 
 def _diagnostics(run: Run, name: str) -> dict[str, Any] | None:
@@ -158,11 +157,11 @@ def _attention(run: Run) -> list[Drawing]:
     for place, text in enumerate(told["texts"], start=1):
         note = "Crossed out: hidden in one draw, as training draws."
         parts = (text["tokens"], text["clean"], text["adversarial"], text["hidden"])
-        drawn.append(robust_figures.attention(f"attention, layer {told['layer']}, text {place}", *parts, note=note))
+        drawn.append(charts.attention(f"attention, layer {told['layer']}, text {place}", *parts, note=note))
     hidden = {layer: float(share) for layer, share in told["hidden_by_layer"].items()}
     if len(hidden) > 1:
         bars = {layer: {"hidden": (share, share, share)} for layer, share in hidden.items()}
-        drawn.append(figures.bars("share of pairs hidden, by layer", bars, note=f"Over {told['rows']} texts."))
+        drawn.append(charts.bars("share of pairs hidden, by layer", bars, note=f"Over {told['rows']} texts."))
     return drawn
 
 
@@ -173,7 +172,7 @@ def _spectrum(run: Run) -> list[Drawing]:
     ranks = [f"{told[part]['effective_rank']:.1f}" for part in ("before", "after")]
     note = f"Mean over {told['rows']} texts, and the middle 80 %. Effective rank {ranks[0]} before, {ranks[1]} after."
     parts = {"pooled covariance": told["before"], f"after {told['normalization']}": told["after"]}
-    return [robust_figures.spectrum("singular values of the second-order head", parts, note=note)]
+    return [charts.spectrum("singular values of the second-order head", parts, note=note)]
 
 
 def _slices(run: Run) -> list[tuple[str, list[dict[str, Any]]]]:

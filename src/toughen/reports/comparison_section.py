@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from .attacks import attacks_of
-from .cells import number, p_words, passes
+from .charts import Difference, forest, scatter
 from .comparison import LOWER, By, Comparison, Row, under_attack
-from .comparison_figures import Difference, forest, scatter
 from .drawing import Drawing
+from .formatting import number, p_words, passes
 
 ROWS, LINES, ATTACKS = 300, 40, 6  # of a table, of a forest plot, and columns of attacks
 

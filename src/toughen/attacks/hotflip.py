@@ -4,13 +4,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
-from .attempt import Attempt, Search
-from .bent import Bent, Height, bent
-from .pool import Slopes
+from .attacked_text import Changes, Place, Row, Words, cased_like, parts
+from .perturbed_model import Bent, Height, bent
+from .synonyms import Vocabulary
 from .target import Target
+from .text_search import Attempt, Search, Slopes
 from .victim import Victim
-from .vocabulary import Vocabulary
-from .words import Changes, Place, Row, Words, cased_like, parts
 
 Gains = Mapping[Place, Sequence[tuple[float, str]]]
 """For every word of one piece: the words to put there and what the gradient promises of each."""

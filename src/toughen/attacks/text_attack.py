@@ -5,12 +5,10 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from ..tasks.spec import DataError, Task
-from .attempt import Attempt, Search
-from .budget import Budget, Keep
-from .pool import AT_ONCE, Slopes, run_all
+from .attacked_text import Budget, Keep, Passage
 from .target import Outcome, Sum, Target, share
+from .text_search import AT_ONCE, Attempt, Search, Slopes, run_all
 from .victim import MARGIN, Judge, Victim, needs_classes
-from .words import Passage
 
 Begin: TypeAlias = Callable[[Attempt], Search]
 Prepare: TypeAlias = Callable[[Target], tuple[Begin, Slopes | None]]

@@ -1,6 +1,7 @@
-"""Figures of one run: curves of training, cost, errors and calibration."""
+"""The charts of a page: training curves, bars, intervals, calibration, attention, spectra."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from .drawing import INK, MARKERS, SERIES, SOFT, WIDE, Drawing, canvas, plain
@@ -119,4 +120,115 @@ def reliability(title: str, arms: Mapping[str, Sequence[Mapping[str, float]]], *
         axes.set_xlim(-0.02, 1.02)
         axes.set_ylim(-0.02, 1.02)
         legend(axes, arms)
+    return drawn[0]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One line of a forest plot; without an interval `low` and `high` are None."""
+
+    name: str
+    value: float
+    low: float | None = None
+    high: float | None = None
+    gain: float = 0.0
+    """Above 0 where the difference is one for the better."""
+
+
+def forest(title: str, rows: Sequence[Difference], *, x: str, note: str = "") -> Drawing:
+    """Differences from the reference with their intervals: what does not touch the line is more than chance."""
+    with canvas(title, x, note=note, wide=4.4, high=max(1.3, 0.26 * len(rows) + 0.8)) as (axes, drawn):
+        for place, row in enumerate(rows):
+            known = row.low is not None and row.high is not None
+            clear = known and ((row.low or 0) > 0 or (row.high or 0) < 0)
+            colour = SOFT if not clear else SERIES[2] if row.gain > 0 else SERIES[1]
+            if known:
+                axes.plot([row.low, row.high], [place, place], "-", color=colour, linewidth=1.8)
+            marker = "o" if known else "|"
+            axes.plot([row.value], [place], marker, color=colour, markersize=5 if known else 9)
+        axes.axvline(0, color=INK, linewidth=1, linestyle=":")
+        axes.set_yticks(range(len(rows)), [plain(row.name, 26) for row in rows])
+        axes.set_ylim(len(rows) - 0.4, -0.6)
+        axes.grid(axis="y", visible=False)
+    return drawn[0]
+
+
+def scatter(
+    title: str, points: Mapping[str, tuple[float, Difference]], *, x: str, y: str, note: str = "", names: bool = True
+) -> Drawing:
+    """What is gained against what it costs; names and intervals where there is room. The reference is at (1, 0)."""
+    with canvas(title, x, y, note=note, high=3.2) as (axes, drawn):
+        axes.axhline(0, color=INK, linewidth=1, linestyle=":")
+        axes.plot([1], [0], "*", color=INK, markersize=9)
+        ranked = sorted(points.items(), key=lambda point: point[1][0])
+        for number, (name, (cost, gain)) in enumerate(ranked):
+            colour = SERIES[number % 8] if names else SERIES[0]
+            if names and gain.low is not None and gain.high is not None:
+                axes.plot([cost, cost], [gain.low, gain.high], "-", color=colour, linewidth=1)
+            axes.plot([cost], [gain.value], MARKERS[number % 8 if names else 0], color=colour, markersize=5)
+            if names:
+                offset = (5, 4) if number % 2 else (5, -10)  # neighbours do not write over each other
+                at: dict[str, Any] = {"textcoords": "offset points", "fontsize": 8, "color": INK}
+                axes.annotate(plain(name, 16), (cost, gain.value), offset, **at)
+        axes.margins(x=0.18)
+    return drawn[0]
+
+
+@dataclass(frozen=True)
+class Band:
+    """A line with its interval: x, value, low, high; `dashed` lines are a comparison of the one above them."""
+
+    points: Sequence[tuple[float, float, float, float]]
+    dashed: bool = False
+    colour: int = 0
+
+
+def curves(title: str, bands: Mapping[str, Band], *, x: str, y: str, note: str = "") -> Drawing:
+    """Scores against the strength of an attack, with their intervals."""
+    with canvas(title, x, y, note=note, high=2.4 + 0.15 * len(bands)) as (axes, drawn):
+        for name, band in bands.items():
+            xs, values, lows, highs = (list(column) for column in zip(*band.points, strict=True))
+            colour, style = SERIES[band.colour % 8], "--" if band.dashed else "-"
+            marker = None if band.dashed else MARKERS[band.colour % 8]
+            axes.plot(xs, values, style, color=colour, marker=marker, markersize=4, label=plain(name, 40))
+            if not band.dashed:
+                axes.fill_between(xs, lows, highs, color=colour, alpha=0.14, linewidth=0)
+        axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
+        legend(axes, bands)
+    return drawn[0]
+
+
+def attention(
+    title: str, tokens: Sequence[str], clean: Any, bent: Any, hidden: Sequence[Sequence[int]], *, note: str = ""
+) -> Drawing:
+    """Attention of one text as it is and under the adversary, hidden pairs crossed out."""
+    top = max((max(row) for weights in (clean, bent) for row in weights), default=1.0)
+    names = [plain(token, 12) for token in tokens]
+    high = 2 * min(0.19, 2.9 / max(1, len(names))) * len(names) + 1.7
+    with canvas(title, "", "from", note=note, high=high, rows=2) as (both, drawn):
+        for axes, weights, name in zip(both, (clean, bent), ("clean", "under the adversary"), strict=True):
+            axes.imshow(tinted(weights, top), interpolation="none")
+            axes.set_title(name, fontsize=8.5)
+            axes.set_xticks(range(len(names)), names if axes is both[1] else [], rotation=90, fontsize=7)
+            axes.set_yticks(range(len(names)), names, fontsize=7)
+            axes.grid(visible=False)
+        if hidden:
+            rows, columns = [pair[0] for pair in hidden], [pair[1] for pair in hidden]
+            both[1].scatter(columns, rows, marker="x", s=14, color=SERIES[1], linewidths=1)
+        both[1].set_xlabel("attended to")
+    return drawn[0]
+
+
+def spectrum(title: str, parts: Mapping[str, Mapping[str, Sequence[float]]], *, note: str = "") -> Drawing:
+    """Singular values by rank, before and after normalisation: mean over texts, and the middle 80 % of them."""
+    with canvas(title, "rank of the singular value", "singular value", note=note) as (axes, drawn):
+        top = max((max(values["high"], default=0.0) for values in parts.values()), default=0.0) or 1.0
+        for number, (name, values) in enumerate(parts.items()):
+            ranks, floor = range(1, len(values["mean"]) + 1), 1e-5 * top  # what is smaller is rounding
+            mean, low, high = ([max(each, floor) for each in values[key]] for key in ("mean", "low", "high"))
+            colour = SERIES[number % 8]
+            axes.plot(ranks, mean, "--" if number else "-", color=colour, label=plain(name, 40))
+            axes.fill_between(ranks, low, high, color=colour, alpha=0.14, linewidth=0)
+        axes.set_yscale("log")
+        legend(axes, parts)
     return drawn[0]
