@@ -11,97 +11,97 @@ from ..errors import nearest
 from ..tasks.spec import DataError, Task
 
 Row = Mapping[str, Any]
-Place = tuple[str, int]
+WordPosition = tuple[str, int]
 """A column, and the number of a piece of its text: `text.split()[number]`."""
-Changes = Mapping[Place, str]
+Replacements = Mapping[WordPosition, str]
 
 _PIECE = re.compile(r"\S+")
 _EDGES = re.compile(r"^(\W*)(.*?)(\W*)$", re.DOTALL)
 
 
-def parts(piece: str) -> tuple[str, str, str]:
+def split_punctuation(piece: str) -> tuple[str, str, str]:
     """What stands before the word in a piece of text, the word, and what stands after it: ("(", "good", ")",)."""
-    found = _EDGES.match(piece)
-    assert found is not None  # the pattern takes every string
-    return found[1], found[2], found[3]
+    match = _EDGES.match(piece)
+    assert match is not None  # the pattern takes every string
+    return match[1], match[2], match[3]
 
 
 @dataclass(frozen=True)
-class Words:
+class SplitText:
     """A text as pieces between white space. White space itself stays as it is."""
 
-    pieces: tuple[str, ...]
-    gaps: tuple[str, ...]
+    tokens: tuple[str, ...]
+    whitespace: tuple[str, ...]
 
     @staticmethod
-    def of(text: str) -> "Words":
-        return Words(tuple(_PIECE.findall(text)), tuple(_PIECE.split(text)))
+    def of(text: str) -> "SplitText":
+        return SplitText(tuple(_PIECE.findall(text)), tuple(_PIECE.split(text)))
 
-    def joined(self, pieces: Sequence[str]) -> str:
+    def joined(self, tokens: Sequence[str]) -> str:
         """The text with these pieces in place of its own; a piece that is empty takes the space behind it along."""
-        found = [self.gaps[0]]
-        for number, piece in enumerate(pieces):
-            found += [piece, self.gaps[number + 1]] if piece else []
-        return "".join(found)
+        parts = [self.whitespace[0]]
+        for number, piece in enumerate(tokens):
+            parts += [piece, self.whitespace[number + 1]] if piece else []
+        return "".join(parts)
 
     @cached_property
-    def places(self) -> tuple[int, ...]:
+    def positions(self) -> tuple[int, ...]:
         """The pieces that hold a word, and not punctuation alone."""
-        return tuple(number for number, piece in enumerate(self.pieces) if parts(piece)[1])
+        return tuple(number for number, piece in enumerate(self.tokens) if split_punctuation(piece)[1])
 
     def word(self, number: int) -> str:
-        return parts(self.pieces[number])[1]
+        return split_punctuation(self.tokens[number])[1]
 
 
 @dataclass(frozen=True)
-class Passage:
-    """One example: its row, the texts that may be attacked as words, and the places that may be changed."""
+class AttackedText:
+    """One example: its row, the texts that may be attacked as words, and the positions that may be changed."""
 
     row: Row
-    texts: Mapping[str, Words]
-    places: tuple[Place, ...]
+    texts: Mapping[str, SplitText]
+    positions: tuple[WordPosition, ...]
     words: int
     """How many words there are, changeable or not: what a share of words is a share of."""
 
     @staticmethod
-    def of(row: Row, columns: Sequence[str], keep: Callable[[str], bool]) -> "Passage":
-        texts = {column: Words.of(str(row[column])) for column in columns}
-        places = [(column, number) for column, text in texts.items() for number in text.places]
-        free = tuple((column, number) for column, number in places if not keep(texts[column].word(number)))
-        return Passage(row, texts, free, len(places))
+    def of(row: Row, columns: Sequence[str], keep: Callable[[str], bool]) -> "AttackedText":
+        texts = {column: SplitText.of(str(row[column])) for column in columns}
+        positions = [(column, number) for column, text in texts.items() for number in text.positions]
+        free = tuple((column, number) for column, number in positions if not keep(texts[column].word(number)))
+        return AttackedText(row, texts, free, len(positions))
 
-    def word(self, place: Place) -> str:
-        return self.texts[place[0]].word(place[1])
+    def word(self, position: WordPosition) -> str:
+        return self.texts[position[0]].word(position[1])
 
-    def changed(self, changes: Changes) -> Row:
-        """The row with other words in some places."""
-        found = dict(self.row)
+    def changed(self, changes: Replacements) -> Row:
+        """The row with other words in some positions."""
+        row = dict(self.row)
         for column in {column for column, _ in changes}:
             text = self.texts[column]
-            pieces = list(text.pieces)
+            tokens = list(text.tokens)
             for (where, number), word in changes.items():
                 if where == column:
-                    before, _, after = parts(pieces[number])
-                    pieces[number] = f"{before}{word}{after}"
-            found[column] = text.joined(pieces)
-        return found
+                    before, _, after = split_punctuation(tokens[number])
+                    tokens[number] = f"{before}{word}{after}"
+            row[column] = text.joined(tokens)
+        return row
 
-    def without(self, place: Place) -> Row:
+    def without(self, position: WordPosition) -> Row:
         """The row with one piece left out."""
-        column, number = place
-        pieces = list(self.texts[column].pieces)
-        pieces[number] = ""
-        return {**self.row, column: self.texts[column].joined(pieces)}
+        column, number = position
+        tokens = list(self.texts[column].tokens)
+        tokens[number] = ""
+        return {**self.row, column: self.texts[column].joined(tokens)}
 
 
-def cased_like(word: str, model: str) -> str:
+def match_case(word: str, model: str) -> str:
     """The word in capitals, with a capital, or as it is: as the model word is written."""
     if len(model) > 1 and model.isupper():
         return word.upper()
     return word[:1].upper() + word[1:] if model[:1].isupper() else word
 
 
-KEEPS = ("labels", "stopwords", "numbers")
+WORD_CONSTRAINTS = ("labels", "stopwords", "numbers")
 
 # Words that carry grammar and little meaning. Negations are not among them: an attack may garble "not".
 _GRAMMAR = """
@@ -136,16 +136,18 @@ class Budget:
 
 
 @dataclass(frozen=True)
-class Keep:
+class WordConstraint:
     """Which words stay as they are: those of the label names, stop-words, numbers."""
 
-    kinds: tuple[str, ...] = KEEPS
+    kinds: tuple[str, ...] = WORD_CONSTRAINTS
     labels: frozenset[str] = field(default_factory=frozenset[str])
 
     @staticmethod
-    def of(kinds: Iterable[str], task: Task) -> "Keep":
+    def of(kinds: Iterable[str], task: Task) -> "WordConstraint":
         """The constraint for a task, whose label names are cut into words."""
-        return Keep(check_keep(kinds), frozenset(re.findall(r"[^\W\d_]+", " ".join(task.labels).lower())))
+        return WordConstraint(
+            check_constraints(kinds), frozenset(re.findall(r"[^\W\d_]+", " ".join(task.labels).lower()))
+        )
 
     def __call__(self, word: str) -> bool:
         """Whether the word must stay."""
@@ -157,12 +159,12 @@ class Keep:
         )
 
 
-def check_keep(kinds: Iterable[str]) -> tuple[str, ...]:
+def check_constraints(kinds: Iterable[str]) -> tuple[str, ...]:
     """The kinds, each one known."""
-    return checked(kinds, KEEPS, "keep")
+    return check_names(kinds, WORD_CONSTRAINTS, "keep")
 
 
-def checked(given: Iterable[str], known: Sequence[str], what: str) -> tuple[str, ...]:
+def check_names(given: Iterable[str], known: Sequence[str], what: str) -> tuple[str, ...]:
     """Names without repeats, or an error with the nearest known one."""
     names = tuple(dict.fromkeys(given))
     for name in names:

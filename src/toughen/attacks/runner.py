@@ -87,19 +87,19 @@ class Journal:
         return rows
 
 
-def finished(file: Path) -> list[Line]:
+def read_rows(file: Path) -> list[Line]:
     """The rows of an attack that was finished before."""
     with file.open(encoding="utf-8") as lines:
         return [json.loads(line) for line in lines]
 
 
-def key_of(*facts: Any) -> str:
+def digest(*facts: Any) -> str:
     """A short name for everything a result depends on."""
     text = json.dumps(facts, sort_keys=True, ensure_ascii=False, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
-def weights_of(folder: Path | None) -> list[Any]:
+def weights_fingerprint(folder: Path | None) -> list[Any]:
     """What tells one training of a model folder from another, without reading the weights."""
     if folder is None:
         return []
@@ -110,9 +110,9 @@ def weights_of(folder: Path | None) -> list[Any]:
 QUIET_SECONDS = 10.0
 
 
-def say(text: str, speak: bool = True) -> None:
+def say(text: str, verbose: bool = True) -> None:
     """One line for the person."""
-    if speak:
+    if verbose:
         with suppress(BrokenPipeError):
             sys.stderr.write(text + "\n")
             sys.stderr.flush()
@@ -121,17 +121,17 @@ def say(text: str, speak: bool = True) -> None:
 class Progress:
     """Counts examples. `speak=False` says nothing."""
 
-    def __init__(self, title: str, total: int, done: int = 0, speak: bool = True) -> None:
-        self.title, self.total, self.done, self.speak = title, total, done, speak
+    def __init__(self, title: str, total: int, done: int = 0, verbose: bool = True) -> None:
+        self.title, self.total, self.done, self.verbose = title, total, done, verbose
         self._first = done
         self._began = self._last = time.perf_counter()
         self._bar: Any = None
         self._task: Any = None
 
     def __enter__(self) -> "Progress":
-        if self.speak and self._first:
+        if self.verbose and self._first:
             say(f"{self.title}: goes on after {self._first} of {self.total}")
-        if self.speak and sys.stderr.isatty():
+        if self.verbose and sys.stderr.isatty():
             self._open()
         return self
 
@@ -150,7 +150,7 @@ class Progress:
         self.done += count
         if self._bar is not None:
             self._bar.update(self._task, completed=self.done)
-        elif self.speak and time.perf_counter() - self._last > QUIET_SECONDS:
+        elif self.verbose and time.perf_counter() - self._last > QUIET_SECONDS:
             self._last = time.perf_counter()
             say(f"{self.title}: {self.done}/{self.total} · ETA {self._left()}")
 
@@ -164,7 +164,7 @@ class Progress:
 
 
 @dataclass(frozen=True)
-class Attacked:
+class AttackResult:
     """What became of a model under an attack."""
 
     name: str
@@ -179,10 +179,12 @@ class Attacked:
     @property
     def score(self) -> float:
         """After-attack accuracy; of curves and groups the lowest score."""
-        told = self.summary
-        if told["attacked"]:
-            return float(told["attacked"]["accuracy"]["value"])
-        lines = [told["curve"]["points"]] if told["curve"] else [group["points"] for group in told["groups"] or ()]
+        summary = self.summary
+        if summary["attacked"]:
+            return float(summary["attacked"]["accuracy"]["value"])
+        lines = (
+            [summary["curve"]["points"]] if summary["curve"] else [group["points"] for group in summary["groups"] or ()]
+        )
         return min((float(point["value"]) for points in lines for point in points), default=float("nan"))
 
 
@@ -195,7 +197,7 @@ def run_attack(
     model: Path | None = None,
     where: str = "",
     progress: bool = False,
-) -> Attacked:
+) -> AttackResult:
     """Run an attack, or what is missing of it, and write attacks/<name>.json and its rows under `home`.
 
     An attack that is finished under the same settings, rows and weights is read again and not repeated.
@@ -203,46 +205,46 @@ def run_attack(
     attack.check(target.task)
     name = "-".join(part for part in (attack.name, where, label) if part)
     victim = target.victim
-    facts = (__version__, attack.name, attack.settings, target.task.name, victim.half, victim.work.max_length)
+    facts = (__version__, attack.name, attack.settings, target.task.name, victim.half, victim.text_tokenizer.max_length)
     texts = [(victim.key(row), str(label)) for row, label in zip(target.rows, target.labels, strict=True)]
-    key = key_of(facts, texts, weights_of(model), attack.facts(target))
+    key = digest(facts, texts, weights_fingerprint(model), attack.cache_key(target))
     folder = None if home is None else home / "attacks"
     file = None if folder is None else folder / (f"{name}.jsonl" if attack.examples else f"{name}.rows.jsonl")
     before = _before(folder, name, file, key)
     if before is not None and file is not None:
-        rows, seconds = finished(file), float(before["seconds"])
+        rows, seconds = read_rows(file), float(before["seconds"])
     else:
         stale = None if folder is None else folder / f"{name}.json"
         rows, seconds = _rows(attack, target, Journal(file, key), stale, progress)
-    total = attack.sum_up(target, rows)
+    total = attack.summarize(target, rows)
     summary = _summary(attack, target, label, model, seconds, key) | dict(total.fields)
     summary["notes"] = list(total.notes)
     if summary["attacked"] and file is not None:
         summary["attacked"] = {**summary["attacked"], "examples": f"attacks/{file.name}"}
     if folder is not None:
         write_json(folder / f"{name}.json", summary)
-    asked = "" if attack.kind == "set" else key_of([text for text, _ in texts])
-    return Attacked(name, summary, target.task, total.outcomes, asked)
+    asked = "" if attack.kind == "set" else digest([text for text, _ in texts])
+    return AttackResult(name, summary, target.task, total.outcomes, asked)
 
 
 def _before(folder: Path | None, name: str, file: Path | None, key: str) -> dict[str, Any] | None:
     if folder is None or file is None or not file.is_file():
         return None
     try:
-        told: dict[str, Any] = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
+        summary: dict[str, Any] = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    return told if told.get("key") == key else None
+    return summary if summary.get("key") == key else None
 
 
 def _rows(
-    attack: Attack, target: Target, journal: Journal, stale: Path | None, speak: bool
+    attack: Attack, target: Target, journal: Journal, stale: Path | None, verbose: bool
 ) -> tuple[list[dict[str, Any]], float]:
-    began, total = time.perf_counter(), attack.pieces(target)
+    began, total = time.perf_counter(), attack.num_items(target)
     missing = journal.missing(total)
     try:
-        with Progress(attack.name, total, total - len(missing), speak) as bar:
-            for part in attack.work(target, missing) if missing else ():
+        with Progress(attack.name, total, total - len(missing), verbose) as bar:
+            for part in attack.run_items(target, missing) if missing else ():
                 journal.add(part)
                 bar.advance(len(part))
     finally:

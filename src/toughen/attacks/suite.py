@@ -9,17 +9,17 @@ from typing import Any, TypeAlias
 from ..evaluation.outputs import Outputs
 from ..tasks.scoring import kept_tokens
 from ..tasks.spec import DataError, Task
-from .attacked_text import KEEPS, Budget, Place, Row, cased_like, checked
+from .attacked_text import WORD_CONSTRAINTS, Budget, Row, WordPosition, check_names, match_case
 from .challenge_sets import SetsAttack
-from .characters import EDITS, slips
-from .hotflip import flips
-from .noise import KINDS, STRENGTHS, NoiseAttack
+from .characters import EDITS, typo_variants
+from .hotflip import hotflip
+from .noise import NOISE_TRANSFORMS, STRENGTHS, NoiseAttack
 from .pgd import RADII, EmbeddingAttack
-from .runner import Attacked, key_of, run_attack, say
-from .synonyms import Vocabulary, load_synonyms, substitutes
+from .runner import AttackResult, digest, run_attack, say
+from .synonyms import Vocabulary, load_synonyms, synonym_variants
 from .target import Attack, Target
-from .text_attack import Begin, Prepare, TextAttack
-from .text_search import Attempt, Search, greedy, weighted
+from .text_attack import Prepare, StartSearch, TextAttack
+from .text_search import Search, SearchState, greedy, pwws
 from .victim import Precision, Victim
 
 Text: TypeAlias = tuple[str, Prepare, dict[str, Any]]
@@ -33,7 +33,7 @@ class AttackSettings:
     """Budgets and constraints of all attacks; each attack reads what concerns it."""
 
     budget: Budget = field(default_factory=Budget)
-    keep: Sequence[str] = KEEPS
+    keep: Sequence[str] = WORD_CONSTRAINTS
     """Words that stay as they are: labels, stopwords, numbers."""
     columns: Sequence[str] = ()
     """Text columns that may be changed; none named: all."""
@@ -46,7 +46,7 @@ class AttackSettings:
     radii: Sequence[float] = RADII
     steps: int = 10
     strengths: Sequence[float] = STRENGTHS
-    noise: Sequence[str] = tuple(KINDS)
+    noise: Sequence[str] = tuple(NOISE_TRANSFORMS)
     sets: Sequence[str] = ()
     """Sets or files; none: all that fit and are in the folder."""
     seed: int = 0
@@ -62,7 +62,7 @@ def attack_names(given: "str | Sequence[str]") -> tuple[str, ...]:
     """The attacks of "characters,embedding" or of a list; "all" are all."""
     names = [name.strip() for name in given.split(",")] if isinstance(given, str) else list(given)
     names = [name for name in names if name]
-    return NAMES if names == [ALL] else checked(names, NAMES, "attack")
+    return NAMES if names == [ALL] else check_names(names, NAMES, "attack")
 
 
 def make_attacks(given: "str | Sequence[str]", settings: AttackSettings, limit: int | None = None) -> list[Attack]:
@@ -70,55 +70,57 @@ def make_attacks(given: "str | Sequence[str]", settings: AttackSettings, limit: 
     return [_make(name, settings, limit) for name in attack_names(given)]
 
 
-def _make(name: str, told: AttackSettings, limit: int | None) -> Attack:
+def _make(name: str, settings: AttackSettings, limit: int | None) -> Attack:
     if name == "embedding":
-        return EmbeddingAttack(tuple(told.radii), told.steps, told.seed)
+        return EmbeddingAttack(tuple(settings.radii), settings.steps, settings.seed)
     if name == "noise":
-        return NoiseAttack(tuple(told.strengths), checked(told.noise, tuple(KINDS), "noise"), told.seed)
+        return NoiseAttack(
+            tuple(settings.strengths), check_names(settings.noise, tuple(NOISE_TRANSFORMS), "noise"), settings.seed
+        )
     if name == "sets":
-        return SetsAttack(tuple(told.sets), limit)
-    title, prepare, own = _TEXTS[name](told)
-    keep, columns = checked(told.keep, KEEPS, "keep"), tuple(told.columns)
-    return TextAttack(name, title, told.budget, keep, prepare, own, columns, of_choices=name != "flips")
+        return SetsAttack(tuple(settings.sets), limit)
+    title, prepare, own = _TEXTS[name](settings)
+    keep, columns = check_names(settings.keep, WORD_CONSTRAINTS, "keep"), tuple(settings.columns)
+    return TextAttack(name, title, settings.budget, keep, prepare, own, columns, of_choices=name != "flips")
 
 
-def _characters(told: AttackSettings) -> Text:
-    edits = checked(told.edits, tuple(EDITS), "edits")
-    variants = slips(edits, _EACH, told.seed)
+def _characters(settings: AttackSettings) -> Text:
+    edits = check_names(settings.edits, tuple(EDITS), "edits")
+    variants = typo_variants(edits, _EACH, settings.seed)
 
-    def begin(attempt: Attempt) -> Search:
-        return greedy(attempt, variants)
+    def start_search(state: SearchState) -> Search:
+        return greedy(state, variants)
 
-    own = {"edits": list(edits), "each": _EACH, "seed": told.seed}
-    return "Characters (DeepWordBug)", lambda target: (begin, None), own
-
-
-def _flips(told: AttackSettings) -> Text:
-    return "Word flips (HotFlip)", flips(told.candidates), {"candidates": told.candidates}
+    own = {"edits": list(edits), "each": _EACH, "seed": settings.seed}
+    return "Characters (DeepWordBug)", lambda target: (start_search, None), own
 
 
-def _synonyms(told: AttackSettings) -> Text:
-    table, source = load_synonyms(told.synonyms)
-    variants = substitutes(table, told.candidates)
-
-    def begin(attempt: Attempt) -> Search:
-        return weighted(attempt, variants)
-
-    own = {"candidates": told.candidates, "source": source, "digest": key_of(table)}
-    return "Synonyms (PWWS)", lambda target: (begin, None), own
+def _flips(settings: AttackSettings) -> Text:
+    return "Word flips (HotFlip)", hotflip(settings.candidates), {"candidates": settings.candidates}
 
 
-def _neighbours(told: AttackSettings) -> Text:
-    def prepare(target: Target) -> tuple[Begin, None]:
+def _synonyms(settings: AttackSettings) -> Text:
+    table, source = load_synonyms(settings.synonyms)
+    variants = synonym_variants(table, settings.candidates)
+
+    def start_search(state: SearchState) -> Search:
+        return pwws(state, variants)
+
+    own = {"candidates": settings.candidates, "source": source, "digest": digest(table)}
+    return "Synonyms (PWWS)", lambda target: (start_search, None), own
+
+
+def _neighbours(settings: AttackSettings) -> Text:
+    def prepare(target: Target) -> tuple[StartSearch, None]:
         vocabulary = Vocabulary(target.victim)
 
-        def variants(attempt: Attempt, place: Place) -> list[str]:
-            word = attempt.passage.word(place)
-            return [cased_like(other, word) for other in vocabulary.near(word, told.candidates)]
+        def variants(state: SearchState, position: WordPosition) -> list[str]:
+            word = state.text.word(position)
+            return [match_case(other, word) for other in vocabulary.nearest_words(word, settings.candidates)]
 
-        return (lambda attempt: weighted(attempt, variants)), None
+        return (lambda state: pwws(state, variants)), None
 
-    return "Neighbours in the embedding (PWWS)", prepare, {"candidates": told.candidates}
+    return "Neighbours in the embedding (PWWS)", prepare, {"candidates": settings.candidates}
 
 
 _TEXTS: Mapping[str, Callable[[AttackSettings], Text]] = {
@@ -141,11 +143,11 @@ class Suite:
 
     @staticmethod
     def of(names: "str | Sequence[str]", settings: AttackSettings | None, limit: int | None, progress: bool) -> "Suite":
-        told = settings or AttackSettings()
+        settings = settings or AttackSettings()
         if names not in (ALL, [ALL], (ALL,)):
-            return Suite(make_attacks(names, told, limit), told, progress)
-        attacks = [attack for name in NAMES for attack in _made(name, told, limit, progress)]
-        return Suite(attacks, told, progress, every=True)
+            return Suite(make_attacks(names, settings, limit), settings, progress)
+        attacks = [attack for name in NAMES for attack in _made(name, settings, limit, progress)]
+        return Suite(attacks, settings, progress, every=True)
 
     def target(
         self,
@@ -170,7 +172,9 @@ class Suite:
             logits, labels = kept_tokens(logits, labels)
         return Target(victim, rows, logits, labels, **about)
 
-    def run(self, target: Target, *, home: Path | None, label: str, model: Path, where: str) -> tuple[Attacked, ...]:
+    def run(
+        self, target: Target, *, home: Path | None, label: str, model: Path, where: str
+    ) -> tuple[AttackResult, ...]:
         return tuple(
             run_attack(attack, target, home=home, label=label, model=model, where=where, progress=self.progress)
             for attack in self.attacks
@@ -186,10 +190,10 @@ class Suite:
         return True
 
 
-def _made(name: str, settings: AttackSettings, limit: int | None, speak: bool) -> list[Attack]:
+def _made(name: str, settings: AttackSettings, limit: int | None, verbose: bool) -> list[Attack]:
     """The attack, or a word on what it lacks."""
     try:
         return make_attacks(name, settings, limit)
     except DataError as problem:
-        say(f"left out: {problem}", speak)
+        say(f"left out: {problem}", verbose)
         return []

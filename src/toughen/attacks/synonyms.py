@@ -13,8 +13,8 @@ from torch import Tensor
 
 from ..sites.locate import input_embedding
 from ..tasks.spec import DataError
-from .attacked_text import Place, cased_like
-from .text_search import Attempt
+from .attacked_text import WordPosition, match_case
+from .text_search import SearchState
 from .victim import Victim
 
 Synonyms = Mapping[str, list[str]]
@@ -39,8 +39,8 @@ def load_synonyms(path: "str | os.PathLike[str] | None" = None) -> tuple[Synonym
     if not place.is_file():
         raise DataError(f"{place} is not there; give a JSON file {{word: [words]}} or a folder of WordNet.")
     try:
-        told: Any = json.loads(place.read_text(encoding="utf-8"))
-        table = {str(word).lower(): _words(cast("list[Any]", others)) for word, others in told.items()}
+        table: Any = json.loads(place.read_text(encoding="utf-8"))
+        table = {str(word).lower(): _words(cast("list[Any]", others)) for word, others in table.items()}
     except (ValueError, AttributeError, TypeError):
         raise DataError(f"{place} is no JSON object of lists of words, such as {{'good': ['fine']}}.") from None
     return table, place.name
@@ -96,17 +96,17 @@ def _installed() -> Path | None:
         if homes:
             return homes[-1]
     shared = [Path(each) for each in os.environ.get("NLTK_DATA", "").split(os.pathsep) if each]
-    places = [root / "corpora" / "wordnet" for root in [*shared, Path.home() / "nltk_data"]]
-    return next((place for place in places if (place / "data.noun").is_file()), None)
+    positions = [root / "corpora" / "wordnet" for root in [*shared, Path.home() / "nltk_data"]]
+    return next((place for place in positions if (place / "data.noun").is_file()), None)
 
 
-def substitutes(synonyms: Synonyms, count: int) -> Callable[[Attempt, Place], list[str]]:
+def synonym_variants(synonyms: Synonyms, count: int) -> Callable[[SearchState, WordPosition], list[str]]:
     """What the word at a place may become, written as the word is."""
 
-    def variants(attempt: Attempt, place: Place) -> list[str]:
-        word = attempt.passage.word(place)
-        found = [other for other in synonyms.get(word.lower(), ()) if other.lower() != word.lower()]
-        return list(dict.fromkeys(cased_like(other, word) for other in found))[:count]
+    def variants(state: SearchState, position: WordPosition) -> list[str]:
+        word = state.text.word(position)
+        others = [other for other in synonyms.get(word.lower(), ()) if other.lower() != word.lower()]
+        return list(dict.fromkeys(match_case(other, word) for other in others))[:count]
 
     return variants
 
@@ -137,7 +137,7 @@ class Vocabulary:
         self._unit = torch.nn.functional.normalize(self.matrix, dim=-1)
         self._near: dict[tuple[str, int], list[str]] = {}
 
-    def near(self, word: str, count: int) -> list[str]:
+    def nearest_words(self, word: str, count: int) -> list[str]:
         """The words whose embeddings point most nearly the same way; none for a word of several pieces."""
         small = word if word in self.numbers else word.lower()
         if small not in self.numbers:

@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from ..tasks.spec import DataError, Task
-from .attacked_text import Budget, Keep, Passage
-from .target import Outcome, Sum, Target, share
-from .text_search import AT_ONCE, Attempt, Search, Slopes, run_all
-from .victim import MARGIN, Judge, Victim, needs_classes
+from .attacked_text import AttackedText, Budget, WordConstraint
+from .target import AttackScores, Outcome, Target, proportion_ci
+from .text_search import PARALLEL, GradientFn, Search, SearchState, run_all
+from .victim import MARGIN, LabelScorer, Victim, needs_classes
 
-Begin: TypeAlias = Callable[[Attempt], Search]
-Prepare: TypeAlias = Callable[[Target], tuple[Begin, Slopes | None]]
+StartSearch: TypeAlias = Callable[[SearchState], Search]
+Prepare: TypeAlias = Callable[[Target], tuple[StartSearch, GradientFn | None]]
 """Made ready for a model: how a search begins, and where gradients come from."""
 
 
@@ -26,7 +26,7 @@ class TextAttack:
     prepare: Prepare
     own: Mapping[str, Any] = field(default_factory=dict[str, Any])
     columns: Sequence[str] = ()
-    at_once: int = AT_ONCE
+    parallel: int = PARALLEL
     examples: bool = True
     of_choices: bool = True
     """Whether it can be made on multiple choice."""
@@ -52,80 +52,80 @@ class TextAttack:
             if task.head == "choices" and column == "choices":
                 raise DataError("column 'choices' is a list and no text; attack context or question.")
 
-    def facts(self, target: Target) -> tuple[()]:
+    def cache_key(self, target: Target) -> tuple[()]:
         return ()
 
-    def pieces(self, target: Target) -> int:
+    def num_items(self, target: Target) -> int:
         return len(target.rows)
 
-    def work(self, target: Target, numbers: Sequence[int]) -> Iterator[list[dict[str, Any]]]:
+    def run_items(self, target: Target, numbers: Sequence[int]) -> Iterator[list[dict[str, Any]]]:
         """Records of examples as their searches end."""
-        judge, keep = Judge(target.task), Keep.of(self.keep, target.task)
-        skipped = [n for n in numbers if judge.answer(target.logits[n]) != self._label(target, n)]
-        yield [self._record(target, judge, self._attempt(target, judge, number, keep)) for number in skipped]
-        begin, slopes = self.prepare(target)
+        scorer, keep = LabelScorer(target.task), WordConstraint.of(self.keep, target.task)
+        skipped = [n for n in numbers if scorer.predicted_class(target.logits[n]) != self._label(target, n)]
+        yield [self._record(target, scorer, self._attempt(target, scorer, number, keep)) for number in skipped]
+        start_search, slopes = self.prepare(target)
 
-        def searches() -> Iterator[tuple[Attempt, Search]]:
+        def searches() -> Iterator[tuple[SearchState, Search]]:
             for number in numbers:
                 if number not in left_out:
-                    attempt = self._attempt(target, judge, number, keep)
-                    yield attempt, begin(attempt)
+                    state = self._attempt(target, scorer, number, keep)
+                    yield state, start_search(state)
 
         left_out = set(skipped)
-        for ended in run_all(target.victim, searches(), slopes, self.at_once):
+        for ended in run_all(target.victim, searches(), slopes, self.parallel):
             if ended:
-                yield self._records(target, judge, ended)
+                yield self._records(target, scorer, ended)
 
     def _label(self, target: Target, number: int) -> int:
         return int(target.labels[number])
 
-    def _attempt(self, target: Target, judge: Judge, number: int, keep: Keep) -> Attempt:
+    def _attempt(self, target: Target, scorer: LabelScorer, number: int, keep: WordConstraint) -> SearchState:
         row = {column: target.rows[number][column] for column in target.task.columns}
         columns = self.columns or [column for column in target.task.columns if isinstance(row[column], str)]
         label = self._label(target, number)
-        chance = judge.chance(target.logits[number], label)
-        return Attempt(number, Passage.of(row, columns, keep), label, self.budget, chance)
+        probability = scorer.probability(target.logits[number], label)
+        return SearchState(number, AttackedText.of(row, columns, keep), label, self.budget, probability)
 
-    def _records(self, target: Target, judge: Judge, ended: Sequence[Attempt]) -> list[dict[str, Any]]:
+    def _records(self, target: Target, scorer: LabelScorer, ended: Sequence[SearchState]) -> list[dict[str, Any]]:
         """Judged once more in float32: what is written down is what the text gives when it is fed again."""
-        changed = [attempt for attempt in ended if attempt.changes]
+        changed = [state for state in ended if state.changes]
         final = _exact(target.victim, changed)
-        for attempt in changed:
-            lead = judge.margin(final[attempt.index], attempt.label)
-            attempt.fooled = attempt.fooled and lead > MARGIN
-            if not attempt.fooled and lead > 0:  # too close to say, or the search did not see it: neither counts
-                attempt.changes.clear()
-        return [self._record(target, judge, attempt, final.get(attempt.index)) for attempt in ended]
+        for state in changed:
+            lead = scorer.margin(final[state.index], state.label)
+            state.success = state.success and lead > MARGIN
+            if not state.success and lead > 0:  # too close to say, or the search did not see it: neither counts
+                state.changes.clear()
+        return [self._record(target, scorer, state, final.get(state.index)) for state in ended]
 
-    def _record(self, target: Target, judge: Judge, attempt: Attempt, after: Any = None) -> dict[str, Any]:
-        before = target.logits[attempt.index]
-        after = before if after is None or not attempt.changes else after
-        answer = judge.answer(before)
-        wrong = answer != attempt.label
-        words = max(1, attempt.passage.words)
+    def _record(self, target: Target, scorer: LabelScorer, state: SearchState, after: Any = None) -> dict[str, Any]:
+        before = target.logits[state.index]
+        after = before if after is None or not state.changes else after
+        answer = scorer.predicted_class(before)
+        wrong = answer != state.label
+        words = max(1, state.text.words)
         return {
-            "index": attempt.index,
-            "status": "skipped" if wrong else "succeeded" if attempt.fooled else "failed",
-            "label": judge.name(attempt.label),
-            "prediction_before": judge.name(answer),
-            "prediction_after": judge.name(judge.answer(after)),
-            "probability_before": judge.chance(before, attempt.label),
-            "probability_after": judge.chance(after, attempt.label),
-            "queries": attempt.queries,
-            "words_changed": len(attempt.changes) / words,
-            "original": dict(attempt.passage.row),
-            "perturbed": dict(attempt.passage.changed(attempt.changes)),
-            "changed": [list(place) for place in sorted(attempt.changes)],
+            "index": state.index,
+            "status": "skipped" if wrong else "succeeded" if state.success else "failed",
+            "label": scorer.label_name(state.label),
+            "prediction_before": scorer.label_name(answer),
+            "prediction_after": scorer.label_name(scorer.predicted_class(after)),
+            "probability_before": scorer.probability(before, state.label),
+            "probability_after": scorer.probability(after, state.label),
+            "queries": state.queries,
+            "words_changed": len(state.changes) / words,
+            "original": dict(state.text.row),
+            "perturbed": dict(state.text.changed(state.changes)),
+            "changed": [list(place) for place in sorted(state.changes)],
         }
 
-    def sum_up(self, target: Target, rows: Sequence[Mapping[str, Any]]) -> Sum:
+    def summarize(self, target: Target, rows: Sequence[Mapping[str, Any]]) -> AttackScores:
         """After-attack accuracy, success rate, mean queries of the attacked, mean share of words of the broken."""
         right = [row["status"] == "failed" for row in rows]
         tried = [row for row in rows if row["status"] != "skipped"]
         broken = [row for row in tried if row["status"] == "succeeded"]
         attacked = {
-            "accuracy": share(right, target.samples),
-            "success_rate": share([row["status"] == "succeeded" for row in tried], target.samples),
+            "accuracy": proportion_ci(right, target.samples),
+            "success_rate": proportion_ci([row["status"] == "succeeded" for row in tried], target.samples),
             "skipped": len(rows) - len(tried),
             "failed": len(tried) - len(broken),
             "succeeded": len(broken),
@@ -138,11 +138,11 @@ class TextAttack:
             notes.append(
                 f"{spent} of {len(tried)} searches ended because their {self.budget.queries} queries were spent"
             )
-        return Sum({"attacked": attacked}, {"after": Outcome(right)}, notes)
+        return AttackScores({"attacked": attacked}, {"after": Outcome(right)}, notes)
 
 
-def _exact(victim: Victim, attempts: Sequence[Attempt]) -> dict[int, Any]:
+def _exact(victim: Victim, attempts: Sequence[SearchState]) -> dict[int, Any]:
     if not attempts:
         return {}
-    logits = victim.exact([attempt.passage.changed(attempt.changes) for attempt in attempts])
-    return dict(zip([attempt.index for attempt in attempts], logits, strict=True))
+    logits = victim.exact([state.text.changed(state.changes) for state in attempts])
+    return dict(zip([state.index for state in attempts], logits, strict=True))

@@ -9,15 +9,15 @@ if TYPE_CHECKING:
     from ..attacks.paired import Difference as Difference
     from ..attacks.paired import differences as differences
     from ..attacks.paired import seed_scores as seed_scores
-    from ..attacks.runner import Attacked as Attacked
+    from ..attacks.runner import AttackResult as AttackResult
     from ..attacks.runner import run_attack as run_attack
     from ..attacks.suite import AttackSettings as AttackSettings
     from ..attacks.suite import make_attacks as make_attacks
     from ..attacks.target import Target as Target
     from ..attacks.victim import Victim as Victim
-    from .evaluate_model import Subject as Subject
+    from .evaluate_model import ModelRef as ModelRef
     from .evaluate_model import evaluate as evaluate
-    from .evaluate_model import subjects_of as subjects_of
+    from .evaluate_model import model_refs as model_refs
     from .measures import Evaluation as Evaluation
     from .measures import measure as measure
     from .outputs import Outputs as Outputs
@@ -28,7 +28,7 @@ _HOME = {
     "Difference": ".attacks.paired",
     "differences": ".attacks.paired",
     "seed_scores": ".attacks.paired",
-    "Attacked": ".attacks.runner",
+    "AttackResult": ".attacks.runner",
     "run_attack": ".attacks.runner",
     "AttackSettings": ".attacks.suite",
     "make_attacks": ".attacks.suite",
@@ -39,8 +39,8 @@ _HOME = {
     "measure": "measures",
     "Outputs": "outputs",
     "outputs_of": "outputs",
-    "Subject": "evaluate_model",
-    "subjects_of": "evaluate_model",
+    "ModelRef": "evaluate_model",
+    "model_refs": "evaluate_model",
 }
 __all__ = sorted(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]
 __getattr__, __dir__ = lazily(__name__, _HOME)

@@ -16,14 +16,14 @@ from ..tasks.read.folder import check_apart
 from ..tasks.spec import SPLITS, DataError, Head, Task
 from ..tasks.wording import own_words, reworded
 from .measures import Evaluation, measure, text_slices
-from .outputs import class_names, cut_words, load_model, outputs_of, shorter, unnamed
+from .outputs import class_names, cut_words_note, load_model, max_length_note, outputs_of, unnamed_classes_note
 
 if TYPE_CHECKING:
     from ..attacks.suite import AttackSettings
 
 
 @dataclass(frozen=True)
-class Subject:
+class ModelRef:
     """One model on disk, and what its run says about task and data."""
 
     model: Path
@@ -36,31 +36,31 @@ class Subject:
     """The `data:` group of the run's configuration."""
 
 
-def subjects_of(
+def model_refs(
     path: "str | os.PathLike[str]", *, all_seeds: bool = False, all_checkpoints: bool = False
-) -> list[Subject]:
+) -> list[ModelRef]:
     """The models meant by a path: a run's best one, or all its seeds or checkpoints; or a model folder."""
     folder = Path(path)
     if (folder / "results.json").is_file():
         return _of_run(folder, all_seeds, all_checkpoints)
     if all_checkpoints and (found := list(_checkpoints(folder))):
-        return [Subject(each, folder, each.name) for each in found]
+        return [ModelRef(each, folder, each.name) for each in found]
     if (folder / "trials").is_dir():
         raise DataError(f"{folder} {no_run(folder)}")
     if not (folder / "config.json").is_file():
         raise DataError(f"{folder} is neither a run (results.json) nor a model folder (config.json).")
     if all_checkpoints:
         raise DataError(f"{folder} has no checkpoint-* folder; train with --train.keep_checkpoints true.")
-    return [Subject(folder, folder)]
+    return [ModelRef(folder, folder)]
 
 
-def _of_run(run: Path, all_seeds: bool, all_checkpoints: bool) -> list[Subject]:
+def _of_run(run: Path, all_seeds: bool, all_checkpoints: bool) -> list[ModelRef]:
     task, data = _settings(run)
     if not all_seeds and not all_checkpoints:
         if not (run / "model" / "config.json").is_file():
             raise DataError(f"{run} has no model: its folder model/ is missing.")
-        return [Subject(run / "model", run, "", task, data)]
-    found: list[Subject] = []
+        return [ModelRef(run / "model", run, "", task, data)]
+    found: list[ModelRef] = []
     for arm, folder in (("seed", "seeds"), ("baseline", "baseline")):
         homes = [each for each in (run / folder).glob("*") if each.is_dir()]
         for home in sorted(homes, key=lambda each: (len(each.name), each.name)):
@@ -68,7 +68,7 @@ def _of_run(run: Path, all_seeds: bool, all_checkpoints: bool) -> list[Subject]:
             for model in models:
                 if (model / "config.json").is_file():
                     label = f"{arm}-{home.name}" + (f"-{model.name}" if all_checkpoints else "")
-                    found.append(Subject(model, run, label, task, data))
+                    found.append(ModelRef(model, run, label, task, data))
     if not found:
         kind = "checkpoint (train with --train.keep_checkpoints true)" if all_checkpoints else "model of a seed"
         raise DataError(f"{run} keeps no {kind}.")
@@ -143,15 +143,15 @@ def evaluate(
     suite = _suite(attack, settings, limit, progress) if attack else None
     columns = {"text_column": text_column, "label_column": label_column}
     found: list[Evaluation] = []
-    for subject in subjects_of(path, all_seeds=all_seeds, all_checkpoints=all_checkpoints):
-        data = _data(subject, task, split, file, dir, columns, limit)
+    for model_ref in model_refs(path, all_seeds=all_seeds, all_checkpoints=all_checkpoints):
+        data = _data(model_ref, task, split, file, dir, columns, limit)
         rows = getattr(data, split)
-        model, tokenizer = load_model(subject.model, data.task)
-        length = max_length or subject.data.get("max_length")
+        model, tokenizer = load_model(model_ref.model, data.task)
+        length = max_length or model_ref.data.get("max_length")
         outputs = outputs_of(model, tokenizer, data.task, rows, max_length=length, batch_size=batch_size or 64)
         plain = [dict(row) for row in rows]
         kept = {column: rows[column] for column in data.task.keep if column in rows.column_names}
-        name = _name(subject, data.task, split, file, limit if len(plain) == limit else None)
+        name = _name(model_ref, data.task, split, file, limit if len(plain) == limit else None)
         evaluation = measure(
             data.task,
             outputs,
@@ -159,74 +159,81 @@ def evaluate(
             split=split,
             columns={**kept, **text_slices(data.task, plain)},
             samples=samples,
-            model=os.fspath(subject.model),
+            model=os.fspath(model_ref.model),
             source=os.fspath(file) if file else None,
             notes=[
                 *(reworded(doubt, KNOWN) for doubt in data.doubts),
-                *unnamed(model.config, data.task),
-                *cut_words(data.task, plain, outputs),
-                *shorter(max_length, model, tokenizer),
+                *unnamed_classes_note(model.config, data.task),
+                *cut_words_note(data.task, plain, outputs),
+                *max_length_note(max_length, model, tokenizer),
             ],
         )
-        home = subject.home if write else None
-        if home is not None and (problem := _not_kept(home, evaluation)):
+        home = model_ref.home if write else None
+        if home is not None and (problem := _write_or_note(home, evaluation)):
             evaluation, home = replace(evaluation, notes=[*evaluation.notes, problem]), None
         if suite is not None:
             about: dict[str, Any] = {"split": split, "samples": samples, "max_length": length, "batch_size": batch_size}
-            about |= _sets(subject, task, dir, columns)
+            about |= _sets(model_ref, task, dir, columns)
             target = suite.target(model, tokenizer, data.task, plain, outputs, **about)
-            where = name.removesuffix(f"-{subject.label}") if subject.label else name
+            where = name.removesuffix(f"-{model_ref.label}") if model_ref.label else name
             where = "" if where == "validation" else where
-            attacks = suite.run(target, home=home, label=subject.label, model=subject.model, where=where)
+            attacks = suite.run(target, home=home, label=model_ref.label, model=model_ref.model, where=where)
             evaluation = replace(evaluation, attacks=attacks)
         found.append(evaluation)
     return found
 
 
-def _not_kept(home: Path, evaluation: Evaluation) -> str:
+def _write_or_note(home: Path, evaluation: Evaluation) -> str:
     """Write it down, or say why not: of a model that is not one's own the scores are still wanted."""
     try:
-        told = {"toughen": __version__, **evaluation.to_dict()}
-        write_json(home / "evaluations" / f"{evaluation.name}.json", told)
+        content = {"toughen": __version__, **evaluation.to_dict()}
+        write_json(home / "evaluations" / f"{evaluation.name}.json", content)
     except OSError as error:
         return f"not kept, as {home / 'evaluations'} cannot be written to: {error.strerror}"
     return ""
 
 
 def _data(
-    subject: Subject, task: str | Task | None, split: str, file: Any, dir: Any, columns: dict[str, Any], limit: Any
+    model_ref: ModelRef, task: str | Task | None, split: str, file: Any, dir: Any, columns: dict[str, Any], limit: Any
 ) -> Any:
     if limit is not None and limit < 1:
         raise DataError(f"limit={limit} leaves no rows; give 1 or more.")
     if split not in SPLITS:
         raise DataError(f"there is no split {split!r}: give one of {', '.join(SPLITS)}.")
-    chosen = task or subject.task
-    own = _given(subject.data, _READING)
+    chosen = task or model_ref.task
+    own = _selected_options(model_ref.data, _READING)
     if file is not None:
-        settings: dict[str, Any] = {**_given(own, _OWN_FILE), **_given(columns), f"{split}_file": file, "limit": limit}
+        settings: dict[str, Any] = {
+            **_selected_options(own, _OWN_FILE),
+            **_selected_options(columns),
+            f"{split}_file": file,
+            "limit": limit,
+        }
         if chosen is None:
-            learnt = _learnt(subject)
+            learnt = _labels_from_config(model_ref)
             return load(**settings, **{key: own.get(key) or learnt[key] for key in ("labels", "head")})
         return load(chosen, **settings)
     if chosen is None and not own.get("train_file"):
-        raise DataError(f"{subject.model} does not say its task: give task= (--task), or file= (--file).")
-    other = task is not None and (subject.task is None or task_named(task) != task_named(subject.task))
+        raise DataError(f"{model_ref.model} does not say its task: give task= (--task), or file= (--file).")
+    other = task is not None and (model_ref.task is None or task_named(task) != task_named(model_ref.task))
     settings = {key: own[key] for key in ("dir", "cache_dir") if key in own} if other else own
     if dir is not None:
         settings["dir"] = dir
-    elif other and task is not None and subject.task is not None and "dir" in settings:
-        check_apart(Path(settings["dir"]), task_named(task), task_named(subject.task))
+    elif other and task is not None and model_ref.task is not None and "dir" in settings:
+        check_apart(Path(settings["dir"]), task_named(task), task_named(model_ref.task))
     settings["limit"] = limit or settings.get("limit")
     data = load(chosen, **settings)
     if getattr(data, split) is None:
         raise DataError(f"{data.task.name!r} has no split {split!r}; it has {', '.join(data.splits)}.")
     if limit is None and not other and dir is None:
-        _same_rows(subject, split, len(getattr(data, split)))
+        _same_rows(model_ref, split, len(getattr(data, split)))
     # Only this split is tokenised.
     return replace(data, **{name: None for name in SPLITS if name != split})
 
 
-def _given(settings: Mapping[str, Any], keys: Sequence[str] = ("text_column", "label_column")) -> dict[str, Any]:
+def _selected_options(
+    settings: Mapping[str, Any], keys: Sequence[str] = ("text_column", "label_column")
+) -> dict[str, Any]:
     """Those of the settings that are set, the columns of the text by name: "premise, hypothesis" are two."""
     found = {key: settings[key] for key in keys if settings.get(key) is not None}
     if isinstance(found.get("text_column"), str):
@@ -234,22 +241,22 @@ def _given(settings: Mapping[str, Any], keys: Sequence[str] = ("text_column", "l
     return found
 
 
-def _sets(subject: Subject, task: str | Task | None, dir: Any, columns: dict[str, Any]) -> dict[str, Any]:
+def _sets(model_ref: ModelRef, task: str | Task | None, dir: Any, columns: dict[str, Any]) -> dict[str, Any]:
     """Where the attack `sets` finds other sets, and how it reads files of one's own."""
-    folder = dir or subject.data.get("dir")
+    folder = dir or model_ref.data.get("dir")
     # The form of the run's own files; a published set has a form of its own.
-    files = {} if task or subject.task else _given(subject.data, _OWN_FILE)
-    return {"dir": Path(folder) if folder else None, "reading": {**files, **_given(columns)}}
+    files = {} if task or model_ref.task else _selected_options(model_ref.data, _OWN_FILE)
+    return {"dir": Path(folder) if folder else None, "reading": {**files, **_selected_options(columns)}}
 
 
-def _same_rows(subject: Subject, split: str, rows: int) -> None:
+def _same_rows(model_ref: ModelRef, split: str, rows: int) -> None:
     """Refuse a made development set of a file that has changed: rows the model was trained on may be in it now."""
-    if split != "validation" or subject.data.get("validation_file"):
+    if split != "validation" or model_ref.data.get("validation_file"):
         return
-    before = _began(subject).get("rows", {}).get(split, rows)
+    before = _run_manifest(model_ref).get("rows", {}).get(split, rows)
     if before != rows:
         raise DataError(
-            f"{subject.home} held out {before} rows and now it would be {rows}: its training file has changed, and "
+            f"{model_ref.home} held out {before} rows and now it would be {rows}: its training file has changed, and "
             "rows it learnt from may be among them. Give file= (--file)."
         )
 
@@ -261,16 +268,19 @@ def _suite(attack: "str | Sequence[str]", settings: "AttackSettings | None", lim
     return Suite.of(attack, settings, limit, progress)
 
 
-def _learnt(subject: Subject) -> dict[str, Any]:
+def _labels_from_config(model_ref: ModelRef) -> dict[str, Any]:
     """Label names in the order the model learned them, and its head; None where only the file can say it."""
     from transformers import AutoConfig
 
-    config: Any = AutoConfig.from_pretrained(subject.model)
+    config: Any = AutoConfig.from_pretrained(model_ref.model)
     names = class_names(config)
-    unnamed = all(name == f"LABEL_{number}" for number, name in enumerate(names))
-    head = _began(subject).get("head") or _head(config)
+    default_names = all(name == f"LABEL_{number}" for number, name in enumerate(names))
+    head = _run_manifest(model_ref).get("head") or _head(config)
     # Classes are found in the file: amounts or lists instead are told as what they are.
-    return {"labels": None if unnamed or head == "regression" else names, "head": None if head == "classes" else head}
+    return {
+        "labels": None if default_names or head == "regression" else names,
+        "head": None if head == "classes" else head,
+    }
 
 
 def _head(config: Any) -> Head | None:
@@ -284,20 +294,20 @@ def _head(config: Any) -> Head | None:
     return _HEADS.get(getattr(config, "problem_type", None) or "")
 
 
-def _began(subject: Subject) -> dict[str, Any]:
+def _run_manifest(model_ref: ModelRef) -> dict[str, Any]:
     """What the run noted of its data when it began; nothing of a plain model."""
-    file = subject.home / "began.json"
+    file = model_ref.home / "began.json"
     return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
 
 
-def _name(subject: Subject, task: Task, split: str, file: Any, limit: int | None) -> str:
+def _name(model_ref: ModelRef, task: Task, split: str, file: Any, limit: int | None) -> str:
     """Of the file, or of the set where it is another than the run's, and the split; then which model.
 
     A limit that cut rows off is said, so that a look at a few rows never goes over what is known of all of them.
     """
-    other = task.name != subject.task and subject.task is not None
+    other = task.name != model_ref.task and model_ref.task is not None
     first = _stem(Path(file)) if file else (f"{task.name}-{split}" if other else split)
-    return "-".join(part for part in (first, f"limit-{limit}" if limit else "", subject.label) if part)
+    return "-".join(part for part in (first, f"limit-{limit}" if limit else "", model_ref.label) if part)
 
 
 def _stem(file: Path) -> str:

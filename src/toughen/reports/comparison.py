@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ..statistics import Paired, Summary, cost, cost_ratio, mcnemar, paired_bootstrap, paired_t, summarise
+from ..statistics import PairedTestResult, Summary, cost, cost_ratio, mcnemar, paired_bootstrap, paired_t, summarise
 from .attacks import attacks_of
 from .folder import Predictions, ReportError, Run, amounts, told_apart
 
@@ -36,8 +36,8 @@ class Row:
     summary: Summary
     cost: dict[str, float]
     ratio: dict[str, float] = field(default_factory=dict[str, float])
-    over_seeds: Paired | None = None
-    over_rows: tuple[Paired, ...] = ()
+    over_seeds: PairedTestResult | None = None
+    over_rows: tuple[PairedTestResult, ...] = ()
     """On the predictions of the best seed that both have."""
     members: tuple[Member, ...] = ()
 
@@ -139,7 +139,7 @@ def _by_seed(members: Sequence[Member], metric: str) -> dict[int, float]:
     return {seed: math.fsum(values) / len(values) for seed, values in found.items()}
 
 
-def _on_rows(members: Sequence[Member], reference: Sequence[Member]) -> tuple[Paired, ...]:
+def _on_rows(members: Sequence[Member], reference: Sequence[Member]) -> tuple[PairedTestResult, ...]:
     for ours in members:
         for theirs in reference:
             shared = ours.run.scores(ours.arm).keys() & theirs.run.scores(theirs.arm).keys()
@@ -162,12 +162,12 @@ def cost_beside_plain(run: Run) -> tuple[dict[str, float], dict[str, float], dic
     return ours, plain, cost_ratio(ours, plain)
 
 
-def under_attack(table: Comparison) -> dict[str, dict[str, Paired]]:
+def under_attack(table: Comparison) -> dict[str, dict[str, PairedTestResult]]:
     """Attack -> row -> difference from the reference in after-attack accuracy, on the examples that both kept.
 
     Of one budget: under another, more examples stay right whatever the model.
     """
-    found: dict[str, dict[str, Paired]] = {}
+    found: dict[str, dict[str, PairedTestResult]] = {}
     base = _survivals(table.rows[0])
     for row in table.rows[1:] if base else ():
         for (title, terms), held in _survivals(row).items():
