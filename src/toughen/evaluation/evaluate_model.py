@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from .._version import __version__
 from ..internal.atomic import write_json
-from ..reports.folder import no_run
+from ..reports.folder import explain_not_a_run
 from ..tasks import load
 from ..tasks import task as task_named
 from ..tasks.read.folder import check_apart
@@ -46,7 +46,7 @@ def model_refs(
     if all_checkpoints and (found := list(_checkpoints(folder))):
         return [ModelRef(each, folder, each.name) for each in found]
     if (folder / "trials").is_dir():
-        raise DataError(f"{folder} {no_run(folder)}")
+        raise DataError(f"{folder} {explain_not_a_run(folder)}")
     if not (folder / "config.json").is_file():
         raise DataError(f"{folder} is neither a run (results.json) nor a model folder (config.json).")
     if all_checkpoints:

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from . import charts
-from .charts import bars
 from .drawing import Drawing
 from .folder import ReportError, Run, finite
 from .formatting import number
@@ -67,9 +66,9 @@ class Attack:
 def attacks_of(run: Run) -> list[Attack]:
     """Every attack on the method and on its plain baseline; where all seeds were attacked, their mean."""
     found: dict[tuple[str, str], list[tuple[str, Mapping[str, Any]]]] = {}
-    for name, told in run.attacks.items():
-        arm = "baseline" if str(told.get("label") or "").startswith("baseline") else "method"
-        found.setdefault((_key(told, name), arm), []).append((name, told))
+    for name, summary in run.attacks.items():
+        arm = "baseline" if str(summary.get("label") or "").startswith("baseline") else "method"
+        found.setdefault((_key(summary, name), arm), []).append((name, summary))
     # By key, so that the run's own rows come before other splits and limited looks; "-" sorts before ".json".
     ordered = sorted(found.items(), key=lambda each: each[0][0])
     return [_merged(key, arm, _seeds(models), run, _hidden(models)) for (key, arm), models in ordered]
@@ -77,13 +76,13 @@ def attacks_of(run: Run) -> list[Attack]:
 
 def _terms(settings: Mapping[str, Any]) -> str:
     """The seed of its dice is none of them."""
-    told = {name: value for name, value in settings.items() if name != "seed"}
-    return json.dumps(told, sort_keys=True, default=str)
+    terms = {name: value for name, value in settings.items() if name != "seed"}
+    return json.dumps(terms, sort_keys=True, default=str)
 
 
-def _key(told: Mapping[str, Any], name: str) -> str:
+def _key(summary: Mapping[str, Any], name: str) -> str:
     """The file's name without what tells the models apart."""
-    label = str(told.get("label") or "")
+    label = str(summary.get("label") or "")
     return name.removesuffix(f"-{label}") if label else name
 
 
@@ -95,24 +94,24 @@ def _seeds(models: list[tuple[str, Mapping[str, Any]]]) -> list[tuple[str, Mappi
 
 def _hidden(models: list[tuple[str, Mapping[str, Any]]]) -> list[str]:
     """The best model's own summary, where it says something else than those of the seeds that stand in its place."""
-    shown = {_terms(told.get("settings") or {}) for _, told in _seeds(models)}
-    alone = [(name, told) for name, told in models if not told.get("label")]
-    return [name for name, told in alone if _terms(told.get("settings") or {}) not in shown]
+    shown = {_terms(summary.get("settings") or {}) for _, summary in _seeds(models)}
+    alone = [(name, summary) for name, summary in models if not summary.get("label")]
+    return [name for name, summary in alone if _terms(summary.get("settings") or {}) not in shown]
 
 
 def _merged(
     key: str, arm: str, models: Sequence[tuple[str, Mapping[str, Any]]], run: Run, hidden: Sequence[str]
 ) -> Attack:
-    names, tellings = [name for name, _ in models], [told for _, told in models]
-    first = tellings[0]
-    mixed = len({_terms(told.get("settings") or {}) for told in tellings}) > 1
+    names, summaries = [name for name, _ in models], [summary for _, summary in models]
+    first = summaries[0]
+    mixed = len({_terms(summary.get("settings") or {}) for summary in summaries}) > 1
     try:
-        curves = [told["curve"]["points"] for told in tellings if told.get("curve")]
+        curves = [summary["curve"]["points"] for summary in summaries if summary.get("curve")]
         groups: dict[str, list[list[Mapping[str, Any]]]] = {}
-        for told in tellings:
-            for group in told.get("groups") or ():
+        for summary in summaries:
+            for group in summary.get("groups") or ():
                 groups.setdefault(str(group["name"]), []).append(group["points"])
-        attacked = [told["attacked"] for told in tellings if told.get("attacked")]
+        attacked = [summary["attacked"] for summary in summaries if summary.get("attacked")]
         return Attack(
             key=key,
             title=str(first.get("title") or first["attack"]),
@@ -121,7 +120,7 @@ def _merged(
             arm=arm,
             sources=tuple(names),
             rows=int(first["rows"]),
-            clean=mean_interval(_interval(told["clean"]) for told in tellings),
+            clean=mean_interval(_interval(summary["clean"]) for summary in summaries),
             axis=_axis(first.get("curve") or {}),
             points=_points(curves),
             groups={name: points for name, each in groups.items() if (points := _points(each))},
@@ -154,33 +153,37 @@ def _points(curves: Sequence[Sequence[Mapping[str, Any]]]) -> tuple[Point, ...]:
     return tuple(made)
 
 
-def _attacked(tellings: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _attacked(summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     made: dict[str, Any] = {}
     for key in ("accuracy", "success_rate"):
         # Where every row was wrong before, none was attacked, and a success rate has no value.
-        known = [_interval(told[key]) for told in tellings if finite((told.get(key) or {}).get("value")) is not None]
+        known = [
+            _interval(summary[key])
+            for summary in summaries
+            if finite((summary.get(key) or {}).get("value")) is not None
+        ]
         if known:
             made[key] = dict(zip(("value", "low", "high"), mean_interval(known), strict=True))
     for key in ("queries", "words_changed", "skipped", "failed", "succeeded"):
-        numbers = [number for told in tellings if (number := finite(told.get(key))) is not None]
+        numbers = [number for summary in summaries if (number := finite(summary.get(key))) is not None]
         if numbers:
             made[key] = sum(numbers) / len(numbers)
     return made
 
 
-def _interval(told: Mapping[str, Any], value: str = "value", prefix: str = "") -> Interval:
+def _interval(fields: Mapping[str, Any], value: str = "value", prefix: str = "") -> Interval:
     """(value, low, high); a score without an interval stands for all three."""
-    middle = finite(told.get(value))
+    middle = finite(fields.get(value))
     if middle is None:
         raise ValueError(f"{value!r} is no number")
-    low, high = finite(told.get(f"{prefix}low")), finite(told.get(f"{prefix}high"))
+    low, high = finite(fields.get(f"{prefix}low")), finite(fields.get(f"{prefix}high"))
     return middle, middle if low is None else low, middle if high is None else high
 
 
 def mean_interval(intervals: Iterable[Interval]) -> Interval:
     """Means of values and of both ends: the interval of a typical seed, not of the mean over seeds."""
     columns = list(zip(*intervals, strict=True))
-    low, middle, high = (sum(columns[place]) / len(columns[place]) for place in (1, 0, 2))
+    low, middle, high = (sum(columns[index]) / len(columns[index]) for index in (1, 0, 2))
     return middle, low, high
 
 
@@ -244,7 +247,7 @@ def _drawings(title: str, found: Named) -> list[Drawing]:
         strengths = {attack.groups[kind][-1].x for _, attack in grouped for kind in attack.groups}
         note = "At the highest strength of each kind." if len(strengths) > 1 or any(strengths) else ""
         note += f" The first {_BARS} of {len(grouped)} models." if len(grouped) > _BARS else ""
-        drawn.append(bars(title, scores, y=grouped[0][1].metric, note=note))
+        drawn.append(charts.bars(title, scores, y=grouped[0][1].metric, note=note))
     return drawn
 
 
@@ -288,5 +291,5 @@ def _group_table(title: str, found: Named) -> dict[str, Any]:
 
 
 def _settings(attack: Attack) -> str:
-    told = {key: value for key, value in attack.settings.items() if value not in (None, [], {}, "")}
-    return ", ".join(f"{key} {' '.join(map(str, v)) if isinstance(v, list) else v}" for key, v in told.items())
+    settings = {key: value for key, value in attack.settings.items() if value not in (None, [], {}, "")}
+    return ", ".join(f"{key} {' '.join(map(str, v)) if isinstance(v, list) else v}" for key, v in settings.items())

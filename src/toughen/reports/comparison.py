@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from ..statistics import PairedTestResult, Summary, cost, cost_ratio, mcnemar, paired_bootstrap, paired_t, summarise
 from .attacks import attacks_of
-from .folder import Predictions, ReportError, Run, amounts, told_apart
+from .folder import Predictions, ReportError, Run, is_numeric, unique_names
 
 By = Literal["run", "method"]
 LOWER = ("loss", "mse")  # metrics of which less is better
@@ -66,7 +66,7 @@ def compare_runs(runs: Sequence[Run], *, by: By = "run", metric: str | None = No
     """
     if by not in ("run", "method"):
         raise ReportError(f"by={by!r} is not known: give 'run' or 'method'.")
-    runs = told_apart(runs)
+    runs = unique_names(runs)
     tasks: dict[tuple[str, tuple[str, ...]], list[Run]] = {}
     for run in runs:
         tasks.setdefault((str(run.results["task"]), run.answers), []).append(run)
@@ -153,10 +153,10 @@ def _on_rows(members: Sequence[Member], reference: Sequence[Member]) -> tuple[Pa
 
 def _comparable(a: Predictions, b: Predictions) -> bool:
     """The same labels in the same order, and answers that are classes."""
-    return bool(a.labels) and a.labels == b.labels and not amounts(a.answers[:50])
+    return bool(a.labels) and a.labels == b.labels and not is_numeric(a.answers[:50])
 
 
-def cost_beside_plain(run: Run) -> tuple[dict[str, float], dict[str, float], dict[str, float]]:
+def cost_against_plain(run: Run) -> tuple[dict[str, float], dict[str, float], dict[str, float]]:
     """What a step of the method costs, what one of the run's plain baseline, and the first in units of the second."""
     ours, plain = cost(run.seeds()), cost(run.seeds("baseline"))
     return ours, plain, cost_ratio(ours, plain)

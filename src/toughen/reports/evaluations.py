@@ -6,60 +6,60 @@ from typing import Any, cast
 from . import charts
 from .comparison import LOWER
 from .drawing import Drawing
-from .folder import Predictions, Run, amounts, finite, read_json
+from .folder import Predictions, Run, finite, is_numeric, read_json
 from .formatting import number
 
 _MANY = 30  # classes: a larger confusion matrix cannot be read
 
 
-def reliability_of(run: Run) -> list[Drawing]:
+def reliability_charts(run: Run) -> list[Drawing]:
     """Accuracy over confidence of the best seed, beside the plain baseline's."""
     arms: dict[str, Any] = {}
     for arm, name in (("method", run.method), ("baseline", "plain baseline")):
-        told = told_by(run, arm)
-        if told and told.get("calibration"):
-            arms[f"{name}: calibration error {told['calibration']['ece']:.3f}"] = told["calibration"]["bins"]
+        summary = error_summary(run, arm)
+        if summary and summary.get("calibration"):
+            arms[f"{name}: calibration error {summary['calibration']['ece']:.3f}"] = summary["calibration"]["bins"]
     if not arms:
         return []
     note = "On the dotted line a model knows how sure it may be; larger marks are more rows."
     return [charts.reliability("reliability", arms, note=note)]
 
 
-def confusion_of(run: Run) -> list[Drawing]:
-    told = told_by(run, "method")
-    table: Mapping[str, Any] | None = told.get("confusion") if told else None
-    if told is None or table is None or len(table["labels"]) > _MANY:
+def confusion_charts(run: Run) -> list[Drawing]:
+    summary = error_summary(run, "method")
+    table: Mapping[str, Any] | None = summary.get("confusion") if summary else None
+    if summary is None or table is None or len(table["labels"]) > _MANY:
         return []
-    return [charts.confusion(f"confusion, {told['name']}", table["labels"], table["counts"])]
+    return [charts.confusion(f"confusion, {summary['name']}", table["labels"], table["counts"])]
 
 
-def told_by(run: Run, arm: str) -> dict[str, Any] | None:
+def error_summary(run: Run, arm: str) -> dict[str, Any] | None:
     """From the best seed's predictions; for the method else from the first evaluation that has any of it."""
     best = run.best(arm)
     predictions = run.predictions(int(best["seed"]), arm=arm) if best is not None else None
-    told = _from_predictions(predictions, _label_names(run)) if predictions else None
-    if told is None and arm == "method":
-        told = next((e for e in run.evaluations.values() if e.get("confusion") or e.get("calibration")), None)
-    return told
+    summary = _from_predictions(predictions, _label_names(run)) if predictions else None
+    if summary is None and arm == "method":
+        summary = next((e for e in run.evaluations.values() if e.get("confusion") or e.get("calibration")), None)
+    return summary
 
 
 def _from_predictions(predictions: Predictions, names: list[str] | None) -> dict[str, Any] | None:
     """Confusion and reliability of answers; None for regression, which has neither."""
-    told, found = predictions.labels, predictions.answers
-    if told is None or amounts(told) or amounts(found):
+    y_true, y_pred = predictions.labels, predictions.answers
+    if y_true is None or is_numeric(y_true) or is_numeric(y_pred):
         return None
     from ..tasks.calibration import calibration
 
-    labels = names or sorted({*told, *found})
-    place = {str(number): number for number in range(len(labels))} | {name: n for n, name in enumerate(labels)}
-    if not all(each in place for each in (*told, *found)):
+    labels = names or sorted({*y_true, *y_pred})
+    index = {str(number): number for number in range(len(labels))} | {name: n for n, name in enumerate(labels)}
+    if not all(each in index for each in (*y_true, *y_pred)):
         return None
     counts = [[0] * len(labels) for _ in labels]
-    for label, answer in zip(told, found, strict=True):
-        counts[place[label]][place[answer]] += 1
+    for label, answer in zip(y_true, y_pred, strict=True):
+        counts[index[label]][index[answer]] += 1
     made: dict[str, Any] = {"name": "validation", "confusion": {"labels": labels, "counts": counts}}
     if predictions.probabilities and len(predictions.probabilities[0]) == len(labels):
-        numbers = [place[label] for label in told]
+        numbers = [index[label] for label in y_true]
         made["calibration"] = calibration(predictions.probabilities, numbers)
     return made
 
@@ -86,7 +86,7 @@ def evaluation_table(runs: Sequence[Run]) -> dict[str, Any] | None:
             score = _score(run.evaluations[name]) if name in run.evaluations else None
             if score is not None:
                 scores[name][run.name] = score
-    lower = {name for run in runs for name, told in run.evaluations.items() if told["metric"] in LOWER}
+    lower = {name for run in runs for name, summary in run.evaluations.items() if summary["metric"] in LOWER}
     best = {
         name: (min if name in lower else max)((each[0] for each in found.values()), default=None)
         for name, found in scores.items()

@@ -37,10 +37,10 @@ def series(run: Run, key: str, kind: str = "train", arm: str = "method") -> Poin
         value, step = finite(row.get(key)), finite(row.get("step"))
         if row.get("kind") == kind and row.get("arm", "method") == arm and value is not None and step is not None:
             found.setdefault(step, []).append(value)
-    return thinned([(step, sum(values) / len(values)) for step, values in sorted(found.items())])
+    return downsample([(step, sum(values) / len(values)) for step, values in sorted(found.items())])
 
 
-def thinned(points: Points) -> Points:
+def downsample(points: Points) -> Points:
     """At most `MOST` points, each the mean of its neighbours; the last is kept as it is."""
     if len(points) <= MOST:
         return points
@@ -102,7 +102,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def robust_figures(run: Run) -> dict[str, dict[str, Points]]:
+def robust_series(run: Run) -> dict[str, dict[str, Points]]:
     """What the method did, one group a figure: size, share from the gradient, divergences, attention left."""
     seen: dict[str, Points] = {}
     for key in dict.fromkeys(key for row in run.log for key in row if key.startswith("robust/")):
@@ -134,7 +134,7 @@ def _meaning(key: str) -> str:
     return ROBUST.get(name) or ROBUST.get(name.rpartition("_")[0], "")
 
 
-def late(run: Run, name: str) -> float | None:
+def late_mean(run: Run, name: str) -> float | None:
     """The mean of a robust figure over the last half of training, over all places and methods that have it."""
     found: list[float] = []
     for key in dict.fromkeys(key for row in run.log for key in row if key.startswith("robust/")):
@@ -156,13 +156,13 @@ class Finding:
     words: str
 
 
-def findings(run: Run, attacks: Sequence[Attack] = ()) -> list[Finding]:
+def adversarial_checks(run: Run, attacks: Sequence[Attack] = ()) -> list[Finding]:
     """What is known: where the perturbation came from, what it did beside dropout, what an adversary hides."""
     return [*_direction(run), *_effect(run), *_hiding(run), *_beside_noise(attacks)]
 
 
 def _direction(run: Run) -> Iterator[Finding]:
-    share = late(run, "delta_from_gradient")
+    share = late_mean(run, "delta_from_gradient")
     if share is None:
         return
     answer: Answer = "yes" if share >= 0.5 else "partly" if share >= 0.1 else "no"
@@ -179,7 +179,7 @@ def _direction(run: Run) -> Iterator[Finding]:
 
 
 def _effect(run: Run) -> Iterator[Finding]:
-    moved, dropout = late(run, "divergence_perturbation"), late(run, "divergence_dropout")
+    moved, dropout = late_mean(run, "divergence_perturbation"), late_mean(run, "divergence_dropout")
     if moved is None or dropout is None:
         return
     if dropout <= 1e-12:
@@ -195,7 +195,7 @@ def _effect(run: Run) -> Iterator[Finding]:
 
 
 def _hiding(run: Run) -> Iterator[Finding]:
-    visible = late(run, "budget")
+    visible = late_mean(run, "budget")
     if visible is None or not 0 <= visible <= 1:  # the authors' variant counts pairs, not shares
         return
     hidden = 1 - visible
