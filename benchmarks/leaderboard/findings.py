@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from toughen.statistics import Paired
+from toughen.statistics import PairedTestResult
 
 from .summary import MEAN, Board, clean, robust
 
@@ -90,7 +90,7 @@ def _sound(board: Board) -> list[str]:
     return told
 
 
-def signed(pair: Paired | None) -> str:
+def signed(pair: PairedTestResult | None) -> str:
     """A difference with its interval, where there is one."""
     if pair is None:
         return "-"
@@ -99,5 +99,5 @@ def signed(pair: Paired | None) -> str:
     return f"{pair.difference:+.1f} [{pair.low:+.1f}, {pair.high:+.1f}]"
 
 
-def difference(pair: Paired | None) -> float:
+def difference(pair: PairedTestResult | None) -> float:
     return 0.0 if pair is None else pair.difference

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from importlib.resources import files
 
-from toughen.reports.comparison_figures import Difference, forest
+from toughen.reports.charts import Difference, forest
 from toughen.reports.drawing import Drawing
 
 from .sections import Part

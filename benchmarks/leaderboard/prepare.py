@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from toughen import tasks
-from toughen.attacks.noise import noisy
+from toughen.attacks.noise import add_noise
 from toughen.tasks.spec import Task
 from toughen.tasks.tokenising import align, tokeniser
 
@@ -86,7 +86,7 @@ def _sets(plan: TaskPlan, data: Path, protocol: Protocol) -> list[tuple[str, Tas
     found = [("train", task, train), ("dev", task, dev)]
     for strength in protocol.strengths:
         typed = [
-            dict(noisy(task, row, number, "typos", strength, protocol.data_seed)) for number, row in enumerate(dev)
+            dict(add_noise(task, row, number, "typos", strength, protocol.data_seed)) for number, row in enumerate(dev)
         ]
         found.append((f"typos {strength:g}", task, typed))
     for name in plan.sets:

@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from toughen.attacks.climber import Climber
-from toughen.attacks.perturbed import Height, perturbed
+from toughen.attacks.perturbed_model import AttackObjective, attach_perturbation
+from toughen.attacks.pgd import EmbeddingPGD
 from toughen.tasks.spec import Task
 
 from .packed import IGNORED, Material, Table
@@ -65,21 +65,21 @@ def attacked(
     labels = table.inputs["labels"]
     found: dict[str, list[Any]] = {"pgd": [[] for _ in radii], "noise": [[] for _ in radii]}
     order: list[Tensor] = []
-    with perturbed(tested) as bending:  # pyright: ignore[reportArgumentType]
+    with attach_perturbation(tested) as bending:  # pyright: ignore[reportArgumentType]
         for number, (rows, batch) in enumerate(_batches(table, tested.budget // 8, labelled=True)):
             told = batch["labels"]
-            climber = Climber(bending, Height(tested.task), batch, told)
+            pgd = EmbeddingPGD(bending, AttackObjective(tested.task), batch, told)
             if tested.task.decides:
-                climber.begin(climber.worst)
+                pgd.reset(pgd.worst_logits)
             if number not in directions:
-                climber.aim([str(int(row)) for row in rows])
-                directions[number] = climber.direction
-            climber.direction = directions[number]
+                pgd.sample_direction([str(int(row)) for row in rows])
+                directions[number] = pgd.direction
+            pgd.direction = directions[number]
             for place, radius in enumerate(radii):
-                climber.fgsm(radius)
-                climber.pgd(radius, steps)
-                found["pgd"][place].append(_kept(tested, climber.worst, labels))
-                found["noise"][place].append(_kept(tested, climber.noise(radius), labels))
+                pgd.fgsm(radius)
+                pgd.pgd(radius, steps)
+                found["pgd"][place].append(_kept(tested, pgd.worst_logits, labels))
+                found["noise"][place].append(_kept(tested, pgd.noise(radius), labels))
             order.append(rows)
     told = labels[torch.cat(order)]
     return {

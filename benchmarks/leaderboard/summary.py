@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from toughen.statistics import Paired, Summary, paired_t, summarise
+from toughen.statistics import PairedTestResult, Summary, paired_t, summarise
 
 from .journal import Row
 from .protocol import Protocol
@@ -21,7 +21,7 @@ class Cell:
     """A method on a task, in points (hundredths): its scores over seeds, and its difference from another arm."""
 
     scores: Summary
-    against: Paired | None = None
+    against: PairedTestResult | None = None
     holm: float | None = None
     """The p value corrected for the number of methods compared on this task (Holm 1979)."""
 
@@ -66,7 +66,7 @@ class Board:
     def column(self, task: str, value: Value) -> dict[str, Cell]:
         """All methods on a task at equal epochs, each against plain; p values corrected over the methods."""
         plain = self.seeds("plain", task, value)
-        pairs: dict[str, Paired] = {}
+        pairs: dict[str, PairedTestResult] = {}
         scores: dict[str, Summary] = {}
         for method in self.methods:
             own = self.seeds(method, task, value)
@@ -85,7 +85,7 @@ class Board:
         """Passes of a step in units of a plain one."""
         return next((row["passes"] for row in self.rows if row["method"] == method), None)
 
-    def equal_compute(self, method: str, task: str, value: Value) -> tuple[int, Paired] | None:
+    def equal_compute(self, method: str, task: str, value: Value) -> tuple[int, PairedTestResult] | None:
         """Against plain for the least whole number of times its epochs that costs no less than the method."""
         passes = self.cost(method)
         if passes is None or method == "plain":

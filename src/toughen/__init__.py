@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from . import tasks as tasks
     from . import timing as timing
     from .engine.attached import Attached as Attached
-    from .evaluation.clean import evaluate as evaluate
+    from .evaluation.evaluate_model import evaluate as evaluate
     from .heads.build import second_order as second_order
     from .method import Method as Method
     from .method import MethodSum as MethodSum
@@ -87,7 +87,7 @@ _HOMES = {
     "resume": "runs.api",
     "train": "runs.api",
     "load": "runs.predictor",
-    "evaluate": "evaluation.clean",
+    "evaluate": "evaluation.evaluate_model",
     "report": "reports.page",
     "Sweep": "sweeps.api",
     "sweep": "sweeps.api",

@@ -23,7 +23,7 @@ class Summary:
 
 
 @dataclass(frozen=True)
-class Paired:
+class PairedTestResult:
     """A paired comparison, first minus second. `p` is None where nothing can be tested; `why` then says so."""
 
     test: str
@@ -45,30 +45,30 @@ def summarise(values: Sequence[float]) -> Summary:
     return Summary(len(values), statistics.fmean(values), sd, statistics.median(values))
 
 
-def paired_t(first: Mapping[int, float], second: Mapping[int, float]) -> Paired:
+def paired_t(first: Mapping[int, float], second: Mapping[int, float]) -> PairedTestResult:
     """Student's paired t test over the seeds that both have, with the 95 % interval of the mean difference."""
     seeds = sorted(first.keys() & second.keys())
     differences = [first[seed] - second[seed] for seed in seeds]
     name = "paired t over seeds"
     if not differences:
-        return Paired(name, 0, math.nan, None, why="no seed in common")
+        return PairedTestResult(name, 0, math.nan, None, why="no seed in common")
     if not all(map(math.isfinite, differences)):
-        return Paired(name, len(seeds), math.nan, None, why="a score is not a number")
+        return PairedTestResult(name, len(seeds), math.nan, None, why="a score is not a number")
     mean = statistics.fmean(differences)
     if len(differences) < 2:
-        return Paired(name, 1, mean, None, why="one seed tells nothing about spread")
+        return PairedTestResult(name, 1, mean, None, why="one seed tells nothing about spread")
     error = statistics.stdev(differences) / math.sqrt(len(differences))
     largest = max(abs(scores[seed]) for scores in (first, second) for seed in seeds)
     if error <= 1e-12 * largest:  # 0.9 - 0.8 is not quite 0.8 - 0.7
-        return Paired(name, len(seeds), mean, None, mean, mean, why="every seed has the same difference")
+        return PairedTestResult(name, len(seeds), mean, None, mean, mean, why="every seed has the same difference")
     student = require("scipy.stats", "tasks").t
     free = len(differences) - 1
-    reach = float(student.ppf(0.975, free)) * error
+    half_width = float(student.ppf(0.975, free)) * error
     p = 2 * float(student.sf(abs(mean / error), free))
-    return Paired(name, len(seeds), mean, p, mean - reach, mean + reach)
+    return PairedTestResult(name, len(seeds), mean, p, mean - half_width, mean + half_width)
 
 
-def mcnemar(first: Sequence[Any], second: Sequence[Any], labels: Sequence[Any]) -> Paired:
+def mcnemar(first: Sequence[Any], second: Sequence[Any], labels: Sequence[Any]) -> PairedTestResult:
     """McNemar's exact test on the rows that one of two models gets right and the other wrong."""
     _same_length(first, second, labels)
     rights = [(a == label, b == label) for a, b, label in zip(first, second, labels, strict=True)]
@@ -77,14 +77,14 @@ def mcnemar(first: Sequence[Any], second: Sequence[Any], labels: Sequence[Any]) 
     difference = (only_first - only_second) / len(rights)
     name = "McNemar, exact"
     if not discordant:
-        return Paired(name, len(rights), difference, None, why="no row divides the two")
+        return PairedTestResult(name, len(rights), difference, None, why="no row divides the two")
     p = float(require("scipy.stats", "tasks").binomtest(only_first, discordant, 0.5).pvalue)
-    return Paired(name, len(rights), difference, p)
+    return PairedTestResult(name, len(rights), difference, p)
 
 
 def paired_bootstrap(
     first: Sequence[Any], second: Sequence[Any], labels: Sequence[Any], *, samples: int = 2000, seed: int = 0
-) -> Paired:
+) -> PairedTestResult:
     """The 95 % interval of the difference in accuracy, both models drawn on the same rows; p by the sign of it.
 
     For other metrics than accuracy: `toughen.tasks.difference`.
@@ -92,27 +92,27 @@ def paired_bootstrap(
     import numpy as np
 
     _same_length(first, second, labels)
-    told = np.asarray(labels)
-    gain = (np.asarray(first) == told).astype(float) - (np.asarray(second) == told).astype(float)
+    y_true = np.asarray(labels)
+    gain = (np.asarray(first) == y_true).astype(float) - (np.asarray(second) == y_true).astype(float)
     return bootstrap_of(gain, samples=samples, seed=seed)
 
 
-def bootstrap_of(gains: Sequence[float], *, samples: int = 2000, seed: int = 0) -> Paired:
+def bootstrap_of(gains: Sequence[float], *, samples: int = 2000, seed: int = 0) -> PairedTestResult:
     """The same of differences by row: where several seeds answered a row, the mean over them is one difference."""
     import numpy as np
 
     gain = np.asarray(gains, dtype=float)
-    dice = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     rows = len(gain)
     drawn = np.concatenate(
-        [dice.multinomial(rows, np.full(rows, 1 / rows), size=min(256, samples - at)) @ gain / rows
+        [rng.multinomial(rows, np.full(rows, 1 / rows), size=min(256, samples - at)) @ gain / rows
          for at in range(0, samples, 256)]
     )  # fmt: skip
     low, high = np.quantile(drawn, [0.025, 0.975])
     tail = min(float((drawn <= 0).sum()), float((drawn >= 0).sum()))
     # One is added, so that no p is 0 for want of samples (Davison and Hinkley 1997, section 4.2).
     p = min(1.0, 2 * (tail + 1) / (samples + 1))
-    return Paired("paired bootstrap", rows, float(gain.mean()), p, float(low), float(high))
+    return PairedTestResult("paired bootstrap", rows, float(gain.mean()), p, float(low), float(high))
 
 
 def cost(seeds: Sequence[Mapping[str, Any]]) -> dict[str, float]:

@@ -15,8 +15,8 @@ BY_HAND = 32  # tokens
 
 
 def sentences(count: int = 24, seed: int = 0) -> list[str]:
-    dice = np.random.default_rng(seed)
-    return [" ".join(f"w{number}" for number in dice.integers(5, 100, dice.integers(3, 12))) for _ in range(count)]
+    rng = np.random.default_rng(seed)
+    return [" ".join(f"w{number}" for number in rng.integers(5, 100, rng.integers(3, 12))) for _ in range(count)]
 
 
 def model(**changes: Any) -> Any:

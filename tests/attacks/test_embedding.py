@@ -8,9 +8,8 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForMultipleChoice, AutoModelForTokenClassification
 
-from toughen.attacks.bent import Bent, Height, bent
-from toughen.attacks.climber import Climber
-from toughen.attacks.embedding import EmbeddingAttack
+from toughen.attacks.perturbed_model import AttackObjective, PerturbedModel, attach_perturbation
+from toughen.attacks.pgd import EmbeddingAttack, EmbeddingPGD
 from toughen.attacks.target import as_answers
 from toughen.evaluation import AttackSettings, Target, Victim, make_attacks, run_attack
 from toughen.search.noise import Noise
@@ -87,46 +86,48 @@ def climbers():
     rows = [{**row, "label": int(one.argmax())} for row, one in zip(victims.rows, victims.logits, strict=True)]
     ((places, batch),) = victims.victim.batches(rows)
     rows = [rows[place] for place in places]
-    with bent(victims.victim) as model:
+    with attach_perturbation(victims.victim) as model:
         labels = torch.tensor([row["label"] for row in rows])
-        climber = Climber(model, Height(TASK), batch, labels)
-        climber.begin(torch.from_numpy(victims.logits[places]))
-        yield climber, rows, victims.victim.model
+        pgd = EmbeddingPGD(model, AttackObjective(TASK), batch, labels)
+        pgd.reset(torch.from_numpy(victims.logits[places]))
+        yield pgd, rows, victims.victim.model
 
 
 def test_it_climbs_as_high_as_a_plain_loop(climbers):
-    climber, rows, net = climbers
-    climber.pgd(0.01, 4)
+    pgd, rows, net = climbers
+    pgd.pgd(0.01, 4)
     heights = [naive(net, row["text"], row["label"], 0.01, 4) for row in rows]
-    assert climber.top.tolist() == pytest.approx(heights, abs=1e-4)
-    assert climber.top.tolist() == pytest.approx(Height(TASK).hard(climber.worst, climber.labels).tolist())
+    assert pgd.worst_value.tolist() == pytest.approx(heights, abs=1e-4)
+    assert pgd.worst_value.tolist() == pytest.approx(
+        AttackObjective(TASK).margin(pgd.worst_logits, pgd.labels).tolist()
+    )
 
 
 def test_one_step_counts_for_many_and_for_every_larger_ball(climbers):
-    climber, *_ = climbers
-    before = climber.top.clone()
-    climber.fgsm(0.02)
-    assert (climber.top > before).all()
-    assert torch.equal(climber.top, climber.once_top)
-    assert torch.equal(climber.worst, climber.once)
-    kept = climber.once.clone()
-    climber.fgsm(1e-6)  # nothing against the step before
-    assert torch.equal(climber.once, kept)
+    pgd, *_ = climbers
+    before = pgd.worst_value.clone()
+    pgd.fgsm(0.02)
+    assert (pgd.worst_value > before).all()
+    assert torch.equal(pgd.worst_value, pgd.fgsm_value)
+    assert torch.equal(pgd.worst_logits, pgd.fgsm_logits)
+    kept = pgd.fgsm_logits.clone()
+    pgd.fgsm(1e-6)  # nothing against the step before
+    assert torch.equal(pgd.fgsm_logits, kept)
 
 
 def test_choices_of_an_example_have_noise_of_their_own(climbers):
-    climber, *_ = climbers
-    climber.aim(["one", "two"])  # three texts each
-    for one, two in pairwise(climber.direction[:3].flatten(1)):
+    pgd, *_ = climbers
+    pgd.sample_direction(["one", "two"])  # three texts each
+    for one, two in pairwise(pgd.direction[:3].flatten(1)):
         assert abs(float(torch.cosine_similarity(one, two, dim=0))) < 0.5
 
 
 def test_an_example_that_goes_on_alone_keeps_its_own_choices(climbers):
-    climber, *_ = climbers
-    climber.top = climber.top[:3]  # as of three examples with two texts each
-    some = climber._only(torch.tensor([0, 2]))
-    assert torch.equal(some.slope, climber.slope[[0, 1, 4, 5]])
-    assert torch.equal(some.view.value, climber.view.value[[0, 1, 4, 5]])
+    pgd, *_ = climbers
+    pgd.worst_value = pgd.worst_value[:3]  # as of three examples with two texts each
+    some = pgd.select(torch.tensor([0, 2]))
+    assert torch.equal(some.gradient, pgd.gradient[[0, 1, 4, 5]])
+    assert torch.equal(some.view.value, pgd.view.value[[0, 1, 4, 5]])
 
 
 def test_what_was_wrong_before_stays_wrong():
@@ -141,14 +142,14 @@ def test_what_was_wrong_before_stays_wrong():
 def test_noise_has_exactly_the_length_and_leaves_padding_and_special_tokens_alone(monkeypatch):
     victims = target(8)
     seen = []
-    logits = Bent.logits
+    logits = PerturbedModel.logits
 
     def watching(self, batch, perturbation, search):
         told = logits(self, batch, perturbation, search)
         seen.append((batch, perturbation, search))
         return told
 
-    monkeypatch.setattr(Bent, "logits", watching)
+    monkeypatch.setattr(PerturbedModel, "logits", watching)
     curve(victims, radii=(0.1, 0.2), steps=2)
     for batch, perturbation, search in seen:
         (delta,) = perturbation.deltas
@@ -185,17 +186,17 @@ def test_the_model_is_as_it_was():
 
 
 def test_between_two_passes_there_is_no_perturbation(climbers):
-    climber, *_ = climbers
-    climber.fgsm(0.5)
+    pgd, *_ = climbers
+    pgd.fgsm(0.5)
     with torch.no_grad():
-        plain = climber.model.victim.logits({k: v for k, v in climber.batch.items() if k != "labels"})
-    assert (plain.argmax(-1) == climber.labels).all()
-    assert (climber.once.argmax(-1) != climber.labels).any()
+        plain = pgd.model.victim.logits({k: v for k, v in pgd.batch.items() if k != "labels"})
+    assert (plain.argmax(-1) == pgd.labels).all()
+    assert (pgd.fgsm_logits.argmax(-1) != pgd.labels).any()
 
 
 def test_it_goes_on_after_a_kill(tmp_path, monkeypatch):
     whole = run_attack(EmbeddingAttack(RADII, 3), target(30, batch_size=8))
-    work = EmbeddingAttack.work
+    work = EmbeddingAttack.run_items
 
     def killing(self, victims, numbers):
         for place, part in enumerate(work(self, victims, numbers)):
@@ -203,10 +204,10 @@ def test_it_goes_on_after_a_kill(tmp_path, monkeypatch):
                 raise KeyboardInterrupt
             yield part
 
-    monkeypatch.setattr(EmbeddingAttack, "work", killing)
+    monkeypatch.setattr(EmbeddingAttack, "run_items", killing)
     with pytest.raises(KeyboardInterrupt):
         run_attack(EmbeddingAttack(RADII, 3), target(30, batch_size=8), home=tmp_path)
-    monkeypatch.setattr(EmbeddingAttack, "work", work)
+    monkeypatch.setattr(EmbeddingAttack, "run_items", work)
     again = run_attack(EmbeddingAttack(RADII, 3), target(30, batch_size=8), home=tmp_path)
     assert whole.summary["curve"] == again.summary["curve"]
     assert sorted(path.name for path in (tmp_path / "attacks").iterdir()) == ["embedding.json", "embedding.rows.jsonl"]

@@ -8,8 +8,7 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import AutoConfig, AutoModelForTokenClassification, PreTrainedTokenizerFast
 
-from toughen.attacks.disturbances import KINDS, contractions, whitespace
-from toughen.attacks.noise import NoiseAttack, noisy
+from toughen.attacks.noise import NOISE_TRANSFORMS, NoiseAttack, add_noise, contractions, whitespace
 from toughen.evaluation import Target, Victim, differences, run_attack, seed_scores
 from toughen.tasks.spec import DataError, Task
 
@@ -25,20 +24,20 @@ TEXTS = [
 ]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", NOISE_TRANSFORMS)
 @pytest.mark.parametrize("text", TEXTS)
 def test_seeded_and_nested(kind, text):
     """What one strength changes, the next changes alike: a changed piece never changes again, nor back."""
     steps = [0.0, 0.1, 0.3, 0.5, 0.8, 1.0]
-    texts = [KINDS[kind](text, strength, "7") for strength in steps]
-    assert texts == [KINDS[kind](text, strength, "7") for strength in steps]
+    texts = [NOISE_TRANSFORMS[kind](text, strength, "7") for strength in steps]
+    assert texts == [NOISE_TRANSFORMS[kind](text, strength, "7") for strength in steps]
     assert texts[0] == text
     if kind == "distractors":
         assert all(two.startswith(one) for one, two in pairwise(texts))
     elif kind in ("typos", "casing", "punctuation"):
-        pieces = [each.split() for each in texts]
-        assert len({len(each) for each in pieces}) == 1
-        for forms in zip(*pieces, strict=True):
+        tokens = [each.split() for each in texts]
+        assert len({len(each) for each in tokens}) == 1
+        for forms in zip(*tokens, strict=True):
             assert len(set(forms)) <= 2, forms
             assert list(forms) == sorted(forms, key=lambda form, first=forms[0]: form != first)
     elif kind == "whitespace":
@@ -48,11 +47,11 @@ def test_seeded_and_nested(kind, text):
 def test_full_strength_hits_every_place():
     text = TEXTS[0]
     for kind in ("typos", "casing", "punctuation"):
-        new = KINDS[kind](text, 1.0, "1").split()
+        new = NOISE_TRANSFORMS[kind](text, 1.0, "1").split()
         same = [piece for piece, other in zip(text.split(), new, strict=True) if piece == other]
         assert same == (["a", "'s", "a"] if kind == "typos" else [])  # a word of one letter takes no slip
     assert whitespace("a b c d", 1.0, "1") != "a b c d"
-    assert KINDS["distractors"]("x .", 1.0, "1").count(" true") >= 5
+    assert NOISE_TRANSFORMS["distractors"]("x .", 1.0, "1").count(" true") >= 5
     assert contractions("They are not here; it 's late, I can't", 1.0, "1") == (
         "They're not here; it is late, I can not"
     )
@@ -61,21 +60,21 @@ def test_full_strength_hits_every_place():
 
 def test_the_seed_and_the_row_decide():
     row = {"text": TEXTS[0]}
-    assert noisy(TASK, row, 1, "typos", 0.5, 0) == noisy(TASK, row, 1, "typos", 0.5, 0)
-    assert noisy(TASK, row, 1, "typos", 0.5, 0) != noisy(TASK, row, 2, "typos", 0.5, 0)
-    assert noisy(TASK, row, 1, "typos", 0.5, 0) != noisy(TASK, row, 1, "typos", 0.5, 1)
+    assert add_noise(TASK, row, 1, "typos", 0.5, 0) == add_noise(TASK, row, 1, "typos", 0.5, 0)
+    assert add_noise(TASK, row, 1, "typos", 0.5, 0) != add_noise(TASK, row, 2, "typos", 0.5, 0)
+    assert add_noise(TASK, row, 1, "typos", 0.5, 0) != add_noise(TASK, row, 1, "typos", 0.5, 1)
 
 
 def test_distractors_stand_behind_the_last_text_and_tags_stay_with_their_words():
     pair = Task("pair", "pair", "pair", "classes", ("premise", "hypothesis"), ("a", "b"))
     row = {"premise": "one two", "hypothesis": "three"}
-    new = noisy(pair, row, 0, "distractors", 0.2, 0)
+    new = add_noise(pair, row, 0, "distractors", 0.2, 0)
     assert new["premise"] == "one two"
     assert new["hypothesis"].startswith("three and ")
     tags = Task("tags", "tags", "tokens", "tokens", ("tokens",), ("O", "B"), ("token_accuracy",))
     tokens = ["The", "quick", ",", "fox"]
     for kind in ("typos", "casing"):
-        assert len(noisy(tags, {"tokens": tokens}, 0, kind, 1.0, 0)["tokens"]) == 4
+        assert len(add_noise(tags, {"tokens": tokens}, 0, kind, 1.0, 0)["tokens"]) == 4
     NoiseAttack().check(tags)
     with pytest.raises(DataError, match="would move the tags"):
         NoiseAttack(kinds=("whitespace",)).check(tags)
@@ -87,7 +86,7 @@ def test_scores_are_those_of_the_changed_rows(tmp_path):
     found = run_attack(attack, victims, home=tmp_path)
     typos, contracted = found.summary["groups"]
     assert [point["x"] for point in typos["points"]] == [0.0, 0.5, 1.0]
-    changed = [noisy(TASK, row, i, "typos", 0.5, 4) for i, row in enumerate(victims.rows)]
+    changed = [add_noise(TASK, row, i, "typos", 0.5, 4) for i, row in enumerate(victims.rows)]
     right = (victims.victim.exact(changed).argmax(-1) == victims.labels).mean()
     assert typos["points"][1]["value"] == pytest.approx(right)
     hit = np.mean([new != row for new, row in zip(changed, victims.rows, strict=True)])
@@ -103,8 +102,8 @@ def test_scores_are_those_of_the_changed_rows(tmp_path):
 def test_words_that_garbled_ones_push_out_of_a_cut_text_have_no_tag(side):
     """A word is one piece and its garbled form several: of a text cut at eight pieces fewer words are left."""
     letters = "abcdefghijklmnopqrstuvwxyz"
-    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good", "film", *letters, *(f"##{letter}" for letter in letters)]
-    cut = Tokenizer(models.WordPiece({piece: n for n, piece in enumerate(pieces)}, unk_token="[UNK]"))
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good", "film", *letters, *(f"##{letter}" for letter in letters)]
+    cut = Tokenizer(models.WordPiece({piece: n for n, piece in enumerate(tokens)}, unk_token="[UNK]"))
     cut.pre_tokenizer = pre_tokenizers.Whitespace()
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=cut, pad_token="[PAD]", unk_token="[UNK]")
     tokenizer.truncation_side = side
@@ -116,8 +115,8 @@ def test_words_that_garbled_ones_push_out_of_a_cut_text_have_no_tag(side):
     clean = Target(victim, rows, [], []).said(rows)
     labels = [np.asarray(row["label"]) for row in rows]
     attack = NoiseAttack((1.0,), ("typos",))
-    (told, *_) = next(attack.work(Target(victim, rows, clean, labels, samples=20), [0]))
-    seen = Target(victim, rows, [], []).said([noisy(task, row, n, "typos", 1.0, 0) for n, row in enumerate(rows)])
+    (told, *_) = next(attack.run_items(Target(victim, rows, clean, labels, samples=20), [0]))
+    seen = Target(victim, rows, [], []).said([add_noise(task, row, n, "typos", 1.0, 0) for n, row in enumerate(rows)])
     for answers, own, label in zip(told["answers"], seen, labels, strict=True):
         gone = [2] * (len(label) - len(own))
         assert answers == ([*own, *gone] if side == "right" else [*gone, *own])

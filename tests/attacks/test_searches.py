@@ -1,10 +1,8 @@
 """The order of a search's questions, against an oracle whose answers are known."""
 
-from toughen.attacks.attempt import Answer, Attempt, Slope
-from toughen.attacks.budget import Budget
-from toughen.attacks.flips import _search
-from toughen.attacks.searches import greedy, weighted
-from toughen.attacks.words import Passage
+from toughen.attacks.attacked_text import AttackedText, Budget
+from toughen.attacks.hotflip import _search
+from toughen.attacks.text_search import GradientQuery, QueryResult, SearchState, greedy, pwws
 
 # What each word takes from the label's probability; below 0.5 the model is fooled.
 WORTH = {"a": 0.05, "b": 0.2, "c": 0.1, "B1": 0.12, "B2": 0.05, "A1": 0.0, "C1": 0.04, "C2": 0.09, "x": 0.2}
@@ -12,7 +10,7 @@ WORTH |= {"d": 0.3, "D1": 0.205, "e": 0.2, "E1": 0.1, "f": 0.1, "F1": 0.1}
 VARIANTS = {"a": ["A1"], "b": ["B1", "B2"], "c": ["C1", "C2"], "d": ["D1"], "e": ["E1"], "f": ["F1"]}
 
 
-def chance(text):
+def probability(text):
     """Words that are there give the label its probability."""
     return 0.55 + sum(WORTH[word] for word in text.split())
 
@@ -23,52 +21,52 @@ def drive(search, gains=None):
     try:
         question = search.send(None)
         while True:
-            if isinstance(question, Slope):
+            if isinstance(question, GradientQuery):
                 asked.append(f"slope of {question.row['text']}")
                 question = search.send(gains)
                 continue
             texts = [row["text"].strip() for row in question.rows]
             asked.append(texts)
-            question = search.send([Answer(chance(text), chance(text) < 0.72) for text in texts])
+            question = search.send([QueryResult(probability(text), probability(text) < 0.72) for text in texts])
     except StopIteration:
         return asked
 
 
-def attempt(queries=100, words=1.0, text="a b c"):
-    passage = Passage.of({"text": text}, ("text",), lambda word: False)
-    return Attempt(0, passage, 1, Budget(queries, words), chance(text))
+def make_state(queries=100, words=1.0, text="a b c"):
+    attacked = AttackedText.of({"text": text}, ("text",), lambda word: False)
+    return SearchState(0, attacked, 1, Budget(queries, words), probability(text))
 
 
 def variants(one, place):
-    return VARIANTS[one.passage.word(place)]
+    return VARIANTS[one.text.word(place)]
 
 
 def test_greedy_takes_the_most_important_word_first_and_keeps_what_helps():
-    one = attempt()
+    one = make_state()
     assert drive(greedy(one, variants)) == [
         ["b c", "a c", "a b"],  # each word left out
         ["a B1 c", "a B2 c"],
         ["a B2 C1", "a B2 C2"],  # on top of the better one
     ]
-    assert one.fooled
+    assert one.success
     assert one.changes == {("text", 1): "B2", ("text", 2): "C1"}
     assert one.queries == 7
 
 
 def test_greedy_stops_where_its_budget_ends():
-    one = attempt(queries=4)
+    one = make_state(queries=4)
     assert drive(greedy(one, variants)) == [["b c", "a c", "a b"], ["a B1 c"]]
-    assert (one.queries, one.fooled, one.changes) == (4, False, {("text", 1): "B1"})
-    one = attempt(words=0.3)
+    assert (one.queries, one.success, one.changes) == (4, False, {("text", 1): "B1"})
+    one = make_state(words=0.3)
     assert len(drive(greedy(one, variants))) == 2
     assert len(one.changes) == 1
-    assert drive(greedy(attempt(queries=0), variants)) == []
-    assert drive(greedy(attempt(queries=2), variants)) == [["b c", "a c"]]
+    assert drive(greedy(make_state(queries=0), variants)) == []
+    assert drive(greedy(make_state(queries=2), variants)) == [["b c", "a c"]]
 
 
 def test_weighted_finds_the_best_of_every_word_and_then_puts_them_together():
-    one = attempt()
-    assert drive(weighted(one, variants)) == [
+    one = make_state()
+    assert drive(pwws(one, variants)) == [
         ["b c", "a c", "a b"],
         ["a B1 c", "a B2 c"],
         ["a b C1", "a b C2"],
@@ -76,12 +74,12 @@ def test_weighted_finds_the_best_of_every_word_and_then_puts_them_together():
         ["a B2 c"],  # gain 0.15, importance 0.2
         ["a B2 C1"],  # gain 0.06, importance 0.1; then fooled
     ]
-    assert one.fooled
+    assert one.success
     assert one.changes == {("text", 1): "B2", ("text", 2): "C1"}
 
 
 def test_weighted_goes_by_gain_times_importance_and_leaves_what_gains_nothing():
-    asked = drive(weighted(attempt(text="d e f"), variants))
+    asked = drive(pwws(make_state(text="d e f"), variants))
     # E1 gains 0.1 and D1 0.095, but d is the more important by a tenth: exp(0.1) * 0.095 is more than 0.1.
     assert asked[-2:] == [["D1 e f"], ["D1 E1 f"]]
     assert len(asked) == 1 + 3 + 2
@@ -89,11 +87,11 @@ def test_weighted_goes_by_gain_times_importance_and_leaves_what_gains_nothing():
 
 def test_flips_follow_the_promise_and_ask_again_after_each():
     gains = {("text", 0): [(0.1, "x")], ("text", 1): [(0.9, "B2"), (0.2, "b")], ("text", 2): [(0.5, "C1")]}
-    one = attempt()
+    one = make_state()
     # "b" for "b" is no change; what was changed stays as it is.
     assert drive(_search(one, 2), gains) == [
         *("slope of a b c", ["a B2 c", "a b C1"]),
         *("slope of a B2 c", ["a B2 C1", "x B2 c"]),
     ]
-    assert one.fooled
+    assert one.success
     assert one.queries == 6

@@ -8,12 +8,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from toughen.attacks import journal as journal_module
-from toughen.attacks import texts as texts_module
+from toughen.attacks import runner as journal_module
+from toughen.attacks import text_attack as texts_module
 from toughen.attacks import victim as victim_module
-from toughen.attacks.journal import Journal, finished
-from toughen.attacks.pool import _judged, run_all
-from toughen.attacks.victim import MARGIN, Judge, Victim
+from toughen.attacks.runner import Journal, read_rows
+from toughen.attacks.text_search import _judged, run_all
+from toughen.attacks.victim import MARGIN, LabelScorer, Victim
 from toughen.evaluation import AttackSettings, Budget, make_attacks, run_attack
 from toughen.tasks.spec import DataError, Task
 
@@ -116,7 +116,7 @@ def test_a_killed_attack_goes_on_and_ends_the_same(name, synonyms, tmp_path, mon
     waves = []
 
     def killing(*arguments, **named):
-        for ended in run_all(*arguments[:3], at_once=4):
+        for ended in run_all(*arguments[:3], parallel=4):
             waves.append(len(ended))
             yield ended
             if sum(waves) >= 8:
@@ -171,7 +171,7 @@ def test_a_finished_attack_is_read_again_and_other_settings_start_anew(synonyms,
 def test_a_kill_between_rows_and_summary_mixes_no_settings(synonyms, tmp_path, monkeypatch):
     first = attacked("characters", synonyms, home=tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr("toughen.attacks.running._summary", lambda *_: pytest.fail("killed"))
+        patch.setattr("toughen.attacks.runner._summary", lambda *_: pytest.fail("killed"))
         with pytest.raises(pytest.fail.Exception):
             attacked("characters", synonyms, home=tmp_path, queries=2)
     again = attacked("characters", synonyms, home=tmp_path)
@@ -189,7 +189,7 @@ def test_an_unfinished_attack_of_other_settings_is_not_gone_on_with(tmp_path):
     other.add([{"index": 0, "b": 1}])
     assert Journal(file, "two").missing(4) == [1, 2, 3]  # nor is it taken for one of the settings before
     assert other.finish() == [{"index": 0, "b": 1}]
-    assert finished(file) == [{"index": 0, "b": 1}]
+    assert read_rows(file) == [{"index": 0, "b": 1}]
     assert [path.name for path in tmp_path.iterdir()] == ["x.jsonl"]
 
 
@@ -232,15 +232,15 @@ def test_float32_has_the_last_word(lead, changes, monkeypatch):
     """A search that says "fooled" is believed only where the exact pass says so, and by a margin."""
     victims = target(4)
     (attack,) = make_attacks("characters", AttackSettings(keep=()))
-    judge = Judge(victims.task)
-    attempt = attack._attempt(victims, judge, 0, lambda word: False)
-    attempt.take({attempt.passage.places[0]: "other"}, 0.1)
-    attempt.fooled = True
+    scorer = LabelScorer(victims.task)
+    state = attack._attempt(victims, scorer, 0, lambda word: False)
+    state.apply({state.text.positions[0]: "other"}, 0.1)
+    state.success = True
     logits = np.zeros((1, 3))
-    logits[0, (attempt.label + 1) % 3] = lead
-    logits[0, (attempt.label + 2) % 3] = -9
+    logits[0, (state.label + 1) % 3] = lead
+    logits[0, (state.label + 2) % 3] = -9
     monkeypatch.setattr(victims.victim, "exact", lambda rows: logits)
-    (row,) = attack._records(victims, judge, [attempt])
+    (row,) = attack._records(victims, scorer, [state])
     assert row["status"] == ("succeeded" if lead > MARGIN else "failed")
     assert len(row["changed"]) == changes
     assert (row["prediction_after"] == row["label"]) == (row["status"] == "failed")
@@ -253,17 +253,17 @@ def test_a_search_is_fooled_by_a_margin_and_not_by_half_precision():
     task = Task("two", "two", "sentence", "classes", ("text",), ("a", "b"))
     victim = SimpleNamespace(half=True, scores=lambda rows: half, exact=lambda rows: exact[: len(rows)])
     rows = [{"text": str(number)} for number in range(5)]
-    told = _judged(victim, Judge(task), rows, [1, 0, 0, 0, 1])
-    assert [one.fooled for one in told] == [False, False, False, True, False]
+    told = _judged(victim, LabelScorer(task), rows, [1, 0, 0, 0, 1])
+    assert [one.success for one in told] == [False, False, False, True, False]
 
 
 def test_a_label_that_classes_are_folded_onto_is_all_of_them():
-    judge = Judge(Task("two", "two", "sentence", "classes", ("text",), ("yes", "no"), fold=(0, 1, 1)))
+    scorer = LabelScorer(Task("two", "two", "sentence", "classes", ("text",), ("yes", "no"), fold=(0, 1, 1)))
     logits = np.log([0.4, 0.25, 0.35])
-    assert [judge.answer(logits[order]) for order in ([0, 1, 2], [1, 0, 2], [2, 1, 0])] == [0, 1, 1]
-    assert [judge.chance(logits, label) for label in (0, 1)] == pytest.approx([0.4, 0.6])
+    assert [scorer.predicted_class(logits[order]) for order in ([0, 1, 2], [1, 0, 2], [2, 1, 0])] == [0, 1, 1]
+    assert [scorer.probability(logits, label) for label in (0, 1)] == pytest.approx([0.4, 0.6])
     lead = math.log(0.4 / 0.35)
-    assert [judge.margin(logits, label) for label in (0, 1)] == pytest.approx([-lead, lead])
+    assert [scorer.margin(logits, label) for label in (0, 1)] == pytest.approx([-lead, lead])
 
 
 def test_only_the_columns_that_were_named_are_changed():
@@ -272,19 +272,19 @@ def test_only_the_columns_that_were_named_are_changed():
     victims = SimpleNamespace(task=pair, rows=[row], logits=np.eye(2), labels=[0])
     for columns, free in ((("hypothesis",), 1), ((), 3)):
         (attack,) = make_attacks("characters", AttackSettings(columns=columns))
-        attempt = attack._attempt(victims, Judge(pair), 0, lambda word: False)
-        assert list(attempt.passage.places) == [("premise", 0), ("premise", 1), ("hypothesis", 0)][-free:]
+        state = attack._attempt(victims, LabelScorer(pair), 0, lambda word: False)
+        assert list(state.text.positions) == [("premise", 0), ("premise", 1), ("hypothesis", 0)][-free:]
 
 
 def test_answers_that_are_kept_make_room_and_long_texts_make_small_batches(monkeypatch):
     victims = target(6)
     rows, victim = victims.rows, victims.victim
-    monkeypatch.setattr(victim_module, "_KEPT", 3)
+    monkeypatch.setattr(victim_module, "_CACHE_SIZE", 3)
     for some in (slice(0, 2), slice(1, 5), slice(0, 6)):
         np.testing.assert_allclose(victim.scores(rows[some]), victims.logits[some], atol=1e-5)
     long = Victim(model(), TOKENIZER, TASK, max_length=64, batch_size=4)
     rows = [{"text": " ".join(["w7"] * count)} for count in (62, 5, 62, 5, 62)]
-    assert [sorted(places) for places, _ in long.batches(rows)] == [[1, 3], [0, 2], [4]]
+    assert [sorted(positions) for positions, _ in long.batches(rows)] == [[1, 3], [0, 2], [4]]
 
 
 def test_half_precision_reports_only_what_float32_says(synonyms, tmp_path):

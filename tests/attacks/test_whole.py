@@ -11,9 +11,9 @@ import torch
 import yaml
 from transformers import AutoConfig
 
-from toughen.attacks.running import Attacked
-from toughen.attacks.sets import fitting
-from toughen.attacks.target import Outcome, share
+from toughen.attacks.challenge_sets import fitting
+from toughen.attacks.runner import AttackResult
+from toughen.attacks.target import Outcome, proportion_ci
 from toughen.attacks.victim import Victim
 from toughen.cli.attack_tables import show
 from toughen.cli.commands import evaluate as command
@@ -30,8 +30,8 @@ from toughen.evaluation import (
     run_attack,
     seed_scores,
 )
+from toughen.evaluation.measures import text_slices
 from toughen.evaluation.outputs import Outputs
-from toughen.evaluation.slices import text_slices
 from toughen.internal.atomic import write_json
 from toughen.statistics import mcnemar
 from toughen.tasks import auto_class, load, metrics, task
@@ -437,13 +437,13 @@ def test_sets_that_fit_entailment():
 
 def attacked(rights, name="characters"):
     summary = {"attack": name, "metric": "accuracy", "attacked": None, "curve": None, "groups": None, "notes": []}
-    return Attacked(name, summary, TASK, {"after": Outcome(rights)})
+    return AttackResult(name, summary, TASK, {"after": Outcome(rights)})
 
 
 def test_differences_are_paired():
-    dice = np.random.default_rng(0)
-    one = (dice.random(200) < 0.8).tolist()
-    two = [right and bool(dice.random() < 0.8) for right in one]
+    rng = np.random.default_rng(0)
+    one = (rng.random(200) < 0.8).tolist()
+    two = [right and bool(rng.random() < 0.8) for right in one]
     (found,) = differences([attacked(one)], [attacked(two)])
     assert found.difference == pytest.approx(np.mean(one) - np.mean(two))
     assert found.low < found.difference < found.high
@@ -476,11 +476,11 @@ def test_as_many_other_rows_make_no_pairs(file, tmp_path):
 
 def test_an_interval_of_yes_and_no_is_the_bootstrap_s():
     right = [True] * 30 + [False] * 70
-    found = share(right, 4000)
+    found = proportion_ci(right, 4000)
     drawn = np.random.default_rng(1).choice(right, (4000, 100)).mean(1)
     assert found["value"] == 0.3
     assert [found["low"], found["high"]] == pytest.approx(np.quantile(drawn, [0.025, 0.975]).tolist(), abs=0.015)
-    assert share([], 10)["value"] is None
+    assert proportion_ci([], 10)["value"] is None
 
 
 def test_negation_and_overlap_are_slices():

@@ -10,13 +10,11 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from tokenizers.decoders import ByteLevel
 from transformers import PreTrainedTokenizerFast
 
-from toughen.attacks.bent import Height
-from toughen.attacks.budget import Budget, Keep
-from toughen.attacks.characters import EDITS, HOMOGLYPHS, NEIGHBOURS, edited, slips
-from toughen.attacks.flips import _one_piece, _Slopes
-from toughen.attacks.synonyms import load_synonyms, substitutes
-from toughen.attacks.vocabulary import Vocabulary, _decodable
-from toughen.attacks.words import Passage, Words, cased_like, parts
+from toughen.attacks.attacked_text import AttackedText, Budget, SplitText, WordConstraint, match_case, split_punctuation
+from toughen.attacks.characters import EDITS, HOMOGLYPHS, NEIGHBOURS, edit_variants, typo_variants
+from toughen.attacks.hotflip import _one_piece, _VocabularyGradients
+from toughen.attacks.perturbed_model import AttackObjective
+from toughen.attacks.synonyms import Vocabulary, _decodable, load_synonyms, synonym_variants
 from toughen.tasks.spec import DataError, Task
 
 from ..tiny import TOKENIZER
@@ -25,28 +23,28 @@ from .little_target import TASK, sentences, target
 
 @given(st.text(max_size=60))
 def test_a_text_is_its_pieces_and_gaps(text):
-    words = Words.of(text)
-    assert words.joined(words.pieces) == text
-    assert list(words.pieces) == text.split()
-    for piece in words.pieces:
-        before, word, after = parts(piece)
+    words = SplitText.of(text)
+    assert words.joined(words.tokens) == text
+    assert list(words.tokens) == text.split()
+    for piece in words.tokens:
+        before, word, after = split_punctuation(piece)
         assert before + word + after == piece
 
 
 def test_a_passage_changes_words_and_nothing_else():
     row = {"premise": 'He said "Good day,"  twice.', "hypothesis": "no 2 days", "label": 1}
-    passage = Passage.of(row, ("premise", "hypothesis"), Keep(("numbers",)))
-    assert passage.words == 8
-    assert [passage.word(place) for place in passage.places] == ["He", "said", "Good", "day", "twice", "no", "days"]
-    new = passage.changed({("premise", 2): "Bad", ("premise", 3): "night", ("hypothesis", 0): "yes"})
+    text = AttackedText.of(row, ("premise", "hypothesis"), WordConstraint(("numbers",)))
+    assert text.words == 8
+    assert [text.word(place) for place in text.positions] == ["He", "said", "Good", "day", "twice", "no", "days"]
+    new = text.changed({("premise", 2): "Bad", ("premise", 3): "night", ("hypothesis", 0): "yes"})
     assert new == {"premise": 'He said "Bad night,"  twice.', "hypothesis": "yes 2 days", "label": 1}
-    assert passage.without(("premise", 2))["premise"] == 'He said day,"  twice.'
+    assert text.without(("premise", 2))["premise"] == 'He said day,"  twice.'
     assert row["premise"] == 'He said "Good day,"  twice.'
 
 
 def test_words_that_stay():
     task = Task("x", "x", "sentence", "classes", ("text",), ("not_entailment", "very positive"))
-    keep = Keep.of(("labels", "stopwords", "numbers"), task)
+    keep = WordConstraint.of(("labels", "stopwords", "numbers"), task)
     assert [word for word in ("Entailment", "POSITIVE", "the", "3rd", "not", "good") if keep(word)] == [
         "Entailment",
         "POSITIVE",
@@ -54,10 +52,10 @@ def test_words_that_stay():
         "3rd",
         "not",  # a word of a label here
     ]
-    assert not any(Keep.of((), task)(word) for word in ("positive", "the", "3"))
-    assert not Keep.of(("stopwords",), TASK)("not")  # negations carry meaning
+    assert not any(WordConstraint.of((), task)(word) for word in ("positive", "the", "3"))
+    assert not WordConstraint.of(("stopwords",), TASK)("not")  # negations carry meaning
     french = Task("x", "x", "sentence", "classes", ("text",), ("négatif", "très_positif"))
-    assert all(map(Keep.of(("labels",), french), ("Négatif", "très", "positif")))
+    assert all(map(WordConstraint.of(("labels",), french), ("Négatif", "très", "positif")))
 
 
 def test_the_share_of_words_is_rounded_up():
@@ -69,22 +67,24 @@ def test_the_share_of_words_is_rounded_up():
 @given(st.text("abcdefghijklmnopqrstuvwxyzABCXYZ'-", min_size=1, max_size=12), st.integers(0, 99))
 def test_edits_change_a_word_a_little(word, seed):
     for edit in EDITS:
-        for new in edited(word, (edit,), 2, random.Random(seed)):
+        for new in edit_variants(word, (edit,), 2, random.Random(seed)):
             assert new != word
             assert new
             assert abs(len(new) - len(word)) == {"delete": 1, "insert": 1}.get(edit, 0)
             assert not any(map(str.isspace, new))
-    many = edited(word, tuple(EDITS), 2, random.Random(seed))
+    many = edit_variants(word, tuple(EDITS), 2, random.Random(seed))
     assert len(many) == len(set(many)) <= 10
-    assert many == edited(word, tuple(EDITS), 2, random.Random(seed))
+    assert many == edit_variants(word, tuple(EDITS), 2, random.Random(seed))
 
 
 def test_edits_take_turns_and_depend_on_the_seed():
-    first = edited("wonderful", tuple(EDITS), 2, random.Random(0))[: len(EDITS)]
+    first = edit_variants("wonderful", tuple(EDITS), 2, random.Random(0))[: len(EDITS)]
     assert [len(new) - 9 for new in first] == [{"delete": -1, "insert": 1}.get(edit, 0) for edit in EDITS]
-    assert edited("XGX", ("keyboard",), 1, random.Random(0))[0].isupper()
-    attempt = type("One", (), {"passage": Passage.of({"text": "wonderful"}, ("text",), Keep(())), "index": 3})()
-    one, same, other = (slips(("insert",), 2, seed)(attempt, ("text", 0)) for seed in (0, 0, 1))
+    assert edit_variants("XGX", ("keyboard",), 1, random.Random(0))[0].isupper()
+    state = type(
+        "One", (), {"text": AttackedText.of({"text": "wonderful"}, ("text",), WordConstraint(())), "index": 3}
+    )()
+    one, same, other = (typo_variants(("insert",), 2, seed)(state, ("text", 0)) for seed in (0, 0, 1))
     assert one == same != other
 
 
@@ -92,11 +92,11 @@ def test_letters_beside_and_letters_alike():
     assert set(NEIGHBOURS["g"]) == set("fhtyvb")
     assert set(NEIGHBOURS["q"]) == set("wa")
     assert all(letter != other and other.isalpha() for letter, other in HOMOGLYPHS.items())
-    assert all("g" not in each[1:-1] for each in edited("xgx", ("keyboard",), 1, random.Random(0)))
+    assert all("g" not in each[1:-1] for each in edit_variants("xgx", ("keyboard",), 1, random.Random(0)))
 
 
 def test_case_follows():
-    assert [cased_like("fine", word) for word in ("good", "Good", "GOOD", "I")] == ["fine", "Fine", "FINE", "Fine"]
+    assert [match_case("fine", word) for word in ("good", "Good", "GOOD", "I")] == ["fine", "Fine", "FINE", "Fine"]
 
 
 def test_synonyms_from_a_file(tmp_path):
@@ -155,12 +155,15 @@ def test_without_any_the_way_out_is_told(monkeypatch, tmp_path):
 
 
 def test_substitutes_are_written_as_the_word_is():
-    passage = Passage.of({"text": "Good food"}, ("text",), Keep(()))
-    attempt = type("One", (), {"passage": passage})()
-    assert substitutes({"good": ["fine", "nice", "well"]}, 2)(attempt, ("text", 0)) == ["Fine", "Nice"]
-    assert substitutes({}, 2)(attempt, ("text", 1)) == []
+    text = AttackedText.of({"text": "Good food"}, ("text",), WordConstraint(()))
+    state = type("One", (), {"text": text})()
+    assert synonym_variants({"good": ["fine", "nice", "well"]}, 2)(state, ("text", 0)) == ["Fine", "Nice"]
+    assert synonym_variants({}, 2)(state, ("text", 1)) == []
     # The word itself would spend a query and a change on nothing, and so would a word told twice.
-    assert substitutes({"good": ["good", "fine", "Good", "fine", "nice"]}, 2)(attempt, ("text", 0)) == ["Fine", "Nice"]
+    assert synonym_variants({"good": ["good", "fine", "Good", "fine", "nice"]}, 2)(state, ("text", 0)) == [
+        "Fine",
+        "Nice",
+    ]
 
 
 def test_neighbours_are_the_nearest_by_angle():
@@ -171,9 +174,9 @@ def test_neighbours_are_the_nearest_by_angle():
     assert vocabulary.words == [f"w{number}" for number in range(5, 100)]
     alike = torch.cosine_similarity(weight[7], weight[ids], dim=-1)
     order = [vocabulary.words[place] for place in alike.argsort(descending=True) if vocabulary.words[place] != "w7"]
-    assert vocabulary.near("w7", 5) == order[:5]
-    assert vocabulary.near("W7", 5) == order[:5]
-    assert vocabulary.near("unknown", 5) == []
+    assert vocabulary.nearest_words("w7", 5) == order[:5]
+    assert vocabulary.nearest_words("W7", 5) == order[:5]
+    assert vocabulary.nearest_words("unknown", 5) == []
 
 
 def test_only_words_that_come_back_are_in_the_vocabulary():
@@ -195,9 +198,9 @@ def test_words_are_as_large_as_the_table_gives_them():
 
 def test_words_of_one_token_whatever_the_tokenizer_counts_as_theirs():
     scores = [("<pad>", 0.0), ("<unk>", 0.0), ("▁good", -1.0), ("▁film", -1.0), *((one, -5.0) for one in "▁,.(adbeu")]
-    pieces = Tokenizer(models.Unigram(scores, unk_id=1))
-    pieces.pre_tokenizer = pre_tokenizers.Metaspace()
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=pieces, pad_token="<pad>", unk_token="<unk>")
+    tokens = Tokenizer(models.Unigram(scores, unk_id=1))
+    tokens.pre_tokenizer = pre_tokenizers.Metaspace()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=tokens, pad_token="<pad>", unk_token="<unk>")
     row = {"one": "good  film, bad good", "two": "film (good"}
     encoded = tokenizer(row["one"], row["two"], return_offsets_mapping=True)
     tokens = encoded.tokens()
@@ -222,11 +225,13 @@ def test_flips_rank_by_the_gradient_of_each_embedding():
     victim, net = victims.victim, victims.victim.model
     vocabulary = Vocabulary(victim)
     texts = sentences(4)
-    (*_, gains) = _Slopes(victim, vocabulary, 3)([{"text": text} for text in texts], victims.labels.tolist())
+    (*_, gains) = _VocabularyGradients(victim, vocabulary, 3)(
+        [{"text": text} for text in texts], victims.labels.tolist()
+    )
     ids = TOKENIZER(texts[-1], return_tensors="pt")["input_ids"]
     embedded = net.get_input_embeddings()(ids).detach().requires_grad_()
-    height = Height(TASK).smooth(net(inputs_embeds=embedded).logits, torch.tensor(victims.labels[-1:]))
-    (slope,) = torch.autograd.grad(height.sum(), embedded)
+    objective = AttackObjective(TASK).soft_margin(net(inputs_embeds=embedded).logits, torch.tensor(victims.labels[-1:]))
+    (slope,) = torch.autograd.grad(objective.sum(), embedded)
     assert sorted(gains) == [("text", number) for number in range(len(texts[-1].split()))]
     for (_, number), told in gains.items():
         promised = (vocabulary.matrix - embedded[0, number + 1]) @ slope[0, number + 1]

@@ -7,8 +7,8 @@ from pathlib import Path
 WORDS = ["the", "film", "was", "a", "warm", "and", "clever", "story", "about", "people", "who", "never", "give", "up"]
 
 
-def interval(value: float, reach: float = 0.03) -> dict:
-    return {"value": value, "low": max(0.0, value - reach), "high": min(1.0, value + reach)}
+def interval(value: float, error_bars: float = 0.03) -> dict:
+    return {"value": value, "low": max(0.0, value - error_bars), "high": min(1.0, value + error_bars)}
 
 
 def summary(name: str, kind: str, title: str, label: str = "", **changes) -> dict:
@@ -54,9 +54,9 @@ def add_embedding(folder: Path, strength: float = 3.0, label: str = "") -> None:
     write(folder, "embedding" + (f"-{label}" if label else ""), content)
 
 
-def example(index: int, status: str, text: str, dice: random.Random) -> dict:
+def example(index: int, status: str, text: str, rng: random.Random) -> dict:
     words = text.split()
-    places = sorted(dice.sample(range(len(words)), min(2, len(words)))) if status == "succeeded" else []
+    places = sorted(rng.sample(range(len(words)), min(2, len(words)))) if status == "succeeded" else []
     changed = [f"{word[::-1]}x" if place in places else word for place, word in enumerate(words)]
     return {
         "index": index,
@@ -77,13 +77,13 @@ def example(index: int, status: str, text: str, dice: random.Random) -> dict:
 def add_characters(
     folder: Path, rows: int = 60, fooled: float = 0.5, label: str = "", texts: list[str] | None = None, seed: int = 0
 ) -> None:
-    dice = random.Random(seed)
+    rng = random.Random(seed)
     made = []
     for index in range(rows):
         text = texts[index % len(texts)] if texts else " ".join(random.Random(index).choices(WORDS, k=6 + index % 15))
-        chance = dice.random()
+        chance = rng.random()
         status = "skipped" if index % 10 == 9 else "succeeded" if chance < fooled else "failed"
-        made.append(example(index, status, text, dice))
+        made.append(example(index, status, text, rng))
     counts = {status: sum(row["status"] == status for row in made) for status in ("skipped", "failed", "succeeded")}
     attacked = {
         "accuracy": interval(counts["failed"] / rows),

@@ -42,12 +42,12 @@ def log_rows(arm: str, seed: int, robust: bool) -> list[dict]:
 
 
 def write_predictions(folder: Path, score: float, seed: int, rows: int = 60) -> None:
-    dice = random.Random(seed)
+    rng = random.Random(seed)
     lines = ["index\tprediction\tlabel\tprobabilities"]
     for index in range(rows):
         label = index % 2
-        answer = label if dice.random() < score else 1 - label
-        sure = 0.6 + 0.3 * dice.random()
+        answer = label if rng.random() < score else 1 - label
+        sure = 0.6 + 0.3 * rng.random()
         spread = [sure, 1 - sure] if answer == 0 else [1 - sure, sure]
         lines.append(f"{index}\t{LABELS[answer]}\t{LABELS[label]}\t{json.dumps(spread)}")
     folder.mkdir(parents=True, exist_ok=True)

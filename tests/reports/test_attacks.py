@@ -5,13 +5,12 @@ import json
 import pytest
 
 from toughen.reports import ReportError, compare_runs, find_runs, read_run, report
-from toughen.reports.adversarial import findings
-from toughen.reports.attacks import attacks_of
+from toughen.reports.attack_examples import BYTES, LONGEST, MOST, _differences, attack_examples
+from toughen.reports.attacks import attacks_of, robustness
 from toughen.reports.comparison import under_attack
-from toughen.reports.failures import BYTES, LONGEST, MOST, _differences, failures
+from toughen.reports.comparison_section import comparison_section
 from toughen.reports.page import Page
-from toughen.reports.robustness import robustness
-from toughen.reports.side_by_side import comparison_section
+from toughen.reports.training_log import adversarial_checks
 
 from .attack_samples import add_characters, add_embedding, add_noise, interval, summary, write
 from .samples import make_run
@@ -25,7 +24,7 @@ def folder(tmp_path):
 
 def examples(folder):
     run = read_run(folder)
-    return failures([(attack.arm, run, attack) for attack in attacks_of(run)])
+    return attack_examples([(attack.arm, run, attack) for attack in attacks_of(run)])
 
 
 def test_seeds_are_averaged_and_the_best_model_counts_once(folder):
@@ -278,7 +277,7 @@ def test_a_line_separator_inside_a_text_ends_no_row(folder):
 def answers(folder, **figures) -> list[str]:
     rows = [{"kind": "train", "arm": "method", "seed": 1, "step": step, **figures} for step in range(4)]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return [found.answer for found in findings(read_run(folder))]
+    return [found.answer for found in adversarial_checks(read_run(folder))]
 
 
 def test_is_it_adversarial(folder):

@@ -5,13 +5,11 @@ import re
 import xml.etree.ElementTree as ET
 
 from toughen.reports import report
-from toughen.reports.comparison_figures import Difference, forest, scatter
-from toughen.reports.curves import MOST, late, thinned
+from toughen.reports.charts import Difference, attention, bars, confusion, forest, lines, scatter, spectrum
 from toughen.reports.drawing import COLOURS
-from toughen.reports.figures import bars, confusion, lines
 from toughen.reports.folder import Run
 from toughen.reports.page import IN_FULL
-from toughen.reports.robust_figures import attention, spectrum
+from toughen.reports.training_log import MOST, downsample, late_mean
 
 from .attack_samples import add_characters
 from .samples import make_run
@@ -39,7 +37,7 @@ def test_two_drawings_on_a_page_share_no_name():
 def test_late_is_the_last_half_of_training(tmp_path):
     rows = [{"step": n, "arm": "method", "kind": "train", "robust/term": float(n > 5)} for n in range(1, 11)]
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert late(Run(tmp_path, {}), "term") == 1.0
+    assert late_mean(Run(tmp_path, {}), "term") == 1.0
 
 
 def test_names_from_data_stay_text():
@@ -59,11 +57,11 @@ def test_names_from_data_stay_text():
 
 def test_long_logs_are_thinned():
     points = [(float(step), float(step % 10)) for step in range(100_000)]
-    thin = thinned(points)
+    thin = downsample(points)
     assert len(thin) <= MOST + 1
     assert thin[-1] == points[-1]
     assert abs(sum(value for _, value in thin) / len(thin) - 4.5) < 0.1
-    assert thinned(points[:MOST]) == points[:MOST]
+    assert downsample(points[:MOST]) == points[:MOST]
 
 
 def test_a_run_of_any_size_fits_a_page(tmp_path):

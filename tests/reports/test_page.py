@@ -12,10 +12,9 @@ import pytest
 from toughen.cli.commands import compare as compare_command
 from toughen.cli.commands import report as report_command
 from toughen.reports import ReportError, compare_runs, find_runs, read_run, report
-from toughen.reports.errors import _from_predictions, confusion_of, reliability_of
-from toughen.reports.evaluations import evaluation_table
-from toughen.reports.folder import Predictions, amounts
-from toughen.reports.side_by_side import comparison_section
+from toughen.reports.comparison_section import comparison_section
+from toughen.reports.evaluations import _from_predictions, confusion_charts, evaluation_table, reliability_charts
+from toughen.reports.folder import Predictions, is_numeric
 from toughen.statistics import mcnemar
 
 from .samples import add_evaluation, make_run
@@ -204,11 +203,11 @@ def test_class_names_with_a_point_are_no_amounts(smart, tmp_path):
     run = read_run(smart)
     (found,) = compare_runs([run])
     assert found.rows[1].over_rows
-    assert confusion_of(run)
-    assert reliability_of(run)
-    assert amounts(["3", "2.5"])
-    assert amounts(["-1.5e-05"])
-    assert not amounts(["3", "v1.0", "sci.med"])
+    assert confusion_charts(run)
+    assert reliability_charts(run)
+    assert is_numeric(["3", "2.5"])
+    assert is_numeric(["-1.5e-05"])
+    assert not is_numeric(["3", "v1.0", "sci.med"])
 
 
 def test_rows_of_a_confusion_are_labels_and_columns_answers():

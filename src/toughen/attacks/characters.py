@@ -3,22 +3,22 @@
 import random
 from collections.abc import Callable, Sequence
 
-from .attempt import Attempt
-from .words import Place
+from .attacked_text import WordPosition
+from .text_search import SearchState
 
 _ROWS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
 
 
 def _keyboard() -> dict[str, str]:
     """Letters beside each letter on a QWERTY keyboard: left, right, and the two above and below."""
-    found: dict[str, str] = {}
+    neighbours: dict[str, str] = {}
     for line, row in enumerate(_ROWS):
-        for place, letter in enumerate(row):
-            beside = row[max(0, place - 1) : place] + row[place + 1 : place + 2]
-            above = _ROWS[line - 1][place : place + 2] if line else ""
-            below = _ROWS[line + 1][max(0, place - 1) : place + 1] if line < 2 else ""
-            found[letter] = beside + above + below
-    return found
+        for index, letter in enumerate(row):
+            beside = row[max(0, index - 1) : index] + row[index + 1 : index + 2]
+            above = _ROWS[line - 1][index : index + 2] if line else ""
+            below = _ROWS[line + 1][max(0, index - 1) : index + 1] if line < 2 else ""
+            neighbours[letter] = beside + above + below
+    return neighbours
 
 
 NEIGHBOURS = _keyboard()
@@ -27,28 +27,28 @@ HOMOGLYPHS = dict(zip("aceiopsxyABCEHIKMOPTX", "асеіорѕхуАВСЕНІК
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
-def _swap(word: str, place: int, dice: random.Random) -> str:
-    return word[:place] + word[place + 1] + word[place] + word[place + 2 :] if place + 1 < len(word) else word
+def _swap(word: str, index: int, rng: random.Random) -> str:
+    return word[:index] + word[index + 1] + word[index] + word[index + 2 :] if index + 1 < len(word) else word
 
 
-def _delete(word: str, place: int, dice: random.Random) -> str:
-    return word[:place] + word[place + 1 :]
+def _delete(word: str, index: int, rng: random.Random) -> str:
+    return word[:index] + word[index + 1 :]
 
 
-def _insert(word: str, place: int, dice: random.Random) -> str:
-    return word[:place] + dice.choice(LETTERS) + word[place:]
+def _insert(word: str, index: int, rng: random.Random) -> str:
+    return word[:index] + rng.choice(LETTERS) + word[index:]
 
 
-def _keyboard_slip(word: str, place: int, dice: random.Random) -> str:
-    near = NEIGHBOURS.get(word[place].lower())
-    if near is None:
+def _keyboard_slip(word: str, index: int, rng: random.Random) -> str:
+    neighbours = NEIGHBOURS.get(word[index].lower())
+    if neighbours is None:
         return word
-    slip = dice.choice(near)
-    return word[:place] + (slip.upper() if word[place].isupper() else slip) + word[place + 1 :]
+    letter = rng.choice(neighbours)
+    return word[:index] + (letter.upper() if word[index].isupper() else letter) + word[index + 1 :]
 
 
-def _homoglyph(word: str, place: int, dice: random.Random) -> str:
-    return word[:place] + HOMOGLYPHS.get(word[place], word[place]) + word[place + 1 :]
+def _homoglyph(word: str, index: int, rng: random.Random) -> str:
+    return word[:index] + HOMOGLYPHS.get(word[index], word[index]) + word[index + 1 :]
 
 
 EDITS: dict[str, Callable[[str, int, random.Random], str]] = {
@@ -60,33 +60,33 @@ EDITS: dict[str, Callable[[str, int, random.Random], str]] = {
 }
 
 
-def edited(word: str, edits: Sequence[str], each: int, dice: random.Random) -> list[str]:
+def edit_variants(word: str, edits: Sequence[str], each: int, rng: random.Random) -> list[str]:
     """Up to `each` different results of every kind of edit, inside the word first: its ends catch the eye.
 
     Edits take turns, so that the first few already hold one of every kind.
     """
     inner = list(range(1, len(word) - 1))
-    outer = [place for place in (len(word) - 1, 0) if place not in inner]
-    dice.shuffle(inner)
+    outer = [index for index in (len(word) - 1, 0) if index not in inner]
+    rng.shuffle(inner)
     kinds: list[list[str]] = []
     for edit in edits:
-        found: dict[str, None] = {}
-        for place in [*inner, *outer]:
-            new = EDITS[edit](word, place, dice)
+        results: dict[str, None] = {}
+        for index in [*inner, *outer]:
+            new = EDITS[edit](word, index, rng)
             if new != word and new:
-                found[new] = None
-            if len(found) == each:
+                results[new] = None
+            if len(results) == each:
                 break
-        kinds.append(list(found))
+        kinds.append(list(results))
     turns = [kind[turn] for turn in range(each) for kind in kinds if turn < len(kind)]
     return list(dict.fromkeys(turns))
 
 
-def slips(edits: Sequence[str], each: int, seed: int) -> Callable[[Attempt, Place], list[str]]:
+def typo_variants(edits: Sequence[str], each: int, seed: int) -> Callable[[SearchState, WordPosition], list[str]]:
     """What the word at a place may become, drawn by seed, example and place."""
 
-    def variants(attempt: Attempt, place: Place) -> list[str]:
-        word = attempt.passage.word(place)
-        return edited(word, edits, each, random.Random(f"{seed}/{attempt.index}/{place[0]}/{place[1]}"))
+    def variants(state: SearchState, position: WordPosition) -> list[str]:
+        word = state.text.word(position)
+        return edit_variants(word, edits, each, random.Random(f"{seed}/{state.index}/{position[0]}/{position[1]}"))
 
     return variants

@@ -7,7 +7,7 @@ import numpy as np
 
 from ..statistics import mcnemar, paired_bootstrap
 from ..tasks import difference, metrics
-from .running import Attacked
+from .runner import AttackResult
 from .target import Outcome
 
 
@@ -32,7 +32,7 @@ class Difference:
         return self.first - self.second
 
 
-def differences(first: Sequence[Attacked], second: Sequence[Attacked], samples: int = 2000) -> list[Difference]:
+def differences(first: Sequence[AttackResult], second: Sequence[AttackResult], samples: int = 2000) -> list[Difference]:
     """Paired differences at every point that both models have, over the same rows."""
     others = {each.summary["attack"]: each for each in second}
     return [
@@ -43,7 +43,7 @@ def differences(first: Sequence[Attacked], second: Sequence[Attacked], samples: 
     ]
 
 
-def _points(first: Attacked, second: Attacked, samples: int) -> Iterator[Difference]:
+def _points(first: AttackResult, second: AttackResult, samples: int) -> Iterator[Difference]:
     name = str(first.summary["attack"])
     if first.texts and second.texts and first.texts != second.texts:
         raise ValueError(
@@ -63,21 +63,21 @@ def _points(first: Attacked, second: Attacked, samples: int) -> Iterator[Differe
             yield Difference(name, point, *scores, float(drawn.low or 0), float(drawn.high or 0), drawn.p, exact.p)
         else:
             metric = str(first.summary["metric"])
-            told = difference(first.task, one.rows, two.rows, one.labels, metric, samples=samples)
-            yield Difference(name, point, *scores, told.low, told.high, None, None)
+            paired = difference(first.task, one.rows, two.rows, one.labels, metric, samples=samples)
+            yield Difference(name, point, *scores, paired.low, paired.high, None, None)
 
 
-def seed_scores(models: Mapping[int, Sequence[Attacked]]) -> dict[tuple[str, str], dict[int, float]]:
+def seed_scores(models: Mapping[int, Sequence[AttackResult]]) -> dict[tuple[str, str], dict[int, float]]:
     """Attack and point -> seed -> score, for the models of one arm: `summarise` and `paired_t` take it from there."""
-    found: dict[tuple[str, str], dict[int, float]] = {}
+    scores: dict[tuple[str, str], dict[int, float]] = {}
     for seed, attacks in models.items():
         for each in attacks:
             for point, here in each.outcomes.items():
-                found.setdefault((str(each.summary["attack"]), point), {})[seed] = _score(each, here)
-    return found
+                scores.setdefault((str(each.summary["attack"]), point), {})[seed] = _score(each, here)
+    return scores
 
 
-def _score(attacked: Attacked, here: Outcome) -> float:
+def _score(attacked: AttackResult, here: Outcome) -> float:
     if here.labels is None:
         return float(np.mean(here.rows))
     return metrics(attacked.task)(here.rows, here.labels)[str(attacked.summary["metric"])]

@@ -1,4 +1,4 @@
-"""Synonyms by word: a JSON file, or WordNet's own data files. Neither comes with this package."""
+"""Words to put in place of a word: synonyms from a JSON file or WordNet, and neighbours in the model's embedding."""
 
 import json
 import os
@@ -8,9 +8,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
 
+import torch
+from torch import Tensor
+
+from ..sites.locate import input_embedding
 from ..tasks.spec import DataError
-from .attempt import Attempt
-from .words import Place, cased_like
+from .attacked_text import WordPosition, match_case
+from .text_search import SearchState
+from .victim import Victim
 
 Synonyms = Mapping[str, list[str]]
 _PARTS = ("noun", "verb", "adj", "adv")
@@ -34,8 +39,8 @@ def load_synonyms(path: "str | os.PathLike[str] | None" = None) -> tuple[Synonym
     if not place.is_file():
         raise DataError(f"{place} is not there; give a JSON file {{word: [words]}} or a folder of WordNet.")
     try:
-        told: Any = json.loads(place.read_text(encoding="utf-8"))
-        table = {str(word).lower(): _words(cast("list[Any]", others)) for word, others in told.items()}
+        table: Any = json.loads(place.read_text(encoding="utf-8"))
+        table = {str(word).lower(): _words(cast("list[Any]", others)) for word, others in table.items()}
     except (ValueError, AttributeError, TypeError):
         raise DataError(f"{place} is no JSON object of lists of words, such as {{'good': ['fine']}}.") from None
     return table, place.name
@@ -91,16 +96,73 @@ def _installed() -> Path | None:
         if homes:
             return homes[-1]
     shared = [Path(each) for each in os.environ.get("NLTK_DATA", "").split(os.pathsep) if each]
-    places = [root / "corpora" / "wordnet" for root in [*shared, Path.home() / "nltk_data"]]
-    return next((place for place in places if (place / "data.noun").is_file()), None)
+    positions = [root / "corpora" / "wordnet" for root in [*shared, Path.home() / "nltk_data"]]
+    return next((place for place in positions if (place / "data.noun").is_file()), None)
 
 
-def substitutes(synonyms: Synonyms, count: int) -> Callable[[Attempt, Place], list[str]]:
+def synonym_variants(synonyms: Synonyms, count: int) -> Callable[[SearchState, WordPosition], list[str]]:
     """What the word at a place may become, written as the word is."""
 
-    def variants(attempt: Attempt, place: Place) -> list[str]:
-        word = attempt.passage.word(place)
-        found = [other for other in synonyms.get(word.lower(), ()) if other.lower() != word.lower()]
-        return list(dict.fromkeys(cased_like(other, word) for other in found))[:count]
+    def variants(state: SearchState, position: WordPosition) -> list[str]:
+        word = state.text.word(position)
+        others = [other for other in synonyms.get(word.lower(), ()) if other.lower() != word.lower()]
+        return list(dict.fromkeys(match_case(other, word) for other in others))[:count]
 
     return variants
+
+
+_CONTEXT = "a "  # a word inside a text: byte-level tokenizers write the space before it into the token
+
+
+class Vocabulary:
+    """Tokens that are words: written out inside a text and tokenised again, each gives itself and nothing else."""
+
+    def __init__(self, victim: Victim) -> None:
+        tokenizer = victim.tokenizer
+        if not tokenizer.is_fast:
+            raise DataError(f"{type(tokenizer).__name__} cannot say which piece is which word; use a fast tokenizer.")
+        table: Any = input_embedding(victim.model)
+        special = set(tokenizer.all_special_ids)
+        ids = [number for number in range(min(len(tokenizer), table.num_embeddings)) if number not in special]
+        written = [text.strip() for text in tokenizer.batch_decode([[number] for number in ids])]
+        pairs = [(number, text) for number, text in zip(ids, written, strict=True) if _is_word(text)]
+        kept = _decodable(tokenizer, pairs)
+        if not kept:
+            raise DataError("this model's vocabulary holds no whole word; use the attack characters or synonyms.")
+        self.words = [text for _, text in kept]
+        self.numbers = {text: place for place, text in enumerate(self.words)}
+        numbers = torch.tensor([number for number, _ in kept], device=table.weight.device)
+        with torch.no_grad():  # as the table gives them: Gemma's and BART's multiply their weights
+            self.matrix: Tensor = table(numbers).float()
+        self._unit = torch.nn.functional.normalize(self.matrix, dim=-1)
+        self._near: dict[tuple[str, int], list[str]] = {}
+
+    def nearest_words(self, word: str, count: int) -> list[str]:
+        """The words whose embeddings point most nearly the same way; none for a word of several pieces."""
+        small = word if word in self.numbers else word.lower()
+        if small not in self.numbers:
+            return []
+        if (small, count) not in self._near:
+            alike = self._unit @ self._unit[self.numbers[small]]
+            order = alike.topk(min(len(self.words), 3 * count + 3)).indices.tolist()
+            words = [self.words[place] for place in order]
+            others = dict.fromkeys(each for each in words if each.lower() != small.lower())
+            self._near[small, count] = list(others)[:count]
+        return self._near[small, count]
+
+
+def _is_word(text: str) -> bool:
+    return len(text) > 1 and text.isalnum() and any(letter.isalpha() for letter in text)
+
+
+def _decodable(tokenizer: Any, pairs: list[tuple[int, str]]) -> list[tuple[int, str]]:
+    if not pairs:
+        return []
+    texts = [_CONTEXT + text for _, text in pairs]
+    encoded = tokenizer(texts, add_special_tokens=False, return_attention_mask=False, return_offsets_mapping=True)
+    found: list[tuple[int, str]] = []
+    for (number, text), ids, spans in zip(pairs, encoded["input_ids"], encoded["offset_mapping"], strict=True):
+        inside = [one for one, (_, end) in zip(ids, spans, strict=True) if end > len(_CONTEXT)]
+        if inside == [number]:
+            found.append((number, text))
+    return list({text: (number, text) for number, text in reversed(found)}.values())[::-1]

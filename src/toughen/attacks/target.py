@@ -10,8 +10,8 @@ import numpy as np
 from ..tasks import answers_of, interval
 from ..tasks.spec import Task
 from ..tasks.tokenising import IGNORED
+from .attacked_text import Row
 from .victim import Victim
-from .words import Row
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Target:
 
     def score(self, answers: Any, metric: str | None = None) -> dict[str, float]:
         """A metric of answers with its bootstrap interval."""
-        return scored(self.task, answers, self.labels, metric or self.metric, self.samples)
+        return score_with_ci(self.task, answers, self.labels, metric or self.metric, self.samples)
 
     def outcome(self, answers: Any, metric: str = "accuracy") -> "Outcome":
         """Answers with their labels where the score is another than accuracy: right or wrong does not make it."""
@@ -95,7 +95,7 @@ def as_answers(task: Task, logits: Any) -> list[Any]:
     return (values > 0).astype(int).tolist() if task.head == "multilabel" else values.argmax(axis=-1).tolist()
 
 
-def scored(task: Task, answers: Any, labels: Any, metric: str, samples: int) -> dict[str, float]:
+def score_with_ci(task: Task, answers: Any, labels: Any, metric: str, samples: int) -> dict[str, float]:
     """A metric of answers with its bootstrap interval."""
     answers = answers if task.head == "tokens" else np.asarray(answers)
     found = interval(task, answers, labels, metric, samples=samples)
@@ -122,17 +122,17 @@ class Attack(Protocol):
 
     def check(self, task: Task) -> None: ...  # refuse tasks it is not for
 
-    def facts(self, target: Target) -> Sequence[Any]: ...  # what else than settings, rows and weights it depends on
+    def cache_key(self, target: Target) -> Sequence[Any]: ...  # what else than settings, rows and weights it depends on
 
-    def pieces(self, target: Target) -> int: ...
+    def num_items(self, target: Target) -> int: ...
 
-    def work(self, target: Target, numbers: Sequence[int]) -> Iterator[list[dict[str, Any]]]: ...
+    def run_items(self, target: Target, numbers: Sequence[int]) -> Iterator[list[dict[str, Any]]]: ...
 
-    def sum_up(self, target: Target, rows: Sequence[Mapping[str, Any]]) -> "Sum": ...
+    def summarize(self, target: Target, rows: Sequence[Mapping[str, Any]]) -> "AttackScores": ...
 
 
 @dataclass(frozen=True)
-class Sum:
+class AttackScores:
     """What an attack says at last: fields of the summary, and what came of every point, row by row."""
 
     fields: Mapping[str, Any]
@@ -140,7 +140,7 @@ class Sum:
     notes: Sequence[str] = ()
 
 
-def share(right: Sequence[bool], samples: int, seed: int = 0) -> dict[str, float | None]:
+def proportion_ci(right: Sequence[bool], samples: int, seed: int = 0) -> dict[str, float | None]:
     """The share that is true with its percentile bootstrap interval: resamples of yes and no are binomial."""
     count = len(right)
     if not count:

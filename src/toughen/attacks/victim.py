@@ -6,18 +6,18 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..evaluation.outputs import bounded, class_order, length_of
+from ..evaluation.outputs import class_order, effective_max_length, length_of
 from ..tasks import collator
 from ..tasks.collate import rows_of
 from ..tasks.spec import DataError, Task
 from ..tasks.tokenising import align, tokeniser
-from .words import Row
+from .attacked_text import Row
 
 Precision = Literal["auto", "fp32", "bf16"]
 MARGIN = 1e-3
 """Logits by which another class must win before a text counts as adversarial: rounding must not undo it later."""
-_USUAL = 32  # tokens of a row for which a batch may be full
-_KEPT = 400_000  # answers kept; more would fill the memory on long texts
+_TYPICAL_LENGTH = 32  # tokens of a row for which a batch may be full
+_CACHE_SIZE = 400_000  # answers kept; more would fill the memory on long texts
 
 
 class Victim:
@@ -35,15 +35,15 @@ class Victim:
     ) -> None:
         self.model, self.tokenizer, self.task = model, tokenizer, task
         self.order = class_order(model.config, task)
-        self.work = tokeniser(task, tokenizer, bounded(max_length, model, tokenizer))
+        self.text_tokenizer = tokeniser(task, tokenizer, effective_max_length(max_length, model, tokenizer))
         self.collate = collator(task, tokenizer)
         self.cuda = model.device.type == "cuda"
         self.half = precision == "bf16" or (precision == "auto" and self.cuda)
         # As many rows as keep the device busy; fewer where gradients need the activations of every layer.
         self.rows = batch_size or (2048 if self.cuda else 64)
         self.rows_with_gradient = batch_size or (256 if self.cuda else 32)
-        self.last_batches = 0  # texts put through the model so far
-        self._kept: dict[Any, Any] = {}
+        self.passed = 0  # texts put through the model so far
+        self._cache: dict[Any, Any] = {}
 
     def exact(self, rows: Sequence[Row]) -> Any:
         """Logits in float32, in the order of the task's classes, as `evaluate` has them."""
@@ -52,12 +52,12 @@ class Victim:
     def scores(self, rows: Sequence[Row]) -> Any:
         """Logits for a search: each text is put to the model once, in half precision where that is quicker."""
         keys = [self.key(row) for row in rows]
-        new = {key: row for key, row in zip(keys, rows, strict=True) if key not in self._kept}
-        if len(self._kept) + len(new) > _KEPT:
-            self._kept = {key: self._kept[key] for key in set(keys) if key in self._kept}
+        new = {key: row for key, row in zip(keys, rows, strict=True) if key not in self._cache}
+        if len(self._cache) + len(new) > _CACHE_SIZE:
+            self._cache = {key: self._cache[key] for key in set(keys) if key in self._cache}
         if new:
-            self._kept.update(zip(new, self._logits(list(new.values()), self.half), strict=True))
-        return np.stack([self._kept[key] for key in keys])
+            self._cache.update(zip(new, self._logits(list(new.values()), self.half), strict=True))
+        return np.stack([self._cache[key] for key in keys])
 
     def key(self, row: Row) -> Any:
         return tuple(str(row[column]) for column in self.task.columns)
@@ -67,11 +67,11 @@ class Victim:
 
         found: list[Any] = [None] * len(rows)
         with torch.inference_mode(), self.autocast(half):
-            for places, batch in self.batches(rows):
+            for indices, batch in self.batches(rows):
                 values = self.logits(batch).float().cpu().numpy()
-                for place, value in zip(places, values, strict=True):
-                    found[place] = value
-        self.last_batches += len(rows)
+                for index, value in zip(indices, values, strict=True):
+                    found[index] = value
+        self.passed += len(rows)
         return np.stack(found) if self.task.head != "tokens" else found
 
     def logits(self, batch: Mapping[str, Any]) -> Any:
@@ -96,48 +96,48 @@ class Victim:
         start = 0
         while start < len(ranked):
             count = min(most, len(ranked) - start)
-            while count > 1 and count * lengths[ranked[start + count - 1]] > most * _USUAL:
-                count = max(1, min(count - 1, most * _USUAL // lengths[ranked[start + count - 1]]))
-            places = ranked[start : start + count]
-            batch = self.collate([features[place] for place in places])
-            yield places, {name: value.to(self.model.device, non_blocking=True) for name, value in batch.items()}
+            while count > 1 and count * lengths[ranked[start + count - 1]] > most * _TYPICAL_LENGTH:
+                count = max(1, min(count - 1, most * _TYPICAL_LENGTH // lengths[ranked[start + count - 1]]))
+            indices = ranked[start : start + count]
+            batch = self.collate([features[index] for index in indices])
+            yield indices, {name: value.to(self.model.device, non_blocking=True) for name, value in batch.items()}
             start += count
 
     def features(self, rows: Sequence[Row]) -> list[dict[str, Any]]:
         """Token ids of every row; with its tags, where each word has one."""
-        encoded = self.work.encode({column: [row[column] for row in rows] for column in self.task.columns})
+        encoded = self.text_tokenizer.encode({column: [row[column] for row in rows] for column in self.task.columns})
         found = rows_of(encoded, [len(row["choices"]) for row in rows] if self.task.head == "choices" else ())
         if self.task.head != "tokens":
             return found
         return [{**row, "labels": align(encoded.word_ids(i), rows[i]["label"])} for i, row in enumerate(found)]
 
 
-class Judge:
+class LabelScorer:
     """Which classes of the model are right for a label: one of them, or all that a set folds onto it (HANS)."""
 
     def __init__(self, task: Task) -> None:
         self.task = task
 
-    def right(self, label: int, classes: int) -> Any:
+    def correct_mask(self, label: int, classes: int) -> Any:
         fold = self.task.fold if len(self.task.fold) == classes else range(classes)
         return np.asarray(fold) == label
 
     def margin(self, logits: Any, label: int) -> float:
         """By how much the best wrong class leads over the best right one; above 0 the answer is wrong."""
-        right = self.right(label, len(logits))
+        right = self.correct_mask(label, len(logits))
         return float(logits[~right].max() - logits[right].max())
 
-    def chance(self, logits: Any, label: int) -> float:
+    def probability(self, logits: Any, label: int) -> float:
         """The probability of the label."""
         values = np.exp(np.asarray(logits, dtype=np.float64) - logits.max())
-        return float(values[self.right(label, len(logits))].sum() / values.sum())
+        return float(values[self.correct_mask(label, len(logits))].sum() / values.sum())
 
-    def answer(self, logits: Any) -> int:
+    def predicted_class(self, logits: Any) -> int:
         """The class the model says, as the set has it."""
         number = int(np.argmax(logits))
         return self.task.fold[number] if len(self.task.fold) == len(logits) else number
 
-    def name(self, number: int) -> str:
+    def label_name(self, number: int) -> str:
         return self.task.labels[number] if number < len(self.task.labels) else str(number)
 
 

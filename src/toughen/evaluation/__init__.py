@@ -5,42 +5,42 @@ from typing import TYPE_CHECKING
 from ..internal.lazy import lazily
 
 if TYPE_CHECKING:
-    from ..attacks.budget import Budget as Budget
+    from ..attacks.attacked_text import Budget as Budget
     from ..attacks.paired import Difference as Difference
     from ..attacks.paired import differences as differences
     from ..attacks.paired import seed_scores as seed_scores
-    from ..attacks.running import Attacked as Attacked
-    from ..attacks.running import run_attack as run_attack
-    from ..attacks.settings import AttackSettings as AttackSettings
-    from ..attacks.settings import make_attacks as make_attacks
+    from ..attacks.runner import AttackResult as AttackResult
+    from ..attacks.runner import run_attack as run_attack
+    from ..attacks.suite import AttackSettings as AttackSettings
+    from ..attacks.suite import make_attacks as make_attacks
     from ..attacks.target import Target as Target
     from ..attacks.victim import Victim as Victim
-    from .clean import evaluate as evaluate
+    from .evaluate_model import ModelRef as ModelRef
+    from .evaluate_model import evaluate as evaluate
+    from .evaluate_model import model_refs as model_refs
     from .measures import Evaluation as Evaluation
     from .measures import measure as measure
     from .outputs import Outputs as Outputs
     from .outputs import outputs_of as outputs_of
-    from .subjects import Subject as Subject
-    from .subjects import subjects_of as subjects_of
 
 _HOME = {
-    "Budget": ".attacks.budget",
+    "Budget": ".attacks.attacked_text",
     "Difference": ".attacks.paired",
     "differences": ".attacks.paired",
     "seed_scores": ".attacks.paired",
-    "Attacked": ".attacks.running",
-    "run_attack": ".attacks.running",
-    "AttackSettings": ".attacks.settings",
-    "make_attacks": ".attacks.settings",
+    "AttackResult": ".attacks.runner",
+    "run_attack": ".attacks.runner",
+    "AttackSettings": ".attacks.suite",
+    "make_attacks": ".attacks.suite",
     "Target": ".attacks.target",
     "Victim": ".attacks.victim",
-    "evaluate": "clean",
+    "evaluate": "evaluate_model",
     "Evaluation": "measures",
     "measure": "measures",
     "Outputs": "outputs",
     "outputs_of": "outputs",
-    "Subject": "subjects",
-    "subjects_of": "subjects",
+    "ModelRef": "evaluate_model",
+    "model_refs": "evaluate_model",
 }
 __all__ = sorted(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]
 __getattr__, __dir__ = lazily(__name__, _HOME)

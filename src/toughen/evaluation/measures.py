@@ -1,5 +1,6 @@
-"""Everything that is said about outputs and labels."""
+"""Metrics with intervals, calibration, confusion, and scores by class and by slice."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,33 @@ from ..tasks.spec import Task
 from .outputs import Outputs
 
 if TYPE_CHECKING:
-    from ..attacks.running import Attacked
+    from ..attacks.runner import AttackResult
+
+
+_NEGATION = re.compile(r"\b(no|not|never|none|nobody|nothing|nowhere|neither|nor|cannot|without)\b|n't\b|n’t\b", re.I)
+_WORD = re.compile(r"\w+")
+_OVERLAPS = ((1 / 3, "under a third"), (2 / 3, "a third to two thirds"), (1.01, "over two thirds"))
+
+
+def text_slices(task: Task, rows: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
+    """Slice by slice the group of every row: negation where there are texts, overlap where there are two."""
+    columns = [column for column in task.columns if rows and isinstance(rows[0].get(column), str)]
+    if not columns:
+        return {}
+    joined = [" ".join(str(row[column]) for column in columns) for row in rows]
+    found = {"negation": ["with" if _NEGATION.search(text) else "without" for text in joined]}
+    if task.kind == "pair" and len(columns) == 2:
+        found["words of the second text in the first"] = [
+            _overlap(*(str(row[each]) for each in columns)) for row in rows
+        ]
+    return found
+
+
+def _overlap(first: str, second: str) -> str:
+    known, asked = set(_WORD.findall(first.lower())), _WORD.findall(second.lower())
+    share = sum(word in known for word in asked) / max(1, len(asked))
+    return next(name for edge, name in _OVERLAPS if share < edge)
+
 
 _FEW = 12  # a column with more values than this is no slice
 
@@ -38,7 +65,7 @@ class Evaluation:
     per_class: Mapping[str, Mapping[str, float]] | None = None
     slices: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict[str, Any])
     notes: Sequence[str] = ()
-    attacks: "Sequence[Attacked]" = ()
+    attacks: "Sequence[AttackResult]" = ()
     """What became of the model under attack; each is in a file of its own, attacks/<name>.json."""
 
     @property
@@ -48,9 +75,9 @@ class Evaluation:
 
     def to_dict(self) -> dict[str, Any]:
         """As evaluations/<name>.json has it; attacks are told in files of their own."""
-        told = asdict(replace(self, attacks=()))
-        del told["attacks"]
-        return told
+        fields = asdict(replace(self, attacks=()))
+        del fields["attacks"]
+        return fields
 
 
 def measure(
@@ -121,10 +148,10 @@ def _confusion(task: Task, outputs: Outputs) -> dict[str, Any]:
 
 def _per_class(task: Task, outputs: Outputs) -> dict[str, dict[str, float]]:
     counts = _counts(task, outputs).astype(float)
-    right, told, found = np.diag(counts), counts.sum(axis=1), counts.sum(axis=0)
-    precision, recall = right / np.maximum(found, 1), right / np.maximum(told, 1)
-    f1 = 2 * right / np.maximum(told + found, 1)
-    columns = zip(task.labels, precision.tolist(), recall.tolist(), f1.tolist(), told.tolist(), strict=True)
+    right, true_counts, predicted_counts = np.diag(counts), counts.sum(axis=1), counts.sum(axis=0)
+    precision, recall = right / np.maximum(predicted_counts, 1), right / np.maximum(true_counts, 1)
+    f1 = 2 * right / np.maximum(true_counts + predicted_counts, 1)
+    columns = zip(task.labels, precision.tolist(), recall.tolist(), f1.tolist(), true_counts.tolist(), strict=True)
     return {label: {"precision": p, "recall": r, "f1": f, "rows": int(n)} for label, p, r, f, n in columns}
 
 
@@ -141,8 +168,8 @@ def _slices(task: Task, outputs: Outputs, columns: Mapping[str, Sequence[Any]]) 
     for column, values in columns.items():
         kinds = list(dict.fromkeys(map(str, values)))
         if 1 < len(kinds) <= _FEW:
-            told = np.array(list(map(str, values)))
-            found[column] = [_slice(task, outputs, told == kind, kind) for kind in kinds]
+            groups = np.array(list(map(str, values)))
+            found[column] = [_slice(task, outputs, groups == kind, kind) for kind in kinds]
     return found
 
 

@@ -45,7 +45,7 @@ def outputs_of(
     import torch
 
     order = class_order(model.config, task)
-    length = bounded(max_length, model, tokenizer)
+    length = effective_max_length(max_length, model, tokenizer)
     split = prepare(Data(task, validation=rows), tokenizer, length).validation
     if "labels" not in split.column_names:
         kept = "A run has its test predictions in seeds/1/predictions/test.tsv."
@@ -56,21 +56,21 @@ def outputs_of(
     collate = collator(task, tokenizer)
     # Rows of like length share a batch: less padding, and no output depends on the order.
     ranked = np.argsort(lengths, kind="stable")
-    found: list[Any] = [None] * len(split)
+    outputs: list[Any] = [None] * len(split)
     labels: list[Any] = [None] * len(split)
     with torch.inference_mode():
         for start in range(0, len(ranked), batch_size):
-            places = ranked[start : start + batch_size].tolist()
-            batch = {key: value.to(model.device) for key, value in collate([split[i] for i in places]).items()}
-            told = batch.pop("labels").cpu().numpy()
+            indices = ranked[start : start + batch_size].tolist()
+            batch = {key: value.to(model.device) for key, value in collate([split[i] for i in indices]).items()}
+            y_true = batch.pop("labels").cpu().numpy()
             logits = model(**batch).logits.float().cpu().numpy()
-            for place, one, label in zip(places, logits, told, strict=True):
-                found[place] = one[..., order] if order is not None else one
-                labels[place] = label
+            for index, one, label in zip(indices, logits, y_true, strict=True):
+                outputs[index] = one[..., order] if order is not None else one
+                labels[index] = label
     if task.head == "tokens":
-        check_numbers([one[label != IGNORED] for one, label in zip(found, labels, strict=True)])
-        return Outputs([np.argmax(one, axis=-1) for one in found], labels, lengths)
-    return Outputs(np.stack(found), np.stack(labels), lengths)
+        check_numbers([one[label != IGNORED] for one, label in zip(outputs, labels, strict=True)])
+        return Outputs([np.argmax(one, axis=-1) for one in outputs], labels, lengths)
+    return Outputs(np.stack(outputs), np.stack(labels), lengths)
 
 
 def class_names(config: Any) -> list[str]:
@@ -78,14 +78,14 @@ def class_names(config: Any) -> list[str]:
     return [str(config.id2label[number]) for number in range(config.num_labels)]
 
 
-def cut_words(task: Task, rows: Sequence[Any], outputs: Outputs) -> list[str]:
+def cut_words_note(task: Task, rows: Sequence[Any], outputs: Outputs) -> list[str]:
     """A note on tagged words the model never saw: neither a hit nor a miss, they leave a score better than it is."""
     if task.head != "tokens":
         return []
     words = sum(len(row["label"]) for row in rows)
     seen = sum(int((np.asarray(row) != IGNORED).sum()) for row in outputs.labels)
-    told = f"{words - seen} of {words} tagged words are not scored: texts are cut at their length (max_length)"
-    return [told] if seen < words else []
+    note = f"{words - seen} of {words} tagged words are not scored: texts are cut at their length (max_length)"
+    return [note] if seen < words else []
 
 
 def class_order(config: Any, task: Task) -> list[int] | None:
@@ -98,27 +98,28 @@ def class_order(config: Any, task: Task) -> list[int] | None:
     names = class_names(config)
     if len(names) != len(wanted.labels):
         raise DataError(
-            f"the model has {len(names)} classes ({_few(names)}) and {wanted.name!r} has {len(wanted.labels)} "
-            f"({_few(wanted.labels)}); give rows of its own classes, or name the classes in its config.json (id2label)."
+            f"the model has {len(names)} classes ({_first_names(names)}) and {wanted.name!r} has {len(wanted.labels)} "
+            f"({_first_names(wanted.labels)}); give rows of its own "
+            "classes, or name the classes in its config.json (id2label)."
         )
-    told = list(wanted.labels)
-    if sorted(names) != sorted(told):  # else to the letter: classes may differ in nothing but case
-        plain, small = [name.lower() for name in names], [label.lower() for label in told]
-        if _unnamed(names):
+    labels = list(wanted.labels)
+    if sorted(names) != sorted(labels):  # else to the letter: classes may differ in nothing but case
+        plain, small = [name.lower() for name in names], [label.lower() for label in labels]
+        if _has_default_names(names):
             return None  # taken as they stand
         if sorted(plain) != sorted(small):
-            raise DataError(f"the model's classes are {', '.join(names)}; those of the data {', '.join(told)}.")
-        names, told = plain, small
-    order = [names.index(label) for label in told]
+            raise DataError(f"the model's classes are {', '.join(names)}; those of the data {', '.join(labels)}.")
+        names, labels = plain, small
+    order = [names.index(label) for label in labels]
     return None if order == list(range(len(order))) else order
 
 
-def unnamed(config: Any, task: Task) -> list[str]:
+def unnamed_classes_note(config: Any, task: Task) -> list[str]:
     """A note where words are scored against classes that nobody named: another order would be another score."""
     wanted = model_task(task)
     names = class_names(config)
     words = [label for label in wanted.labels if not label.lstrip("-").isdigit()]
-    if wanted.head not in ("classes", "multilabel", "tokens") or not words or not _unnamed(names):
+    if wanted.head not in ("classes", "multilabel", "tokens") or not words or not _has_default_names(names):
         return []
     if [label.lower() for label in wanted.labels] == [name.lower() for name in names]:
         return []
@@ -129,25 +130,25 @@ def unnamed(config: Any, task: Task) -> list[str]:
     ]
 
 
-def _unnamed(names: Sequence[str]) -> bool:
+def _has_default_names(names: Sequence[str]) -> bool:
     return all(name.lower() == f"label_{number}" for number, name in enumerate(names))
 
 
-def _few(names: Sequence[str]) -> str:
+def _first_names(names: Sequence[str]) -> str:
     return ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")
 
 
-def bounded(max_length: int | None, model: Any, tokenizer: Any) -> int | None:
+def effective_max_length(max_length: int | None, model: Any, tokenizer: Any) -> int | None:
     """The length texts are cut at: what was asked for, and at most what the model reads."""
     limit = longest_input(tokenizer, model.config)
     return min(max_length or limit, limit) if limit else max_length
 
 
-def shorter(asked: int | None, model: Any, tokenizer: Any) -> list[str]:
+def max_length_note(asked: int | None, model: Any, tokenizer: Any) -> list[str]:
     """A note where more was asked for than the model reads."""
-    limit = bounded(asked, model, tokenizer)
-    told = f"texts are cut at {limit} tokens and not at max_length={asked}: the model reads no more"
-    return [told] if asked and limit and limit < asked else []
+    limit = effective_max_length(asked, model, tokenizer)
+    note = f"texts are cut at {limit} tokens and not at max_length={asked}: the model reads no more"
+    return [note] if asked and limit and limit < asked else []
 
 
 def length_of(ids: Any) -> int:

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ..statistics import Paired, Summary, cost, cost_ratio, mcnemar, paired_bootstrap, paired_t, summarise
+from ..statistics import PairedTestResult, Summary, cost, cost_ratio, mcnemar, paired_bootstrap, paired_t, summarise
 from .attacks import attacks_of
-from .folder import Predictions, ReportError, Run, amounts, told_apart
+from .folder import Predictions, ReportError, Run, is_numeric, unique_names
 
 By = Literal["run", "method"]
 LOWER = ("loss", "mse")  # metrics of which less is better
@@ -36,8 +36,8 @@ class Row:
     summary: Summary
     cost: dict[str, float]
     ratio: dict[str, float] = field(default_factory=dict[str, float])
-    over_seeds: Paired | None = None
-    over_rows: tuple[Paired, ...] = ()
+    over_seeds: PairedTestResult | None = None
+    over_rows: tuple[PairedTestResult, ...] = ()
     """On the predictions of the best seed that both have."""
     members: tuple[Member, ...] = ()
 
@@ -66,7 +66,7 @@ def compare_runs(runs: Sequence[Run], *, by: By = "run", metric: str | None = No
     """
     if by not in ("run", "method"):
         raise ReportError(f"by={by!r} is not known: give 'run' or 'method'.")
-    runs = told_apart(runs)
+    runs = unique_names(runs)
     tasks: dict[tuple[str, tuple[str, ...]], list[Run]] = {}
     for run in runs:
         tasks.setdefault((str(run.results["task"]), run.answers), []).append(run)
@@ -139,7 +139,7 @@ def _by_seed(members: Sequence[Member], metric: str) -> dict[int, float]:
     return {seed: math.fsum(values) / len(values) for seed, values in found.items()}
 
 
-def _on_rows(members: Sequence[Member], reference: Sequence[Member]) -> tuple[Paired, ...]:
+def _on_rows(members: Sequence[Member], reference: Sequence[Member]) -> tuple[PairedTestResult, ...]:
     for ours in members:
         for theirs in reference:
             shared = ours.run.scores(ours.arm).keys() & theirs.run.scores(theirs.arm).keys()
@@ -153,21 +153,21 @@ def _on_rows(members: Sequence[Member], reference: Sequence[Member]) -> tuple[Pa
 
 def _comparable(a: Predictions, b: Predictions) -> bool:
     """The same labels in the same order, and answers that are classes."""
-    return bool(a.labels) and a.labels == b.labels and not amounts(a.answers[:50])
+    return bool(a.labels) and a.labels == b.labels and not is_numeric(a.answers[:50])
 
 
-def cost_beside_plain(run: Run) -> tuple[dict[str, float], dict[str, float], dict[str, float]]:
+def cost_against_plain(run: Run) -> tuple[dict[str, float], dict[str, float], dict[str, float]]:
     """What a step of the method costs, what one of the run's plain baseline, and the first in units of the second."""
     ours, plain = cost(run.seeds()), cost(run.seeds("baseline"))
     return ours, plain, cost_ratio(ours, plain)
 
 
-def under_attack(table: Comparison) -> dict[str, dict[str, Paired]]:
+def under_attack(table: Comparison) -> dict[str, dict[str, PairedTestResult]]:
     """Attack -> row -> difference from the reference in after-attack accuracy, on the examples that both kept.
 
     Of one budget: under another, more examples stay right whatever the model.
     """
-    found: dict[str, dict[str, Paired]] = {}
+    found: dict[str, dict[str, PairedTestResult]] = {}
     base = _survivals(table.rows[0])
     for row in table.rows[1:] if base else ():
         for (title, terms), held in _survivals(row).items():

@@ -69,7 +69,7 @@ class Drawing:
 
 
 @contextmanager
-def canvas(
+def figure(
     title: str,
     x: str = "",
     y: str = "",

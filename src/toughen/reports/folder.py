@@ -27,7 +27,7 @@ class Predictions:
     probabilities: list[list[float]] | None
 
 
-def amounts(cells: Sequence[str]) -> bool:
+def is_numeric(cells: Sequence[str]) -> bool:
     """Whether there are numbers with a point among them: a regression's. Names may have one too (sci.med)."""
     return any("." in cell and re.fullmatch(r"[-+]?[\d.]+(e[-+]?\d+)?", cell) for cell in cells)
 
@@ -57,8 +57,8 @@ class Run:
     def answers(self) -> tuple[str, ...]:
         """What its models answer with, names of classes or the kind of head: files called alike may be other tasks."""
         file = self.path / "began.json"
-        told = read_json(file) if file.is_file() else {}
-        return tuple(sorted(map(str, told.get("labels") or ()))) or (str(told.get("head", "")),)
+        manifest = read_json(file) if file.is_file() else {}
+        return tuple(sorted(map(str, manifest.get("labels") or ()))) or (str(manifest.get("head", "")),)
 
     @cached_property
     def log(self) -> list[dict[str, Any]]:
@@ -77,9 +77,9 @@ class Run:
         files = (self.path / "evaluations").glob("*.json")
         # The run's own split first: what the others are held against.
         for file in sorted(files, key=lambda each: (each.stem not in ("clean", "validation"), each.stem)):
-            told = found[file.stem] = read_json(file)
-            scores = told.get("metrics")
-            if not isinstance(scores, dict) or not isinstance(scores.get(str(told.get("metric"))), dict):
+            fields = found[file.stem] = read_json(file)
+            scores = fields.get("metrics")
+            if not isinstance(scores, dict) or not isinstance(scores.get(str(fields.get("metric"))), dict):
                 raise ReportError(f"{file} is no evaluation: 'metrics' does not have what 'metric' names.")
         return found
 
@@ -122,7 +122,7 @@ class Run:
         return _predictions(file) if file.is_file() else None
 
 
-def no_run(folder: Path) -> str:
+def explain_not_a_run(folder: Path) -> str:
     """Why a folder without results is no run, and what to give instead."""
     if not folder.exists():
         return "does not exist; check the path."
@@ -136,7 +136,7 @@ def read_run(path: "str | os.PathLike[str]") -> Run:
     folder = Path(path)
     file = folder / "results.json"
     if not file.is_file():
-        raise ReportError(f"{folder} {no_run(folder)}")
+        raise ReportError(f"{folder} {explain_not_a_run(folder)}")
     results = read_json(file)
     if missing := [key for key in ("task", "method", "metric", "seeds") if key not in results]:
         raise ReportError(f"{file} has no {missing[0]!r}: it is not the results of a toughen run.")
@@ -153,10 +153,10 @@ def find_runs(paths: "Sequence[str | os.PathLike[str]]") -> list[Run]:
     found = list({run.path.resolve(): run for run in found}.values())
     if not found:
         raise ReportError("there is no run to report on: give one or more run folders.")
-    return told_apart(found)
+    return unique_names(found)
 
 
-def told_apart(runs: Sequence[Run]) -> list[Run]:
+def unique_names(runs: Sequence[Run]) -> list[Run]:
     """Runs with names of their own: folders of the same name are told by as many of their parents as it takes."""
     if len({run.name for run in runs}) == len(runs):
         return list(runs)
@@ -207,15 +207,15 @@ def _predictions(file: Path) -> Predictions:
     try:
         with file.open(encoding="utf-8", newline="") as lines:
             rows = list(csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE))
-        chances = [json.loads(row["probabilities"]) if row.get("probabilities") else None for row in rows]
+        probabilities = [json.loads(row["probabilities"]) if row.get("probabilities") else None for row in rows]
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ReportError(f"{file} is no table of predictions, or cut off: {error}.") from None
     if rows and "prediction" not in rows[0]:
         raise ReportError(f"{file} has no column 'prediction'; it has {', '.join(rows[0])}.")
     known = bool(rows) and all(row.get("label") not in (None, "") for row in rows)
-    spread = bool(rows) and None not in chances
+    spread = bool(rows) and None not in probabilities
     return Predictions(
         [row["prediction"] for row in rows],
         [row["label"] for row in rows] if known else None,
-        cast("list[list[float]]", chances) if spread else None,
+        cast("list[list[float]]", probabilities) if spread else None,
     )

@@ -1,10 +1,10 @@
-"""`report`: one or several runs as one HTML page that needs nothing beside it."""
+"""`report`: one or several runs as one HTML page that needs no other file."""
 
 import base64
 import hashlib
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,16 +12,73 @@ from typing import Any
 from .._version import __version__
 from ..errors import require
 from ..internal.atomic import write_text
-from .attacks import Attack, attacks_of
-from .cards import cards
+from .attack_examples import attack_examples
+from .attacks import Attack, attacks_of, robustness
 from .comparison import By, Comparison, compare_runs
+from .comparison_section import comparison_section
 from .drawing import Drawing
-from .evaluations import evaluation_table
-from .failures import failures
+from .evaluations import error_summary, evaluation_table
 from .folder import ReportError, Run, find_runs
-from .robustness import robustness
-from .sections import Section, run_section
-from .side_by_side import comparison_section
+from .formatting import format_p
+from .run_section import Section, run_section
+
+MOST = 8
+
+
+def headline_cards(
+    tables: Sequence[Comparison], runs: Sequence[Run], robustness: Mapping[str, Any] | None
+) -> list[dict[str, str]]:
+    """The score, the gain and the cost of the best; for a single run what attacks and calibration say."""
+    found = [card for table in tables for card in _scores(table)]
+    if len(runs) == 1:
+        found += [*_attacked(robustness), *_calibrated(runs[0])]
+    return found[:MOST]
+
+
+def _scores(table: Comparison) -> list[dict[str, str]]:
+    best = table.best
+    spread = "one seed" if best.summary.sd is None else f"± {best.summary.sd:.4f} sd, {best.summary.count} seeds"
+    made = [
+        {"name": f"{best.task}: {table.metric}", "value": f"{best.summary.mean:.4f}", "note": f"{best.name}, {spread}"}
+    ]
+    others = [row for row in table.rows if row.over_seeds is not None]
+    if others:
+        top, reference = table.best_of(others), table.rows[0].name
+        test = top.over_seeds
+        if test is not None:
+            value = f"{test.difference:+.4f}" if test.count else "-"
+            made.append({"name": f"{top.name} against {reference}", "value": value, "note": format_p(test.p, test.why)})
+        if seconds := top.ratio.get("seconds_per_step"):
+            made.append({"name": "cost of a step", "value": f"{seconds:.2f}x", "note": f"{top.name} to {reference}"})
+    return made
+
+
+def _attacked(robustness: Mapping[str, Any] | None) -> list[dict[str, str]]:
+    """Each attack: what is left of the score, beside plain fine-tuning where that was attacked too."""
+    made: dict[str, dict[str, str]] = {}
+    for row in robustness["rows"] if robustness else ():
+        where = f" {row['where']}" if row["where"] else ""
+        if row["model"] != "plain":
+            made[row["attack"]] = {
+                "name": f"under {row['attack']}{where}",
+                "value": row["end"]["text"],
+                "note": f"{row['metric']}, clean {row['clean']['text']}",
+            }
+    for row in robustness["rows"] if robustness else ():
+        if row["model"] == "plain" and row["attack"] in made:
+            made[row["attack"]]["note"] += f", plain {row['end']['text']}"
+    return list(made.values())[:3]
+
+
+def _calibrated(run: Run) -> list[dict[str, str]]:
+    errors, plain = error_summary(run, "method"), error_summary(run, "baseline")
+    if not errors or not errors.get("calibration"):
+        return []
+    plain_note = f"plain {plain['calibration']['ece']:.3f}; " if plain and plain.get("calibration") else ""
+    return [
+        {"name": "calibration error", "value": f"{errors['calibration']['ece']:.3f}", "note": f"{plain_note}0 is best"}
+    ]
+
 
 PathLike = str | os.PathLike[str]
 LIMIT = 990_000  # bytes of a page: it must travel by mail and open on a telephone
@@ -42,18 +99,18 @@ def report(
     working directory.
     """
     found = find_runs([runs] if isinstance(runs, (str, os.PathLike)) else list(runs))
-    place = Path(out) if out is not None else (found[0].path if len(found) == 1 else Path()) / "report.html"
-    if place.is_dir():
-        place = place / "report.html"
-    if place.suffix.lower() not in (".html", ".htm"):
-        raise ReportError(f"{place} is no name of a page, and a page goes over what is there; end it with .html.")
+    path = Path(out) if out is not None else (found[0].path if len(found) == 1 else Path()) / "report.html"
+    if path.is_dir():
+        path = path / "report.html"
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise ReportError(f"{path} is no name of a page, and a page goes over what is there; end it with .html.")
     page = Page(found, by)
-    write_text(place, page.render(title, intro))
+    write_text(path, page.render(title, intro))
     if out is None and len(found) == 1:
         for drawing in page.drawings:
             name = re.sub(r"[^a-z0-9]+", "-", drawing.title.lower()).strip("-") or "plot"
             write_text(found[0].path / "plots" / f"{name}.svg", drawing.file())
-    return place
+    return path
 
 
 class Page:
@@ -64,11 +121,11 @@ class Page:
         self.attacks = {id(run): attacks_of(run) for run in runs}
         self.tables = compare_runs(runs, by=by)
         self.comparisons = [
-            comparison_section(table, by, draw=place < COMPARED) for place, table in enumerate(self.tables)
+            comparison_section(table, by, draw=index < COMPARED) for index, table in enumerate(self.tables)
         ]
         named = [each for table in self.tables for each in self._named(table)]
         self.robustness = robustness([(name, attack) for name, _, attack in named])
-        self.failures = failures(named)
+        self.attack_examples = attack_examples(named)
         self.evaluations = evaluation_table(runs)
         self.sections: dict[int, Section] = {}
 
@@ -82,11 +139,11 @@ class Page:
                 found += [(name, member.run, a) for a in self.attacks[id(member.run)] if a.arm == member.arm]
         return found
 
-    def section(self, place: int) -> Section:
-        if place not in self.sections:
-            run = self.runs[place]
-            self.sections[place] = run_section(run, self.attacks[id(run)])
-        return self.sections[place]
+    def section(self, index: int) -> Section:
+        if index not in self.sections:
+            run = self.runs[index]
+            self.sections[index] = run_section(run, self.attacks[id(run)])
+        return self.sections[index]
 
     @property
     def drawings(self) -> list[Drawing]:
@@ -115,7 +172,7 @@ class Page:
             return Markup(drawing.inline(next(count)))
 
         script = environment.get_template("page.js").render()
-        shown = [self.section(place) for place in range(full)]
+        shown = [self.section(index) for index in range(full)]
         return str(
             environment.get_template("page.html").render(
                 title=title or _title(self.runs),
@@ -124,11 +181,11 @@ class Page:
                 inline=inline,
                 script=script,
                 script_hash=_hash(script),
-                cards=cards(self.tables, self.runs, self.robustness),
+                cards=headline_cards(self.tables, self.runs, self.robustness),
                 one=len(self.runs) == 1,
                 comparisons=[each for each in self.comparisons if each["several"] or len(self.runs) > 1],
                 robustness=self.robustness,
-                failures=self.failures,
+                attack_examples=self.attack_examples,
                 evaluations=self.evaluations,
                 runs=[{**section.values, "drawings": section.drawings} for section in shown],
                 left=[(run.name, str(run.results["task"]), run.method) for run in self.runs[full:]],

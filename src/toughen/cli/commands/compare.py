@@ -16,7 +16,7 @@ def add(parser: Any) -> None:
 
 def run(arguments: Any) -> int:
     from ...reports import compare_runs, find_runs, report
-    from ...reports.cells import p_words, passes
+    from ...reports.formatting import format_p, format_passes
     from ..tables import console, table
 
     out = console()
@@ -25,9 +25,9 @@ def run(arguments: Any) -> int:
         for row in found.rows:
             test, ratio = row.over_seeds, row.ratio.get("seconds_per_step")
             change = f"{test.difference:+.4f}" if test and test.count else ""
-            p = p_words(test.p, "-").removeprefix("p ").removeprefix("= ") if test else ""
+            p = format_p(test.p, "-").removeprefix("p ").removeprefix("= ") if test else ""
             times = f"{ratio:.2f}x" if ratio else ""
-            rows.append([row.name, str(row.summary.count), str(row.summary), change, p, passes(row.cost), times])
+            rows.append([row.name, str(row.summary.count), str(row.summary), change, p, format_passes(row.cost), times])
         heads = [f"{found.rows[0].task}", "seeds", found.metric, "difference", "p", "F + B", "cost"]
         out.print(table(heads, rows))
         for line in (*_said(found), *found.notes):
@@ -39,7 +39,7 @@ def run(arguments: Any) -> int:
 
 def _said(found: Any) -> list[str]:
     """What the columns cannot hold: the tests by name, medians, and why there is no p."""
-    from ...reports.cells import p_words
+    from ...reports.formatting import format_p
 
     lines = [f"Median: {', '.join(f'{row.name} {row.summary.median:.4f}' for row in found.rows)}."]
     if len(found.rows) > 1:
@@ -50,6 +50,6 @@ def _said(found: Any) -> list[str]:
         for test in row.over_rows:
             span = f", {test.difference:+.4f} ({test.low:+.4f} to {test.high:+.4f})" if test.low is not None else ""
             lines.append(
-                f"{row.name}, rows of one seed: {test.test}{':' * (test.p is None)} {p_words(test.p, test.why)}{span}."
+                f"{row.name}, rows of one seed: {test.test}{':' * (test.p is None)} {format_p(test.p, test.why)}{span}."
             )
     return lines

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from typing import Any
 
 
-def passes(cost: Mapping[str, float]) -> str:
+def format_passes(cost: Mapping[str, float]) -> str:
     """Forward and backward passes of a step."""
     return f"{cost['forward']:g} + {cost['backward']:g}" if {"forward", "backward"} <= cost.keys() else "-"
 
 
-def p_words(p: float | None, otherwise: str) -> str:
+def format_p(p: float | None, otherwise: str) -> str:
     """A p value, or what is said in its place."""
     return otherwise if p is None else ("p < 0.001" if p < 0.001 else f"p = {p:.3f}")
 

@@ -17,12 +17,12 @@ from ..sites import WordEmbedding
 from ..sites.base import Activation
 from ..tasks.spec import Task
 from ..tasks.tokenising import IGNORED
-from .victim import Judge, Victim
+from .victim import LabelScorer, Victim
 
 FROM_ZERO = Ascent(1.0, 1, Zeros())  # a perturbation begins at nothing, and its gradient is wanted
 
 
-class Bent:
+class PerturbedModel:
     """Forward passes under a perturbation; padding and special tokens are never touched."""
 
     def __init__(self, victim: Victim, injector: Injector) -> None:
@@ -39,57 +39,59 @@ class Bent:
         finally:
             self.injector.current = None
 
-    def slope(self, batch: Mapping[str, Any], height: "Height", labels: Tensor) -> tuple[Tensor, Tensor, Activation]:
+    def embedding_gradient(
+        self, batch: Mapping[str, Any], objective: "AttackObjective", labels: Tensor
+    ) -> tuple[Tensor, Tensor, Activation]:
         """Of the unchanged texts: logits, how the height moves with their embeddings, and those as a view."""
         start = Perturbation()
         logits = self.logits(batch, start, FROM_ZERO)
-        (slope,) = torch.autograd.grad(height.smooth(logits, labels).sum(), start.deltas)
-        return logits.detach(), slope, start.views[0]
+        (gradient,) = torch.autograd.grad(objective.soft_margin(logits, labels).sum(), start.deltas)
+        return logits.detach(), gradient, start.views[0]
 
 
 @contextmanager
-def bent(victim: Victim) -> Generator[Bent]:
+def attach_perturbation(victim: Victim) -> Generator[PerturbedModel]:
     """The model with the site attached; afterwards it is as it was."""
     injector = Injector(no_perturbation(), NoiseGenerators(0), special_ids(victim.model, victim.tokenizer))
     detach = WordEmbedding().attach(victim.model, injector)
     try:
-        yield Bent(victim, injector)
+        yield PerturbedModel(victim, injector)
     finally:
         detach()
 
 
-class Height:
-    """How wrong an answer is, by example: what an ascent climbs (`smooth`), and what decides (`hard`).
+class AttackObjective:
+    """How wrong an answer is, by example: what an ascent climbs (`soft_margin`), and what decides (`margin`).
 
     For classes both are margins between wrong and right classes. A margin keeps its gradient where the cross-entropy of
-    a confident model has none, and `hard` above 0 is a wrong answer. For other heads both are the example's loss.
+    a confident model has none, and `margin` above 0 is a wrong answer. For other heads both are the example's loss.
     """
 
     def __init__(self, task: Task) -> None:
-        self.task, self.judge = task, Judge(task)
+        self.task, self.scorer = task, LabelScorer(task)
         self._tables: dict[int, Tensor] = {}  # by the number of classes: made once, as every step of an ascent asks
 
-    def smooth(self, logits: Tensor, labels: Tensor) -> Tensor:
-        right = self._right(logits, labels)
-        if right is None:
+    def soft_margin(self, logits: Tensor, labels: Tensor) -> Tensor:
+        correct = self._correct_classes(logits, labels)
+        if correct is None:
             return self._loss(logits, labels)
-        wrong = logits.masked_fill(right, -torch.inf).logsumexp(-1)
-        return wrong - logits.masked_fill(~right, -torch.inf).logsumexp(-1)
+        wrong = logits.masked_fill(correct, -torch.inf).logsumexp(-1)
+        return wrong - logits.masked_fill(~correct, -torch.inf).logsumexp(-1)
 
-    def hard(self, logits: Tensor, labels: Tensor) -> Tensor:
-        right = self._right(logits, labels)
-        if right is None:
+    def margin(self, logits: Tensor, labels: Tensor) -> Tensor:
+        correct = self._correct_classes(logits, labels)
+        if correct is None:
             return self._loss(logits, labels)
-        wrong = logits.masked_fill(right, -torch.inf).amax(-1)
-        return wrong - logits.masked_fill(~right, -torch.inf).amax(-1)
+        wrong = logits.masked_fill(correct, -torch.inf).amax(-1)
+        return wrong - logits.masked_fill(~correct, -torch.inf).amax(-1)
 
-    def _right(self, logits: Tensor, labels: Tensor) -> Tensor | None:
+    def _correct_classes(self, logits: Tensor, labels: Tensor) -> Tensor | None:
         if not self.task.decides:
             return None
         classes = logits.shape[-1]
         if classes not in self._tables:
             names = range(max(len(self.task.labels), classes))
-            rows = [torch.from_numpy(self.judge.right(label, classes)) for label in names]
+            rows = [torch.from_numpy(self.scorer.correct_mask(label, classes)) for label in names]
             self._tables[classes] = torch.stack(rows).to(logits.device)
         return self._tables[classes][labels]
 

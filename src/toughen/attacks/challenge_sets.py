@@ -15,7 +15,7 @@ from ..tasks.read.folder import check_apart, find_splits
 from ..tasks.registry import plain
 from ..tasks.spec import DataError, Task
 from ..tasks.tokenising import IGNORED, is_labelled
-from .target import Outcome, Sum, Target, as_answers, outcome, scored
+from .target import AttackScores, Outcome, Target, as_answers, outcome, score_with_ci
 from .victim import Victim
 
 _FEW = 12  # a column with more values than this makes no groups
@@ -48,7 +48,7 @@ class SetsAttack:
             if not Path(name).is_file() and plain(name) not in map(plain, available()):
                 raise DataError(f"sets: {name!r} is neither a file nor a set. {nearest(name, available())}")
 
-    def facts(self, target: Target) -> list[Any]:
+    def cache_key(self, target: Target) -> list[Any]:
         """How they are read, which files there are, and of what time: a set that came or changed is read again."""
         found: list[Any] = [dict(target.reading)] if target.reading else []
         for name in self._names(target.task):
@@ -60,10 +60,10 @@ class SetsAttack:
     def _names(self, task: Task) -> list[str]:
         return list(self.chosen) or fitting(task)
 
-    def pieces(self, target: Target) -> int:
+    def num_items(self, target: Target) -> int:
         return len(self._names(target.task))
 
-    def work(self, target: Target, numbers: Sequence[int]) -> Iterator[list[dict[str, Any]]]:
+    def run_items(self, target: Target, numbers: Sequence[int]) -> Iterator[list[dict[str, Any]]]:
         """The answers to every row of a set; of a set that is not there, why."""
         names = self._names(target.task)
         for number in numbers:
@@ -76,7 +76,11 @@ class SetsAttack:
                 continue
             victim = target.victim
             other = Victim(
-                victim.model, victim.tokenizer, task, max_length=victim.work.max_length, batch_size=victim.rows
+                victim.model,
+                victim.tokenizer,
+                task,
+                max_length=victim.text_tokenizer.max_length,
+                batch_size=victim.rows,
             )
             answers, labels = _told(other, task, rows)
             kept = {name: [str(row.get(name)) for row in rows] for name in task.keep if name in rows[0]}
@@ -86,7 +90,7 @@ class SetsAttack:
             about: dict[str, Any] = {"index": number, "set": names[number], "title": title, "groups": groups}
             yield [{**about, "answers": answers, "labels": labels, "fold": list(task.fold)}]
 
-    def sum_up(self, target: Target, rows: Sequence[Mapping[str, Any]]) -> Sum:
+    def summarize(self, target: Target, rows: Sequence[Mapping[str, Any]]) -> AttackScores:
         groups: list[dict[str, Any]] = []
         outcomes: dict[str, Outcome] = {}
         count = 0
@@ -98,7 +102,7 @@ class SetsAttack:
                 count += len(row["labels"])
         gone = [f"{row['set']} ({row['missing']})" for row in rows if "missing" in row]
         notes = [f"not found: {'; '.join(gone)}"] if gone else []
-        return Sum({"groups": groups, "rows": count}, outcomes, notes)
+        return AttackScores({"groups": groups, "rows": count}, outcomes, notes)
 
 
 def _groups(task: Task, target: Target, row: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -106,12 +110,12 @@ def _groups(task: Task, target: Target, row: Mapping[str, Any]) -> Iterator[dict
     answers, labels = row["answers"], row["labels"]  # lists: rows of tags are of different lengths
     parts = {row["title"]: np.ones(len(labels), dtype=bool)}
     for column, values in row["groups"].items():
-        told = np.asarray(values)
-        parts |= {f"{row['title']}, {column} {value}": told == value for value in dict.fromkeys(values)}
+        column_values = np.asarray(values)
+        parts |= {f"{row['title']}, {column} {value}": column_values == value for value in dict.fromkeys(values)}
     for name, here in parts.items():
         chosen = np.flatnonzero(here).tolist()
         some = [answers[i] for i in chosen], [labels[i] for i in chosen]
-        score = scored(task, *some, target.metric, target.samples)
+        score = score_with_ci(task, *some, target.metric, target.samples)
         yield {"name": name, "points": [{"x": 0.0, **score, "rows": int(here.sum())}]}
 
 

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from .attacks import attacks_of
-from .cells import number, p_words, passes
+from .charts import Difference, forest, scatter
 from .comparison import LOWER, By, Comparison, Row, under_attack
-from .comparison_figures import Difference, forest, scatter
 from .drawing import Drawing
+from .formatting import format_p, format_passes, number
 
 ROWS, LINES, ATTACKS = 300, 40, 6  # of a table, of a forest plot, and columns of attacks
 
@@ -84,10 +84,10 @@ def _cells(row: Row, best: bool, sign: int, attacks: Sequence[float | None]) -> 
         "median": number(row.summary.median),
         "difference": number(test.difference, "{:+.4f}") if test is not None and known else {"text": "", "sort": "0"},
         "turn": turn,
-        "p_seeds": number(test.p if test else None) | {"text": "" if test is None else p_words(test.p, "-")},
+        "p_seeds": number(test.p if test else None) | {"text": "" if test is None else format_p(test.p, "-")},
         "p_rows": number(rows.p if rows else None)
-        | {"text": "" if test is None else (p_words(rows.p, "-") if rows else "-")},
-        "passes": {"text": passes(row.cost), "sort": row.cost.get("forward", 0) + row.cost.get("backward", 0)},
+        | {"text": "" if test is None else (format_p(rows.p, "-") if rows else "-")},
+        "passes": {"text": format_passes(row.cost), "sort": row.cost.get("forward", 0) + row.cost.get("backward", 0)},
         "step": number(row.cost.get("seconds_per_step"), "{:.3g}"),
         "ratio": number(row.ratio.get("seconds_per_step"), "{:.2f}x") if test else {"text": "", "sort": "1"},
         "attacks": [number(value) for value in attacks],

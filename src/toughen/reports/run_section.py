@@ -5,16 +5,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from . import figures, robust_figures
-from .adversarial import findings
+from . import charts
 from .attacks import Attack
-from .cells import number, passes
-from .comparison import cost_beside_plain
-from .curves import eval_curves, last, loss_parts
-from .curves import robust_figures as robust_series
+from .comparison import cost_against_plain
 from .drawing import Drawing
-from .errors import confusion_of, reliability_of
+from .evaluations import confusion_charts, reliability_charts
 from .folder import Run
+from .formatting import format_passes, number
+from .training_log import adversarial_checks, eval_curves, last, loss_parts, robust_series
 
 PLAIN = "plain baseline"
 LETTERS, LINES = 40_000, 60  # of a config, and of seeds, notes, figures and slices: no run may burst its page
@@ -38,7 +36,7 @@ def run_section(run: Run, attacks: Sequence[Attack] = ()) -> Section:
         "about": _about(run),
         "metrics": metrics,
         "seeds": [_seed(run, seed, arm, metrics) for arm in ("method", "baseline") for seed in run.seeds(arm)][:LINES],
-        "findings": findings(run, attacks),
+        "findings": adversarial_checks(run, attacks),
         "perturbed": run.method != "plain",
         "robust": [(key, f"{value:.4g}", meaning) for key, (value, meaning) in last(run).items()][:LINES],
         "cost": _cost(run),
@@ -51,10 +49,10 @@ def run_section(run: Run, attacks: Sequence[Attack] = ()) -> Section:
     drawings = {
         "learning": _learning(run),
         "adversarial": [
-            figures.lines(title, lines, note=_NOTES.get(title, "")) for title, lines in robust_series(run).items()
+            charts.lines(title, lines, note=_NOTES.get(title, "")) for title, lines in robust_series(run).items()
         ],
         "cost": _cost_drawing(run),
-        "calibration": [*reliability_of(run), *confusion_of(run)],
+        "calibration": [*reliability_charts(run), *confusion_charts(run)],
         "attention": _attention(run),
         "spectrum": _spectrum(run),
     }
@@ -74,7 +72,7 @@ def _about(run: Run) -> list[tuple[str, str]]:
     method: Mapping[str, Any] = results["method"]
     settings = ", ".join(f"{key}={value}" for key, value in (method.get("settings") or {}).items())
     data: Mapping[str, Any] = results.get("data") or {}
-    told = {
+    facts = {
         "task": str(results["task"]),
         "model": str(results.get("model", "")),
         "head": str(results.get("head") or ""),
@@ -84,7 +82,7 @@ def _about(run: Run) -> list[tuple[str, str]]:
         "seeds": ", ".join(str(seed["seed"]) for seed in run.seeds()),
         "selected by": f"{run.metric} on the validation rows",
     }
-    return [(term, _cut(words, 4000)) for term, words in told.items() if words]
+    return [(term, _cut(words, 4000)) for term, words in facts.items() if words]
 
 
 def _cut(text: str, longest: int) -> str:
@@ -106,9 +104,9 @@ def _learning(run: Run) -> list[Drawing]:
     drawn: list[Drawing] = []
     if parts := loss_parts(run):
         note = "Means over seeds." if len(run.seeds()) > 1 else ""
-        drawn.append(figures.lines("loss and its parts", parts, dashed=("loss, plain baseline",), note=note))
+        drawn.append(charts.lines("loss and its parts", parts, dashed=("loss, plain baseline",), note=note))
     if curve := eval_curves(run, run.metric):
-        drawn.append(figures.lines(f"{run.metric} while training", curve, y=run.metric, dashed=(PLAIN,)))
+        drawn.append(charts.lines(f"{run.metric} while training", curve, y=run.metric, dashed=(PLAIN,)))
     return drawn
 
 
@@ -122,7 +120,7 @@ _COSTS = {
 
 
 def _cost(run: Run) -> dict[str, Any]:
-    ours, plain, times = cost_beside_plain(run)
+    ours, plain, times = cost_against_plain(run)
     rows = [
         {
             "name": name,
@@ -133,15 +131,15 @@ def _cost(run: Run) -> dict[str, Any]:
         for key, name in _COSTS.items()
         if key in ours
     ]
-    return {"rows": rows, "plain": bool(plain), "passes": passes(ours)}
+    return {"rows": rows, "plain": bool(plain), "passes": format_passes(ours)}
 
 
 def _cost_drawing(run: Run) -> list[Drawing]:
-    _, _, times = cost_beside_plain(run)
+    _, _, times = cost_against_plain(run)
     names = {key: name.removesuffix(" a step").removesuffix(", MB") for key, name in _COSTS.items()}
     names["seconds_per_step"] = "time of a step"
     shown = {name: times[key] for key, name in names.items() if key in times}
-    return [figures.ratios("cost against plain fine-tuning", shown)] if shown else []
+    return [charts.ratios("cost against plain fine-tuning", shown)] if shown else []
 
 
 def _diagnostics(run: Run, name: str) -> dict[str, Any] | None:
@@ -151,29 +149,30 @@ def _diagnostics(run: Run, name: str) -> dict[str, Any] | None:
 
 def _attention(run: Run) -> list[Drawing]:
     """Of the best seed: a few texts as the model reads them, and with what its adversary hid."""
-    told = _diagnostics(run, "attention")
-    if not told:
+    diagnostics = _diagnostics(run, "attention")
+    if not diagnostics:
         return []
     drawn: list[Drawing] = []
-    for place, text in enumerate(told["texts"], start=1):
+    for index, text in enumerate(diagnostics["texts"], start=1):
         note = "Crossed out: hidden in one draw, as training draws."
         parts = (text["tokens"], text["clean"], text["adversarial"], text["hidden"])
-        drawn.append(robust_figures.attention(f"attention, layer {told['layer']}, text {place}", *parts, note=note))
-    hidden = {layer: float(share) for layer, share in told["hidden_by_layer"].items()}
+        drawn.append(charts.attention(f"attention, layer {diagnostics['layer']}, text {index}", *parts, note=note))
+    hidden = {layer: float(share) for layer, share in diagnostics["hidden_by_layer"].items()}
     if len(hidden) > 1:
         bars = {layer: {"hidden": (share, share, share)} for layer, share in hidden.items()}
-        drawn.append(figures.bars("share of pairs hidden, by layer", bars, note=f"Over {told['rows']} texts."))
+        drawn.append(charts.bars("share of pairs hidden, by layer", bars, note=f"Over {diagnostics['rows']} texts."))
     return drawn
 
 
 def _spectrum(run: Run) -> list[Drawing]:
-    told = _diagnostics(run, "spectrum")
-    if not told:
+    diagnostics = _diagnostics(run, "spectrum")
+    if not diagnostics:
         return []
-    ranks = [f"{told[part]['effective_rank']:.1f}" for part in ("before", "after")]
-    note = f"Mean over {told['rows']} texts, and the middle 80 %. Effective rank {ranks[0]} before, {ranks[1]} after."
-    parts = {"pooled covariance": told["before"], f"after {told['normalization']}": told["after"]}
-    return [robust_figures.spectrum("singular values of the second-order head", parts, note=note)]
+    ranks = [f"{diagnostics[part]['effective_rank']:.1f}" for part in ("before", "after")]
+    note = f"Mean over {diagnostics['rows']} texts, and the middle 80 %. "
+    note += f"Effective rank {ranks[0]} before, {ranks[1]} after."
+    parts = {"pooled covariance": diagnostics["before"], f"after {diagnostics['normalization']}": diagnostics["after"]}
+    return [charts.spectrum("singular values of the second-order head", parts, note=note)]
 
 
 def _slices(run: Run) -> list[tuple[str, list[dict[str, Any]]]]:

@@ -4,103 +4,104 @@ from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
-from .attempt import Attempt, Search
-from .bent import Bent, Height, bent
-from .pool import Slopes
+from .attacked_text import Replacements, Row, SplitText, WordPosition, match_case, split_punctuation
+from .perturbed_model import AttackObjective, PerturbedModel, attach_perturbation
+from .synonyms import Vocabulary
 from .target import Target
+from .text_search import GradientFn, Search, SearchState
 from .victim import Victim
-from .vocabulary import Vocabulary
-from .words import Changes, Place, Row, Words, cased_like, parts
 
-Gains = Mapping[Place, Sequence[tuple[float, str]]]
+Gains = Mapping[WordPosition, Sequence[tuple[float, str]]]
 """For every word of one piece: the words to put there and what the gradient promises of each."""
 
 
-def flips(candidates: int) -> Callable[[Target], tuple[Callable[[Attempt], Search], Slopes]]:
+def hotflip(candidates: int) -> Callable[[Target], tuple[Callable[[SearchState], Search], GradientFn]]:
     """The attack made ready for a model: it asks for a gradient after every word it has changed."""
 
-    def prepare(target: Target) -> tuple[Callable[[Attempt], Search], Slopes]:
-        slopes = _Slopes(target.victim, Vocabulary(target.victim), candidates)
+    def prepare(target: Target) -> tuple[Callable[[SearchState], Search], GradientFn]:
+        gradients = _VocabularyGradients(target.victim, Vocabulary(target.victim), candidates)
 
-        def begin(attempt: Attempt) -> Search:
-            return _search(attempt, candidates)
+        def start_search(state: SearchState) -> Search:
+            return _search(state, candidates)
 
-        return begin, slopes
+        return start_search, gradients
 
     return prepare
 
 
-def _search(attempt: Attempt, candidates: int) -> Search:
+def _search(state: SearchState, candidates: int) -> Search:
     """Try the flips that promise most, take the best that helps, look again from there."""
-    while not attempt.over:
-        gains: Gains = yield from attempt.slope()
-        ranked = _ranked(attempt, gains)
-        before = len(attempt.changes)
+    while not state.done:
+        gains: Gains = yield from state.gradient()
+        ranked = _ranked(state, gains)
+        before = len(state.changes)
         for start in range(0, len(ranked), candidates):
-            told = yield from attempt.try_each(ranked[start : start + candidates])
-            if attempt.fooled or not told:
+            results = yield from state.try_each(ranked[start : start + candidates])
+            if state.success or not results:
                 return
-            best = min(range(len(told)), key=lambda number: told[number].chance)
-            if told[best].chance < attempt.chance:
-                attempt.take(ranked[start + best], told[best].chance)
+            best = min(range(len(results)), key=lambda number: results[number].probability)
+            if results[best].probability < state.probability:
+                state.apply(ranked[start + best], results[best].probability)
                 break
-        if len(attempt.changes) == before:
+        if len(state.changes) == before:
             return
 
 
-def _ranked(attempt: Attempt, gains: Gains) -> list[Changes]:
+def _ranked(state: SearchState, gains: Gains) -> list[Replacements]:
     """Flips of words that may be changed and have not been, most promising first."""
-    found: list[tuple[float, Place, str]] = []
-    for place in attempt.passage.places:
-        if place not in attempt.changes:
-            old = attempt.passage.word(place)
-            found += [(gain, place, cased_like(word, old)) for gain, word in gains.get(place, ())]
-    found.sort(key=lambda each: -each[0])
-    return [{place: word} for _, place, word in found if word.lower() != attempt.passage.word(place).lower()]
+    flips: list[tuple[float, WordPosition, str]] = []
+    for position in state.text.positions:
+        if position not in state.changes:
+            old = state.text.word(position)
+            flips += [(gain, position, match_case(word, old)) for gain, word in gains.get(position, ())]
+    flips.sort(key=lambda each: -each[0])
+    return [{position: word} for _, position, word in flips if word.lower() != state.text.word(position).lower()]
 
 
-class _Slopes:
+class _VocabularyGradients:
     """Gradients of many texts at once, and the best words for each place."""
 
     def __init__(self, victim: Victim, vocabulary: Vocabulary, count: int) -> None:
         self.victim, self.vocabulary, self.count = victim, vocabulary, count
-        self.height = Height(victim.task)
+        self.objective = AttackObjective(victim.task)
 
     def __call__(self, rows: Sequence[Row], labels: Sequence[int]) -> list[Gains]:
         found: list[Gains] = []
-        with bent(self.victim) as model:
+        with attach_perturbation(self.victim) as model:
             for start in range(0, len(rows), self.victim.rows_with_gradient):
                 part = slice(start, start + self.victim.rows_with_gradient)
                 found += self._part(model, rows[part], labels[part])
         return found
 
-    def _part(self, model: Bent, rows: Sequence[Row], labels: Sequence[int]) -> list[Gains]:
+    def _part(self, model: PerturbedModel, rows: Sequence[Row], labels: Sequence[int]) -> list[Gains]:
         victim = self.victim
         texts = [[row[column] for row in rows] for column in victim.task.columns]
         encoded = victim.tokenizer(
             *texts,
             truncation=True,
-            max_length=victim.work.max_length,
+            max_length=victim.text_tokenizer.max_length,
             padding=True,
             return_offsets_mapping=True,
             return_tensors="pt",
         )
         spans = encoded.pop("offset_mapping").tolist()
         batch = {name: value.to(victim.model.device) for name, value in encoded.items()}
-        _, slope, view = model.slope(batch, self.height, torch.tensor(labels, device=victim.model.device))
-        places = [
+        _, at_tokens, view = model.embedding_gradient(
+            batch, self.objective, torch.tensor(labels, device=victim.model.device)
+        )
+        positions = [
             _one_piece(row, victim.task.columns, spans[number], encoded.sequence_ids(number))
             for number, row in enumerate(rows)
         ]
-        flat = [(number, token) for number, found in enumerate(places) for token in found.values()]
+        flat = [(number, token) for number, found in enumerate(positions) for token in found.values()]
         if not flat:
             return [{} for _ in rows]
-        at = torch.tensor(flat, device=slope.device).T
-        gradient, old = slope[at[0], at[1]].float(), view.value[at[0], at[1]].float()
-        gains = gradient @ self.vocabulary.matrix.T - (gradient * old).sum(-1, keepdim=True)
+        at = torch.tensor(flat, device=at_tokens.device).T
+        at_tokens, old = at_tokens[at[0], at[1]].float(), view.value[at[0], at[1]].float()
+        gains = at_tokens @ self.vocabulary.matrix.T - (at_tokens * old).sum(-1, keepdim=True)
         best = gains.topk(min(self.count, gains.shape[1]))
         ranks = iter(zip(best.values.tolist(), best.indices.tolist(), strict=True))
-        return [{place: self._words(*next(ranks)) for place in found} for found in places]
+        return [{position: self._words(*next(ranks)) for position in found} for found in positions]
 
     def _words(self, gains: list[float], numbers: list[int]) -> list[tuple[float, str]]:
         return [(gain, self.vocabulary.words[number]) for gain, number in zip(gains, numbers, strict=True)]
@@ -108,7 +109,7 @@ class _Slopes:
 
 def _one_piece(
     row: Row, columns: Sequence[str], spans: Sequence[Sequence[int]], texts: Sequence[int | None]
-) -> dict[Place, int]:
+) -> dict[WordPosition, int]:
     """Words that are exactly one token, and which."""
     tokens: dict[tuple[int, int, int], list[int]] = {}
     for number, ((start, end), text) in enumerate(zip(spans, texts, strict=True)):
@@ -116,14 +117,14 @@ def _one_piece(
             piece = str(row[columns[text]])[start:end]
             # The space before a word is part of its token for SentencePiece (DeBERTa-v3, Llama). Bytes share a span.
             tokens.setdefault((text, end - len(piece.lstrip()), end), []).append(number)
-    found: dict[Place, int] = {}
+    tokens_of_words: dict[WordPosition, int] = {}
     for text, column in enumerate(columns):
-        words, at = Words.of(row[column]), 0
-        for number, piece in enumerate(words.pieces):
-            at += len(words.gaps[number])
-            before, word, _ = parts(piece)
+        words, at = SplitText.of(row[column]), 0
+        for number, piece in enumerate(words.tokens):
+            at += len(words.whitespace[number])
+            before, word, _ = split_punctuation(piece)
             span = (text, at + len(before), at + len(before) + len(word))
             if word and len(one := tokens.get(span, ())) == 1:
-                found[column, number] = one[0]
+                tokens_of_words[column, number] = one[0]
             at += len(piece)
-    return found
+    return tokens_of_words

@@ -14,7 +14,7 @@ STATUSES = {"succeeded": "fooled", "failed": "held", "skipped": "wrong already"}
 _SHARES = {"succeeded": 0.7, "failed": 0.2, "skipped": 0.1}  # the model's failures are what a reader looks for
 
 
-def failures(sources: Sequence[tuple[str, Run, Attack]]) -> dict[str, Any] | None:
+def attack_examples(sources: Sequence[tuple[str, Run, Attack]]) -> dict[str, Any] | None:
     """Examples of every attack that kept some; `sources` name the model, the run and the attack."""
     with_rows = [
         (name, attack, rows) for name, run, attack in sources if (rows := run.attacked_rows(attack.sources[0]))
@@ -47,16 +47,18 @@ def _chosen(rows: Sequence[Mapping[str, Any]], quota: int) -> list[Mapping[str, 
     kept: list[Mapping[str, Any]] = []
     for status, found in by_status.items():
         count = room[status]
-        kept += [found[place * len(found) // count] for place in range(count)]
+        kept += [found[index * len(found) // count] for index in range(count)]
     return kept
 
 
 def _example(row: Mapping[str, Any], model: str, attack: str) -> dict[str, Any]:
     original, perturbed = row.get("original") or {}, row.get("perturbed") or {}
-    told: dict[str, set[int]] = {}
-    for column, place in row.get("changed") or ():
-        told.setdefault(str(column), set()).add(int(place))
-    texts = [_pair(str(column), str(text), str(perturbed.get(column, text)), told) for column, text in original.items()]
+    changed: dict[str, set[int]] = {}
+    for column, index in row.get("changed") or ():
+        changed.setdefault(str(column), set()).add(int(index))
+    texts = [
+        _pair(str(column), str(text), str(perturbed.get(column, text)), changed) for column, text in original.items()
+    ]
     runs = [run for text in texts for side in ("before", "after") for run in text[side]]
     size = sum(len(html.escape(words)) + 24 * marked for words, marked in runs)
     return {
@@ -80,17 +82,17 @@ def _answer(row: Mapping[str, Any], when: str) -> str:
     return f"{answer} {float(sure):.2f}" if isinstance(sure, (int, float)) else str(answer)
 
 
-def _pair(column: str, before: str, after: str, told: Mapping[str, set[int]]) -> dict[str, Any]:
+def _pair(column: str, before: str, after: str, changed: Mapping[str, set[int]]) -> dict[str, Any]:
     """Both texts as runs of (text, is it marked): what the attack took away, and what it put there."""
     old, new = before.split(), after.split()
-    gone, come = _differences(old, new)
-    come = come | told.get(column, set()) if before != after else set[int]()
+    removed, added = _differences(old, new)
+    added = added | changed.get(column, set()) if before != after else set[int]()
     return {
         "column": column,
         "same": before == after,
-        "blanks": before != after and not gone and not come,  # nothing changed that a page would show
-        "before": _runs(before, gone),
-        "after": _runs(after, come) if before != after else [],
+        "blanks": before != after and not removed and not added,  # nothing changed that a page would show
+        "before": _runs(before, removed),
+        "after": _runs(after, added) if before != after else [],
     }
 
 
@@ -104,12 +106,12 @@ def _differences(old: Sequence[str], new: Sequence[str]) -> tuple[set[int], set[
     pairs = zip(reversed(old), reversed(new), strict=False)
     last = min(limit, next((n for n, (a, b) in enumerate(pairs) if a != b), limit))
     old, new = old[first : len(old) - last], new[first : len(new) - last]
-    gone, come = set(range(first, first + len(old))), set(range(first, first + len(new)))
+    removed, added = set(range(first, first + len(old))), set(range(first, first + len(new)))
     if max(len(old), len(new)) <= 300:  # what matches between first and last change; slow for more
         for a, c, size in difflib.SequenceMatcher(None, old, new, False).get_matching_blocks():
-            gone -= set(range(first + a, first + a + size))
-            come -= set(range(first + c, first + c + size))
-    return gone, come
+            removed -= set(range(first + a, first + a + size))
+            added -= set(range(first + c, first + c + size))
+    return removed, added
 
 
 def _runs(text: str, marked: set[int]) -> list[tuple[str, bool]]:
@@ -137,7 +139,7 @@ def _kept(words: Sequence[tuple[str, bool]]) -> list[int]:
     marked = [number for number, (_, state) in enumerate(words) if state]
     if not marked or sum(len(word) + 1 for word, _ in words) <= LONGEST:
         return list(range(len(words)))
-    return sorted({n for place in marked for n in range(max(0, place - 12), min(len(words), place + 13))})
+    return sorted({n for index in marked for n in range(max(0, index - 12), min(len(words), index + 13))})
 
 
 def _add(runs: list[tuple[str, bool]], text: str, state: bool) -> None:

@@ -1,0 +1,316 @@
+"""`toughen.evaluate`: score a run or a model folder on any split or file."""
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from .._version import __version__
+from ..internal.atomic import write_json
+from ..reports.folder import explain_not_a_run
+from ..tasks import load
+from ..tasks import task as task_named
+from ..tasks.read.folder import check_apart
+from ..tasks.spec import SPLITS, DataError, Head, Task
+from ..tasks.wording import own_words, reworded
+from .measures import Evaluation, measure, text_slices
+from .outputs import class_names, cut_words_note, load_model, max_length_note, outputs_of, unnamed_classes_note
+
+if TYPE_CHECKING:
+    from ..attacks.suite import AttackSettings
+
+
+@dataclass(frozen=True)
+class ModelRef:
+    """One model on disk, and what its run says about task and data."""
+
+    model: Path
+    home: Path
+    """The folder that gets `evaluations/`."""
+    label: str = ""
+    """What tells it from other models of the same home: seed-2, checkpoint-30."""
+    task: str | None = None
+    data: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """The `data:` group of the run's configuration."""
+
+
+def model_refs(
+    path: "str | os.PathLike[str]", *, all_seeds: bool = False, all_checkpoints: bool = False
+) -> list[ModelRef]:
+    """The models meant by a path: a run's best one, or all its seeds or checkpoints; or a model folder."""
+    folder = Path(path)
+    if (folder / "results.json").is_file():
+        return _of_run(folder, all_seeds, all_checkpoints)
+    if all_checkpoints and (found := list(_checkpoints(folder))):
+        return [ModelRef(each, folder, each.name) for each in found]
+    if (folder / "trials").is_dir():
+        raise DataError(f"{folder} {explain_not_a_run(folder)}")
+    if not (folder / "config.json").is_file():
+        raise DataError(f"{folder} is neither a run (results.json) nor a model folder (config.json).")
+    if all_checkpoints:
+        raise DataError(f"{folder} has no checkpoint-* folder; train with --train.keep_checkpoints true.")
+    return [ModelRef(folder, folder)]
+
+
+def _of_run(run: Path, all_seeds: bool, all_checkpoints: bool) -> list[ModelRef]:
+    task, data = _settings(run)
+    if not all_seeds and not all_checkpoints:
+        if not (run / "model" / "config.json").is_file():
+            raise DataError(f"{run} has no model: its folder model/ is missing.")
+        return [ModelRef(run / "model", run, "", task, data)]
+    found: list[ModelRef] = []
+    for arm, folder in (("seed", "seeds"), ("baseline", "baseline")):
+        homes = [each for each in (run / folder).glob("*") if each.is_dir()]
+        for home in sorted(homes, key=lambda each: (len(each.name), each.name)):
+            models = list(_checkpoints(home)) if all_checkpoints else [home / "model"]
+            for model in models:
+                if (model / "config.json").is_file():
+                    label = f"{arm}-{home.name}" + (f"-{model.name}" if all_checkpoints else "")
+                    found.append(ModelRef(model, run, label, task, data))
+    if not found:
+        kind = "checkpoint (train with --train.keep_checkpoints true)" if all_checkpoints else "model of a seed"
+        raise DataError(f"{run} keeps no {kind}.")
+    return found
+
+
+def _settings(run: Path) -> tuple[str | None, dict[str, Any]]:
+    """The registered task, None for own files; and the data group of the configuration."""
+    import yaml
+
+    try:
+        results: Any = json.loads((run / "results.json").read_text(encoding="utf-8"))
+        text = (run / "config.yaml").read_text(encoding="utf-8") if (run / "config.yaml").is_file() else ""
+        config: Any = yaml.safe_load(text) or {}
+    except (ValueError, yaml.YAMLError) as error:
+        raise DataError(f"{run} is a broken run: {' '.join(str(error).split())}") from None
+    data = cast("dict[str, Any]", config.get("data") or {})
+    return (None if data.get("train_file") else results.get("task")), data
+
+
+def _checkpoints(folder: Path) -> Iterator[Path]:
+    numbered = [each for each in folder.glob("checkpoint-*") if each.name.rpartition("-")[2].isdigit()]
+    yield from sorted(numbered, key=lambda each: int(each.name.rpartition("-")[2]))
+
+
+# The run's own settings that say how its files are read.
+_OWN_FILE = ("text_column", "label_column", "delimiter", "encoding", "quoting", "max_line", "label_separator")
+_READING = (
+    *("dir", "train_file", "validation_file", "test_file", *_OWN_FILE, "labels", "head"),
+    *("on_bad", "validation_share", "limit", "seed", "cache_dir"),
+)
+
+# Options of `load` that are ours as well.
+KNOWN = ("task", "dir", "text_column", "label_column", "limit")
+_HEADS: dict[str, Head] = {"regression": "regression", "multi_label_classification": "multilabel"}  # by `problem_type`
+
+
+@own_words(KNOWN)
+def evaluate(
+    path: "str | os.PathLike[str]",
+    *,
+    task: str | Task | None = None,
+    split: str = "validation",
+    file: "str | os.PathLike[str] | None" = None,
+    dir: "str | os.PathLike[str] | None" = None,
+    text_column: str | None = None,
+    label_column: str | None = None,
+    max_length: int | None = None,
+    limit: int | None = None,
+    batch_size: int | None = None,
+    samples: int = 1000,
+    all_seeds: bool = False,
+    all_checkpoints: bool = False,
+    attack: str | Sequence[str] = (),
+    settings: "AttackSettings | None" = None,
+    progress: bool = False,
+    write: bool = True,
+) -> list[Evaluation]:
+    """Score a run's model (or all its seeds or checkpoints) or a model folder; write evaluations/<name>.json.
+
+    A run knows its task, data and length. `task` and `dir` evaluate on another set, such as HANS for an MNLI model;
+    `file` on a person's own rows. Intervals are percentile bootstraps over rows, `samples` of them.
+
+    `attack` names attacks to run as well ("characters,embedding", or "all"): embedding, characters, flips, synonyms,
+    neighbours, noise, sets. `settings` are their budgets; summaries and attacked examples go to attacks/, and into
+    `attacks` of what is returned. An interrupted attack goes on when it is called again.
+    """
+    if batch_size is not None and batch_size < 1:
+        raise DataError(f"batch_size={batch_size}: it must be at least 1.")
+    if samples < 1:
+        raise DataError(f"samples={samples}: an interval needs at least 1, and 1000 for two digits.")
+    suite = _suite(attack, settings, limit, progress) if attack else None
+    columns = {"text_column": text_column, "label_column": label_column}
+    found: list[Evaluation] = []
+    for model_ref in model_refs(path, all_seeds=all_seeds, all_checkpoints=all_checkpoints):
+        data = _data(model_ref, task, split, file, dir, columns, limit)
+        rows = getattr(data, split)
+        model, tokenizer = load_model(model_ref.model, data.task)
+        length = max_length or model_ref.data.get("max_length")
+        outputs = outputs_of(model, tokenizer, data.task, rows, max_length=length, batch_size=batch_size or 64)
+        plain = [dict(row) for row in rows]
+        kept = {column: rows[column] for column in data.task.keep if column in rows.column_names}
+        name = _name(model_ref, data.task, split, file, limit if len(plain) == limit else None)
+        evaluation = measure(
+            data.task,
+            outputs,
+            name=name,
+            split=split,
+            columns={**kept, **text_slices(data.task, plain)},
+            samples=samples,
+            model=os.fspath(model_ref.model),
+            source=os.fspath(file) if file else None,
+            notes=[
+                *(reworded(doubt, KNOWN) for doubt in data.doubts),
+                *unnamed_classes_note(model.config, data.task),
+                *cut_words_note(data.task, plain, outputs),
+                *max_length_note(max_length, model, tokenizer),
+            ],
+        )
+        home = model_ref.home if write else None
+        if home is not None and (problem := _write_or_note(home, evaluation)):
+            evaluation, home = replace(evaluation, notes=[*evaluation.notes, problem]), None
+        if suite is not None:
+            about: dict[str, Any] = {"split": split, "samples": samples, "max_length": length, "batch_size": batch_size}
+            about |= _sets(model_ref, task, dir, columns)
+            target = suite.target(model, tokenizer, data.task, plain, outputs, **about)
+            where = name.removesuffix(f"-{model_ref.label}") if model_ref.label else name
+            where = "" if where == "validation" else where
+            attacks = suite.run(target, home=home, label=model_ref.label, model=model_ref.model, where=where)
+            evaluation = replace(evaluation, attacks=attacks)
+        found.append(evaluation)
+    return found
+
+
+def _write_or_note(home: Path, evaluation: Evaluation) -> str:
+    """Write it down, or say why not: of a model that is not one's own the scores are still wanted."""
+    try:
+        content = {"toughen": __version__, **evaluation.to_dict()}
+        write_json(home / "evaluations" / f"{evaluation.name}.json", content)
+    except OSError as error:
+        return f"not kept, as {home / 'evaluations'} cannot be written to: {error.strerror}"
+    return ""
+
+
+def _data(
+    model_ref: ModelRef, task: str | Task | None, split: str, file: Any, dir: Any, columns: dict[str, Any], limit: Any
+) -> Any:
+    if limit is not None and limit < 1:
+        raise DataError(f"limit={limit} leaves no rows; give 1 or more.")
+    if split not in SPLITS:
+        raise DataError(f"there is no split {split!r}: give one of {', '.join(SPLITS)}.")
+    chosen = task or model_ref.task
+    own = _selected_options(model_ref.data, _READING)
+    if file is not None:
+        settings: dict[str, Any] = {
+            **_selected_options(own, _OWN_FILE),
+            **_selected_options(columns),
+            f"{split}_file": file,
+            "limit": limit,
+        }
+        if chosen is None:
+            learnt = _labels_from_config(model_ref)
+            return load(**settings, **{key: own.get(key) or learnt[key] for key in ("labels", "head")})
+        return load(chosen, **settings)
+    if chosen is None and not own.get("train_file"):
+        raise DataError(f"{model_ref.model} does not say its task: give task= (--task), or file= (--file).")
+    other = task is not None and (model_ref.task is None or task_named(task) != task_named(model_ref.task))
+    settings = {key: own[key] for key in ("dir", "cache_dir") if key in own} if other else own
+    if dir is not None:
+        settings["dir"] = dir
+    elif other and task is not None and model_ref.task is not None and "dir" in settings:
+        check_apart(Path(settings["dir"]), task_named(task), task_named(model_ref.task))
+    settings["limit"] = limit or settings.get("limit")
+    data = load(chosen, **settings)
+    if getattr(data, split) is None:
+        raise DataError(f"{data.task.name!r} has no split {split!r}; it has {', '.join(data.splits)}.")
+    if limit is None and not other and dir is None:
+        _same_rows(model_ref, split, len(getattr(data, split)))
+    # Only this split is tokenised.
+    return replace(data, **{name: None for name in SPLITS if name != split})
+
+
+def _selected_options(
+    settings: Mapping[str, Any], keys: Sequence[str] = ("text_column", "label_column")
+) -> dict[str, Any]:
+    """Those of the settings that are set, the columns of the text by name: "premise, hypothesis" are two."""
+    found = {key: settings[key] for key in keys if settings.get(key) is not None}
+    if isinstance(found.get("text_column"), str):
+        found["text_column"] = [name.strip() for name in found["text_column"].split(",")]
+    return found
+
+
+def _sets(model_ref: ModelRef, task: str | Task | None, dir: Any, columns: dict[str, Any]) -> dict[str, Any]:
+    """Where the attack `sets` finds other sets, and how it reads files of one's own."""
+    folder = dir or model_ref.data.get("dir")
+    # The form of the run's own files; a published set has a form of its own.
+    files = {} if task or model_ref.task else _selected_options(model_ref.data, _OWN_FILE)
+    return {"dir": Path(folder) if folder else None, "reading": {**files, **_selected_options(columns)}}
+
+
+def _same_rows(model_ref: ModelRef, split: str, rows: int) -> None:
+    """Refuse a made development set of a file that has changed: rows the model was trained on may be in it now."""
+    if split != "validation" or model_ref.data.get("validation_file"):
+        return
+    before = _run_manifest(model_ref).get("rows", {}).get(split, rows)
+    if before != rows:
+        raise DataError(
+            f"{model_ref.home} held out {before} rows and now it would be {rows}: its training file has changed, and "
+            "rows it learnt from may be among them. Give file= (--file)."
+        )
+
+
+def _suite(attack: "str | Sequence[str]", settings: "AttackSettings | None", limit: int | None, progress: bool) -> Any:
+    """Imported where it is wanted: a clean evaluation needs none of it."""
+    from ..attacks.suite import Suite
+
+    return Suite.of(attack, settings, limit, progress)
+
+
+def _labels_from_config(model_ref: ModelRef) -> dict[str, Any]:
+    """Label names in the order the model learned them, and its head; None where only the file can say it."""
+    from transformers import AutoConfig
+
+    config: Any = AutoConfig.from_pretrained(model_ref.model)
+    names = class_names(config)
+    default_names = all(name == f"LABEL_{number}" for number, name in enumerate(names))
+    head = _run_manifest(model_ref).get("head") or _head(config)
+    # Classes are found in the file: amounts or lists instead are told as what they are.
+    return {
+        "labels": None if default_names or head == "regression" else names,
+        "head": None if head == "classes" else head,
+    }
+
+
+def _head(config: Any) -> Head | None:
+    kind = str((config.architectures or [""])[0])
+    if "TokenClassification" in kind:
+        return "tokens"
+    if "MultipleChoice" in kind:
+        return "choices"
+    if config.num_labels == 1:
+        return "regression"
+    return _HEADS.get(getattr(config, "problem_type", None) or "")
+
+
+def _run_manifest(model_ref: ModelRef) -> dict[str, Any]:
+    """What the run noted of its data when it began; nothing of a plain model."""
+    file = model_ref.home / "began.json"
+    return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+
+
+def _name(model_ref: ModelRef, task: Task, split: str, file: Any, limit: int | None) -> str:
+    """Of the file, or of the set where it is another than the run's, and the split; then which model.
+
+    A limit that cut rows off is said, so that a look at a few rows never goes over what is known of all of them.
+    """
+    other = task.name != model_ref.task and model_ref.task is not None
+    first = _stem(Path(file)) if file else (f"{task.name}-{split}" if other else split)
+    return "-".join(part for part in (first, f"limit-{limit}" if limit else "", model_ref.label) if part)
+
+
+def _stem(file: Path) -> str:
+    """Its name without endings; never a split's, which would go over what is known of the run's own rows."""
+    stem = Path(file.stem).stem if file.suffix == ".gz" else file.stem
+    return f"file-{stem}" if stem in SPLITS else stem
