@@ -5,8 +5,8 @@ import sys
 import pytest
 
 from toughen import tasks
+from toughen.tasks.catalog import ENTITY_METRICS
 from toughen.tasks.scores import SCORES
-from toughen.tasks.tokens import ENTITY_METRICS
 
 _NAMES = """
 cola sst2 mrpc stsb qqp mnli mnli-mm qnli rte wnli ax snli anli-r1 anli-r2 anli-r3 paws-qqp hans advglue-sst2

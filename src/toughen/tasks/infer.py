@@ -5,13 +5,13 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
+from .catalog import ENTITY_METRICS
 from .read.conll import ENTITY
 from .read.lines import Format, Raw, place, suffix
 from .read.rows import numbered_columns
 from .read.tables import read_rows
 from .seen import MOST_LABELS, Seen
 from .spec import DataError, Head, Task
-from .tokens import ENTITY_METRICS
 
 _LABELS = ("label", "labels", "class", "target", "score", "tags", "ner_tags", "pos_tags", "gold_label", "answer")
 _PAIRS = (

@@ -1,15 +1,13 @@
 """The tasks by name."""
 
 import difflib
-import importlib
 import re
 
+from .catalog import BUILT_IN
 from .spec import DataError, Task
 
 _TASKS: dict[str, Task] = {}
 _NAMES: dict[str, str] = {}
-_BUILT_IN = ("glue", "nli", "texts", "choices", "tokens")
-_loaded: list[str] = []
 
 
 def plain(name: str) -> str:
@@ -30,7 +28,6 @@ def register(task: Task) -> Task:
 
 def available() -> list[str]:
     """All task names, in order."""
-    _load()
     return sorted(_TASKS)
 
 
@@ -38,7 +35,6 @@ def task(name: "str | Task") -> Task:
     """The task of that name, forgiving about case and punctuation."""
     if isinstance(name, Task):
         return name
-    _load()
     short = plain(name)
     if short in _NAMES:
         return _TASKS[_NAMES[short]]
@@ -47,9 +43,5 @@ def task(name: "str | Task") -> Task:
     raise DataError(f"no task {name!r}; {hint}. For your own files give train_file=... and no task.")
 
 
-def _load() -> None:
-    """Import the built-in entries on first use."""
-    if not _loaded:
-        _loaded.append("yes")
-        for module in _BUILT_IN:
-            importlib.import_module(f".{module}", __package__)
+for _task in BUILT_IN:
+    register(_task)
