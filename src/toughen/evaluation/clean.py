@@ -12,8 +12,7 @@ from ..internal.atomic import write_json
 
 from ..tasks import load, task as task_named  # isort: skip
 from ..tasks.read.folder import check_apart
-from ..tasks.spec import SPLITS, DataError, Head, Task
-from ..tasks.wording import own_words, reworded
+from ..tasks.spec import SPLITS, DataError, Head, Task, options_of_caller
 from .measures import Evaluation, measure
 from .outputs import class_names, cut_words, load_model, outputs_of, shorter, unnamed
 from .slices import text_slices
@@ -34,7 +33,7 @@ KNOWN = ("task", "dir", "text_column", "label_column", "limit")
 _HEADS: dict[str, Head] = {"regression": "regression", "multi_label_classification": "multilabel"}  # by `problem_type`
 
 
-@own_words(KNOWN)
+@options_of_caller(*KNOWN)
 def evaluate(
     path: "str | os.PathLike[str]",
     *,
@@ -90,7 +89,7 @@ def evaluate(
             model=os.fspath(subject.model),
             source=os.fspath(file) if file else None,
             notes=[
-                *(reworded(doubt, KNOWN) for doubt in data.doubts),
+                *(doubt.for_caller(KNOWN) for doubt in data.doubts),
                 *unnamed(model.config, data.task),
                 *cut_words(data.task, plain, outputs),
                 *shorter(max_length, model, tokenizer),

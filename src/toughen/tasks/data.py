@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from .spec import SPLITS, Task
+from .spec import SPLITS, Message, Task
 
 if TYPE_CHECKING:
     from .hygiene import Hygiene
@@ -19,7 +19,7 @@ class Data:
     validation: Any = None
     test: Any = None
     notes: tuple[str, ...] = ()
-    doubts: tuple[str, ...] = ()
+    doubts: tuple[Message, ...] = ()
     """Those of the notes that a person should see unasked: rows left out, words that may be no label."""
 
     @property

@@ -46,7 +46,7 @@ def submission(
             try:
                 tables[file_name(name)] = table(task_named(name), given[name])
             except DataError as fault:
-                faults.append(str(fault))
+                faults.append(str(fault).removesuffix("."))
     if faults:
         raise DataError("; ".join(faults) + ".")
     path = Path(out)

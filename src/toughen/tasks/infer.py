@@ -11,7 +11,7 @@ from .read.lines import Format, Raw, place, suffix
 from .read.rows import numbered_columns
 from .read.tables import read_rows
 from .seen import MOST_LABELS, Seen
-from .spec import DataError, Head, Task
+from .spec import DataError, Head, Option, Task
 
 _LABELS = ("label", "labels", "class", "target", "score", "tags", "ner_tags", "pos_tags", "gold_label", "answer")
 _PAIRS = (
@@ -26,6 +26,8 @@ _SINGLE = ("text", "sentence", "review", "content", "tweet", "comment")
 WORDS = ("tokens", "words")
 _CHOICES = ("choices", "choice", "endings", "options")
 _CONTEXTS = ("context", "ctx", "sent1", "dialogue", "article", "passage", "startphrase", "text")
+
+_IN_CONFIG = "name the classes in config.json (id2label)"
 
 
 def infer_task(
@@ -81,17 +83,18 @@ def _label_column(path: Path, fields: Mapping[str, Any], asked: str | None) -> s
     if found is None:
         raise DataError(
             f"{path}, row 1: there is no column {asked or 'label'!r}; it has {', '.join(map(repr, fields))}; "
-            f"name the right one with label_column={_or_tokens(path, fields, asked)}."
+            "name the right one with label_column=",
+            *_or_tokens(path, fields, asked),
         )
     return found
 
 
-def _or_tokens(path: Path, fields: Mapping[str, Any], asked: str | None) -> str:
+def _or_tokens(path: Path, fields: Mapping[str, Any], asked: str | None) -> tuple[Option, ...]:
     """A further way where the first line may be a word with its tag, and no names of columns."""
     tagged = any(ENTITY.match(name.split()[-1]) for name in fields if name.strip())
     if asked or not (suffix(path) == ".txt" or (suffix(path) == ".tsv" and tagged)):
-        return ""
-    return ", or give head='tokens' if each line is a word and its tag"
+        return ()
+    return (Option("head", ", or give head='tokens' if each line is a word and its tag"),)
 
 
 def _text_columns(path: Path, fields: Mapping[str, Any], label: str) -> tuple[str, ...]:
@@ -158,15 +161,18 @@ def _label_names(path: Path, seen: Seen, head: Head, label: str) -> tuple[str, .
     if head == "regression":
         return ()
     if seen.lists and seen.numbers and set(seen.values) <= {0, 1} and head == "multilabel":
-        raise DataError(f"{path}: the lists of 0 and 1 in {label!r} say nothing of the label names; give labels=[...].")
+        raise DataError(
+            f"{path}: the lists of 0 and 1 in {label!r} say nothing of the label names",
+            Option("labels", "; give labels=[...]", otherwise=f"; {_IN_CONFIG}"),
+        )
     numeric = seen.numbers and not seen.fractions and not seen.words
     # By way of float only where it must be: pandas writes 1 as 1.0, and a long number would lose its last digits.
     names = sorted({_whole(value) if numeric else str(value) for value in seen.values}, key=int if numeric else None)
     if len(names) < 2:
         only = f"only {names[0]!r}" if names else "no label at all"
-        raise DataError(
-            f"{path}: the column {label!r} has {only}; learning needs two classes: add rows or give labels=[...]."
-        )
+        more = f"; add rows of another class, or {_IN_CONFIG}" if names else ": nothing can be scored"
+        learning = Option("labels", "; learning needs two classes: add rows or give labels=[...]", otherwise=more)
+        raise DataError(f"{path}: the column {label!r} has {only}", learning)
     if head == "tokens" and "O" in names:
         names = ["O", *(name for name in names if name != "O")]
     return tuple(names)

@@ -18,7 +18,7 @@ from .read.lines import Format, check_file
 from .read.rows import OnBad, Recipe, all_multi_hot
 from .read.tables import describe, is_conll
 from .registry import task as task_named
-from .spec import SPLITS, DataError, Head, Task
+from .spec import SPLITS, DataError, Head, Message, Option, Task
 
 PathLike = str | os.PathLike[str]
 
@@ -114,8 +114,8 @@ def _from_files(
         named.update({"label": label} if label else {})
     recipes = {split: Recipe(path, task, split, form, named, on_bad) for split, path in files.items()}
     doubtful = [label for label in task.labels if is_missing(label)] if labels is None and name is None else []
-    way = "give labels=[...] (--data.labels)"
-    doubts = [f"{label!r} is a class; if it means that there is no label, {way}" for label in doubtful]
+    names = Option("labels", "give labels=[...] (--data.labels)", otherwise="leave its rows out")
+    doubts = [Message(f"{label!r} is a class; if it means that there is no label, ", names) for label in doubtful]
     return _read(task, recipes, [], doubts, how)
 
 
@@ -130,7 +130,9 @@ def _from_folder(
     return _read(task, recipes, notes, [], how)
 
 
-def _read(task: Task, recipes: Mapping[str, Recipe], notes: Sequence[str], doubts: Sequence[str], how: _How) -> Data:
+def _read(
+    task: Task, recipes: Mapping[str, Recipe], notes: Sequence[str], doubts: Sequence[Message], how: _How
+) -> Data:
     found: dict[str, Any] = {}
     said, doubts = [*notes, *doubts], list(doubts)
     if task.head == "multilabel":
@@ -144,7 +146,7 @@ def _read(task: Task, recipes: Mapping[str, Recipe], notes: Sequence[str], doubt
             found[split] = streamed(recipe)
             continue
         found[split], skipped = stored(recipe, how.cache_dir)
-        lost = [f"{split}: {count:,} rows left out ({kind})" for kind, count in sorted(skipped.items())]
+        lost = [Message(f"{split}: {count:,} rows left out ({kind})") for kind, count in sorted(skipped.items())]
         said, doubts = said + lost, doubts + lost
         if not len(found[split]):
             raise DataError(f"{recipe.path} has no usable row; {said[-1] if skipped else 'give another file'}.")

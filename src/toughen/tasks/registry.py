@@ -4,7 +4,7 @@ import difflib
 import re
 
 from .catalog import BUILT_IN
-from .spec import DataError, Task
+from .spec import DataError, Option, Task
 
 _TASKS: dict[str, Task] = {}
 _NAMES: dict[str, str] = {}
@@ -40,7 +40,12 @@ def task(name: "str | Task") -> Task:
         return _TASKS[_NAMES[short]]
     near = dict.fromkeys(_NAMES[match] for match in difflib.get_close_matches(short, _NAMES, n=5, cutoff=0.5))
     hint = f"the nearest: {', '.join(list(near)[:3])}" if near else f"there are: {', '.join(available())}"
-    raise DataError(f"no task {name!r}; {hint}. For your own files give train_file=... and no task.")
+    own = Option(
+        "train_file",
+        " For your own files give train_file=... and no task.",
+        otherwise=" For a file of your own give file= (--file).",
+    )
+    raise DataError(f"no task {name!r}; {hint}.", own)
 
 
 for _task in BUILT_IN:

@@ -1,8 +1,12 @@
 """What a task is: its columns, labels, head, metrics, splits and origin."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 Kind = Literal["sentence", "pair", "choices", "tokens"]
 Head = Literal["classes", "regression", "multilabel", "tokens", "choices"]
@@ -16,8 +20,52 @@ USUAL_SPLITS: Mapping[str, tuple[str, ...]] = {
 }
 
 
+class Option(NamedTuple):
+    """The clause of a message that names an option of `load`, and the one for callers without that option."""
+
+    name: str
+    clause: str
+    otherwise: str = ""
+
+
+class Message(str):
+    """A problem, then clauses about options; `known` are the options that the caller has."""
+
+    problem: str
+    options: tuple[Option, ...]
+
+    def __new__(cls, problem: str, *options: Option) -> "Self":
+        made = super().__new__(cls, problem + "".join(option.clause for option in options))
+        made.problem, made.options = problem, options
+        return made
+
+    def for_caller(self, known: Collection[str]) -> "Message":
+        """Return the message without the options that are not `known`."""
+        clauses = (each if each.name in known else each._replace(clause=each.otherwise) for each in self.options)
+        return Message(self.problem, *clauses)
+
+
 class DataError(ValueError):
     """Data that cannot be used as it is; one line that names the file, the row and the remedy."""
+
+    def __init__(self, problem: str, *options: Option):
+        """Join the problem and what `options` say of it to one sentence."""
+        self.message = Message(problem, *options)
+        super().__init__(self.message if self.message.endswith((".", "?")) else f"{self.message}.")
+
+    def for_caller(self, known: Collection[str]) -> "DataError":
+        """Return the error without the options that are not `known`."""
+        message = self.message.for_caller(known)
+        return DataError(message.problem, *message.options)
+
+
+@contextmanager
+def options_of_caller(*known: str) -> Generator[None]:
+    """Make data errors name only the options `known`; round a part of a function that calls `load`."""
+    try:
+        yield
+    except DataError as error:
+        raise error.for_caller(known) from error
 
 
 @dataclass(frozen=True)

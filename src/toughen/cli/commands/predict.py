@@ -54,7 +54,6 @@ def _inputs(arguments: argparse.Namespace, task: Any) -> Iterator[Any]:
     from ...runs.errors import RunError
     from ...tasks.read.lines import Format
     from ...tasks.spec import DataError
-    from ...tasks.wording import reworded
 
     texts, seconds = arguments.text, arguments.text_pair
     if seconds and len(texts) != len(seconds):
@@ -71,7 +70,7 @@ def _inputs(arguments: argparse.Namespace, task: Any) -> Iterator[Any]:
         try:
             yield from _rows(Path(arguments.file), arguments.text_column, task, form)
         except DataError as error:
-            told = reworded(str(error), ("text_column", "delimiter", "encoding"))
+            told = str(error.for_caller(("text_column", "delimiter", "encoding")))
             told = told.replace('encoding="cp1252"', "--encoding cp1252").replace("text_column=", "--text_column")
             raise RunError(told) from error
 
@@ -89,7 +88,7 @@ def _line(line: str, task: Any) -> Any:
 def _rows(path: Path, asked: str | None, task: Any, form: Any) -> Iterator[Any]:
     from ...runs.errors import RunError
     from ...tasks.infer import WORDS
-    from ...tasks.read.labels import Bad
+    from ...tasks.read.labels import BadRow
     from ...tasks.read.lines import check_file, place
     from ...tasks.read.rows import text_of
     from ...tasks.read.tables import read_rows
@@ -98,7 +97,7 @@ def _rows(path: Path, asked: str | None, task: Any, form: Any) -> Iterator[Any]:
     given = [part.strip() for part in asked.split(",")] if asked else []
     for raw in read_rows(path, form):
         if raw.problem:
-            raise RunError(f"{place(path, raw)}: {raw.problem.partition(', or give')[0]}.")
+            raise RunError(f"{place(path, raw)}: {raw.problem}.")
         names, choices = given or list(task.columns), []
         if task.head == "choices":
             names, choices = _choices(path, raw, given)
@@ -115,7 +114,7 @@ def _rows(path: Path, asked: str | None, task: Any, form: Any) -> Iterator[Any]:
             continue
         try:
             texts = [text_of(raw.fields[name], name) if name else "" for name in names]
-        except Bad as bad:
+        except BadRow as bad:
             raise RunError(f"{place(path, raw)}: {bad.kind}; fill it in or leave the row out.") from None
         if task.head == "choices":
             yield {"context": texts[0], "question": texts[1], "choices": choices}

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ..registry import plain
-from ..spec import DataError, Task
+from ..spec import DataError, Option, Task
 from .lines import suffix
 from .tables import ENDINGS
 
@@ -13,7 +13,8 @@ def find_splits(folder: Path, task: Task, named: Mapping[str, str] | None = None
     """Split -> file for a task, and notes on files that only nearly have the expected name."""
     if not folder.is_dir():
         raise DataError(
-            f"{folder} is not a folder; give the folder that holds the sets as dir=, or a file as train_file=."
+            f"{folder} is not a folder; give the folder that holds the sets as dir=",
+            Option("train_file", ", or a file as train_file="),
         )
     inside = _own_folder(folder, task)
     found: dict[str, Path] = {}

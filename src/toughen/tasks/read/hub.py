@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from .._extra import extra
 from ..spec import DataError, Task
 from .arrow import features
-from .labels import Bad
+from .labels import BadRow
 from .rows import Recipe, encoder
 
 if TYPE_CHECKING:
@@ -76,8 +76,8 @@ class _Row:
         named = {key: _words(value, self.names[key]) if key in self.names else value for key, value in fields.items()}
         try:
             return self._encode(named)(named)
-        except Bad as bad:
-            raise DataError(f"{self.where}, row {index + 1}: {bad}.") from None
+        except BadRow as bad:
+            raise DataError(f"{self.where}, row {index + 1}: {bad}", *bad.options) from None
 
     def _encode(self, sample: Mapping[str, Any]) -> Any:
         # Made on the first row and left out of the pickle. As "test", because a row without a label stays

@@ -4,19 +4,19 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
-from ..spec import Task
+from ..spec import Option, Task
 from .lines import Format
 
 _NO_LABEL = ("", "nan", "na", "n/a", "null", "none")
 
 
-class Bad(Exception):
-    """A row that cannot be used: what is wrong with it, and how to mend it."""
+class BadRow(Exception):
+    """A row that cannot be used: what is wrong with it, how to mend it, and options that help."""
 
-    def __init__(self, kind: str, remedy: str):
+    def __init__(self, kind: str, remedy: str, *options: Option):
         """Keep the kind for the report's counts and the whole for the error."""
         super().__init__(f"{kind}; {remedy}")
-        self.kind = kind
+        self.kind, self.options = kind, options
 
 
 def is_missing(value: Any) -> bool:
@@ -49,7 +49,8 @@ def label_reader(task: Task, form: Format, multi_hot: bool | None = None) -> Cal
         try:
             number = known.get(value)
         except TypeError:
-            raise Bad("label is a list", f"{value!r} should be one label: give head='multilabel'") from None
+            multilabel = Option("head", ": give head='multilabel'", otherwise=", as the model gives one")
+            raise BadRow("label is a list", f"{value!r} should be one label", multilabel) from None
         if number is not None and not isinstance(value, bool):
             return number
         if value in empty or value == -1 or value == "-1":
@@ -69,7 +70,8 @@ def label_reader(task: Task, form: Format, multi_hot: bool | None = None) -> Cal
             return None
         if number is None:
             shown = ", ".join(task.labels[:8]) + (", ..." if len(task.labels) > 8 else "")
-            raise Bad("label outside the set", f"{value!r} is none of {shown}: mend it or give labels=[...]")
+            names = Option("labels", " or give labels=[...]", otherwise=" or leave the row out")
+            raise BadRow("label outside the set", f"{value!r} is none of {shown}: mend it", names)
         return number
 
     def several(value: Any) -> list[int] | None:
@@ -84,7 +86,7 @@ def label_reader(task: Task, form: Format, multi_hot: bool | None = None) -> Cal
                 return [number for number, on in enumerate(cast(Sequence[Any], value)) if on]
             if len(set(value)) < len(value):
                 remedy = f"write a 0 or 1 for each of the {len(task.labels)} labels in every row, or names everywhere"
-                raise Bad("a class number is there twice", f"{value!r} is no list of classes: {remedy}")
+                raise BadRow("a class number is there twice", f"{value!r} is no list of classes: {remedy}")
         numbers = [one(part) for part in cast(Sequence[Any], value)]
         if None in numbers:
             return None
@@ -118,12 +120,13 @@ def _number(value: Any) -> float | None:
         number = float(value)
     except (TypeError, ValueError):
         share = isinstance(value, str) and _as_float(value.strip().removesuffix("%")) is not None
-        way = "write shares without the sign, in all rows" if share else "mend it or give head='classes'"
-        raise Bad("label is not a number", f"{value!r} should be a number: {way}") from None
+        way = "write shares without the sign, in all rows" if share else "mend it"
+        options = () if share else (Option("head", " or give head='classes'"),)
+        raise BadRow("label is not a number", f"{value!r} should be a number: {way}", *options) from None
     if math.isnan(number):
         return None
     if math.isinf(number):
-        raise Bad("label is infinite", "give a finite number")
+        raise BadRow("label is infinite", "give a finite number")
     return number
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, NamedTuple, cast
 
-from ..spec import DataError
+from ..spec import DataError, Option
 
 _MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 _DELIMITERS = ",;\t|"
@@ -35,6 +35,8 @@ class Raw(NamedTuple):
     line: int
     fields: dict[str, Any]
     problem: str = ""
+    options: tuple[Option, ...] = ()
+    """Options that may help against the problem."""
 
 
 def place(path: Path, raw: Raw) -> str:
@@ -50,7 +52,7 @@ def suffix(path: Path) -> str:
 def check_file(path: Path) -> None:
     """Refuse what is not a readable, non-empty file."""
     if path.is_dir():
-        raise DataError(f"{path} is a folder, not a file; give a file, or the folder as dir=.")
+        raise DataError(f"{path} is a folder, not a file; give a file", Option("dir", ", or the folder as dir="))
     if not path.exists():
         raise DataError(f"{path} does not exist; check the path.")
     if path.stat().st_size == 0:
@@ -92,7 +94,8 @@ def lines(path: Path, form: Format) -> Iterator[str]:
                 byte = line[problem.start]
                 raise DataError(
                     f"{path}, line {number}: byte 0x{byte:02x} at position {problem.start + 1} is not {encoding}; "
-                    'save the file as UTF-8 or give encoding="cp1252" (or what it is written in).'
+                    "save the file as UTF-8",
+                    Option("encoding", ' or give encoding="cp1252" (or what it is written in)'),
                 ) from None
 
 
@@ -138,7 +141,8 @@ def _check_length(length: int, path: Path, number: int, form: Format) -> None:
     if length > form.max_line:
         raise DataError(
             f"{path}, line {number}: longer than {form.max_line:,} bytes, likely a broken file or an unclosed quote; "
-            f"mend it or give max_line={10 * form.max_line} if the text is real."
+            "mend it",
+            Option("max_line", f" or give max_line={10 * form.max_line} if the text is real"),
         )
 
 

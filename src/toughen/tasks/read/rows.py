@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from ..spec import DataError, Task
-from .labels import Bad, is_missing, is_multi_hot, label_reader, unlabelled
-from .lines import Format, Raw, place
+from ..spec import DataError, Option, Task
+from .labels import BadRow, is_missing, is_multi_hot, label_reader, unlabelled
+from .lines import Format, place
 from .tables import read_rows
 
+SKIP = Option("on_bad", " or give on_bad='skip'", otherwise=" or leave the row out")
 OnBad = Literal["error", "skip"]
 _NUMBERED = re.compile(r"^(choices?|endings?|options?|answers?)[_ ]?([0-9]+|[A-H])$")
 
@@ -43,12 +44,12 @@ class Recipe:
                 encode = encoder(task, self, raw.fields)
             try:
                 if raw.problem:
-                    raise Bad("ragged row", raw.problem)
+                    raise BadRow("ragged row", raw.problem, *raw.options)
                 yield encode(raw.fields)
-            except Bad as bad:
+            except BadRow as bad:
                 forgiven = self.public and bad.kind in ("ragged row", "no label")
                 if self.on_bad == "error" and not forgiven:
-                    raise DataError(f"{place(self.path, raw)}: {_message(bad, raw)}.") from None
+                    raise DataError(f"{place(self.path, raw)}: {raw.problem or bad}", *bad.options) from None
                 count[bad.kind] += 1
 
 
@@ -66,10 +67,6 @@ def all_multi_hot(recipes: Iterable[Recipe]) -> bool:
             if not found:
                 return False
     return found
-
-
-def _message(bad: Bad, raw: Raw) -> str:
-    return raw.problem or str(bad)
 
 
 def encoder(
@@ -108,15 +105,15 @@ def encoder(
         if labelled[0] != (label is not None) and optional and not recipe.public:
             # A test set may keep its labels to itself; half of them would be scored as if they were real.
             kind = "has a label and rows before it have none" if label is not None else "has none and others have"
-            raise Bad(f"label in some rows only: this one {kind}", "label all rows of a test file or none")
+            raise BadRow(f"label in some rows only: this one {kind}", "label all rows of a test file or none")
         if label is None:
             if not optional:
                 bare = value is None or value == "" or value == []
                 found = "is empty there" if bare else f"holds {value!r} there, which says that there is none"
-                raise Bad("no label", f"the column {label_name!r} {found}: fill it in or give on_bad='skip'")
+                raise BadRow("no label", f"the column {label_name!r} {found}: fill it in", SKIP)
             label = unlabelled(task, row)
         if task.head == "tokens" and len(label) != len(row["tokens"]):
-            raise Bad(
+            raise BadRow(
                 "tags and tokens differ in number", f"{len(row['tokens'])} tokens have {len(label)} tags: mend it"
             )
         row["label"] = label
@@ -150,12 +147,12 @@ def text_of(value: Any, name: str) -> str:
     if isinstance(value, str):
         return _whole(value)
     if value is None or (isinstance(value, float) and math.isnan(value)):
-        raise Bad("text is missing", f"the column {name!r} is empty (NaN) there: fill it in or give on_bad='skip'")
+        raise BadRow("text is missing", f"the column {name!r} is empty (NaN) there: fill it in", SKIP)
     parts = cast("list[Any]", value if isinstance(value, list) else [value])
     odd = next((part for part in parts if isinstance(part, (dict, list))), None)
     if odd is not None:
         kind = "an object" if isinstance(odd, dict) else "a list in a list"
-        raise Bad(f"text is {kind}", f"the column {name!r} should hold a text: name another with text_column=")
+        raise BadRow(f"text is {kind}", f"the column {name!r} should hold a text: name another with text_column=")
     return _whole(" ".join(map(str, parts)))
 
 
@@ -166,7 +163,7 @@ def _whole(text: str) -> str:
             text.encode()
         except UnicodeEncodeError as error:
             half = f"{text[error.start]!a} at position {error.start}"
-            raise Bad("text is not Unicode", f"{half} is half a character: mend it or give on_bad='skip'") from None
+            raise BadRow("text is not Unicode", f"{half} is half a character: mend it", SKIP) from None
     return text
 
 
@@ -174,16 +171,16 @@ def _tokens(value: Any) -> list[str]:
     if isinstance(value, str):
         value = value.split()
     if not isinstance(value, list) or not value:
-        raise Bad("no tokens", "write the words as a list of strings, at least one")
+        raise BadRow("no tokens", "write the words as a list of strings, at least one")
     return [_whole(str(word)) for word in cast("list[Any]", value)]
 
 
 def _choices(value: Any, count: int) -> list[str]:
     if not isinstance(value, list) or any(part is None for part in cast("list[Any]", value)):
-        raise Bad("choices are missing", "write them as a list of strings")
+        raise BadRow("choices are missing", "write them as a list of strings")
     choices = [_whole(str(part)) for part in cast("list[Any]", value)]
     if len(choices) != count:
-        raise Bad("wrong number of choices", f"there are {len(choices)} where the task has {count}: mend the row")
+        raise BadRow("wrong number of choices", f"there are {len(choices)} where the task has {count}: mend the row")
     return choices
 
 
@@ -196,7 +193,7 @@ def _choice_label(value: Any, choices: list[str], written: bool) -> Any:
         number = not written and int(value) < len(choices)
         return value if number or value not in choices else choices.index(value)
     if value not in choices:
-        raise Bad("answer is none of the choices", f"{value!r} should be one of them or its number")
+        raise BadRow("answer is none of the choices", f"{value!r} should be one of them or its number")
     return choices.index(value)
 
 

@@ -8,15 +8,13 @@ from pathlib import Path
 from typing import Any, cast
 
 from .._extra import extra
-from ..spec import DataError
+from ..spec import DataError, Option
 from .conll import read_conll
 from .lines import DELIMITER_NAMES, Format, Raw, check_file, find_delimiter, find_encoding, lines, suffix
 
 TABLES = (".csv", ".tsv", ".txt")
 CONLL = (".conll", ".bio", ".iob", ".iob2", ".testa", ".testb", ".train", ".dev", ".annotated")
 ENDINGS = (".jsonl", ".json", ".tsv", ".csv", ".parquet", ".txt", *CONLL)
-
-_RAGGED = "has {} fields where the header has {}; mend the row, or give quoting={} or delimiter= if the file differs"
 
 Unpack = Callable[[Any], Iterable[dict[str, Any]]]
 
@@ -85,12 +83,14 @@ def _read_table(path: Path, form: Format, headerless: tuple[str, ...], strict: b
         twice = next(name for name in header if header.count(name) > 1)
         raise DataError(f"{path}, line 1: the column {twice!r} is there twice; rename one.")
     row = 0
-    other = not _quoted(delimiter, form)
+    quoting = not _quoted(delimiter, form)
+    differs = Option("quoting", f", or give quoting={quoting} or delimiter= if the file differs")
     for line, record in records:
         row += 1
         fields = dict(zip(header, record, strict=False))
         if len(record) < len(header) or (strict and len(record) > len(header)):
-            yield Raw(row, line, fields, _RAGGED.format(len(record), len(header), other))
+            ragged = f"has {len(record)} fields where the header has {len(header)}; mend the row"
+            yield Raw(row, line, fields, ragged, (differs,))
         else:
             yield Raw(row, line, fields)
     if not row:
@@ -124,8 +124,8 @@ def _quoted_records(
                     f"{path}, line {reader.line_num}: lines end with a carriage return alone; save it with common ones."
                 ) from None
             raise DataError(
-                f"{path}, line {reader.line_num}: {problem} - a quote is not closed or not doubled; "
-                "mend it or give quoting=False."
+                f"{path}, line {reader.line_num}: {problem} - a quote is not closed or not doubled; mend it",
+                Option("quoting", " or give quoting=False"),
             ) from None
         if record is None:
             return
