@@ -16,7 +16,7 @@ from torch import Tensor
 import toughen
 from toughen import tasks
 from toughen.runs.cost import cost_of
-from toughen.tasks.samplers import LengthBucketed
+from toughen.tasks.batching import LengthBucketed
 
 from .packed import Table
 from .protocol import Protocol, Run, TaskPlan, updates_of

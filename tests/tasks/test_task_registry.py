@@ -6,7 +6,7 @@ import pytest
 
 from toughen import tasks
 from toughen.tasks.catalog import ENTITY_METRICS
-from toughen.tasks.scores import SCORES
+from toughen.tasks.scoring import SCORES
 
 _NAMES = """
 cola sst2 mrpc stsb qqp mnli mnli-mm qnli rte wnli ax snli anli-r1 anli-r2 anli-r3 paws-qqp hans advglue-sst2

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..evaluation.outputs import bounded, class_order, length_of
 from ..tasks import collator
-from ..tasks.collate import rows_of
+from ..tasks.batching import rows_of
 from ..tasks.spec import DataError, Task
 from ..tasks.tokenising import align, tokeniser
 from .words import Row

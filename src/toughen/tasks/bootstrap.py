@@ -6,9 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ._extra import extra
-from .scores import entity_tag
-from .scoring import answers_of, kept_tokens
+from ..errors import require
+from .scoring import answers_of, entity_tag, kept_tokens
 from .spec import Task
 
 # Resamples are drawn in parts of about this many numbers, so that memory does not grow with their count.
@@ -90,7 +89,7 @@ def _resampled(task: Task, name: str, predictions: Any, labels: Any, samples: in
 
 
 def _ranked(found: Any, told: Any) -> Any:
-    rank = extra("scipy.stats").rankdata
+    rank = require("scipy.stats", "tasks").rankdata
     x, y = rank(found, axis=1), rank(told, axis=1)
     x, y = x - x.mean(axis=1, keepdims=True), y - y.mean(axis=1, keepdims=True)
     return _ratio((x * y).sum(axis=1), np.sqrt((x**2).sum(axis=1) * (y**2).sum(axis=1)))
@@ -132,7 +131,7 @@ def _token_sums(task: Task, name: str, answers: Any, labels: Any) -> _Sums:
     if name == "token_accuracy":
         counts = [[float((f == t).sum()), float(len(t))] for f, t in zip(found, told, strict=True)]
         return _Sums(np.array(counts), lambda s: _ratio(s[:, 0], s[:, 1]))
-    spans = extra("seqeval.metrics.sequence_labeling").get_entities
+    spans = require("seqeval.metrics.sequence_labeling", "tasks").get_entities
     names = [entity_tag(name) for name in task.labels]
     counts = []
     for f, t in zip(found, told, strict=True):

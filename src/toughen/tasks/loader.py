@@ -6,19 +6,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from . import vary
-from .data import Data
+from . import subsample
 from .infer import infer_task
 from .read.arrow import stored, streamed
-from .read.conll import scheme
+from .read.files import Format, check_file, describe, is_conll, scheme
 from .read.folder import find_splits
 from .read.hub import hub_split
-from .read.labels import is_missing
-from .read.lines import Format, check_file
-from .read.rows import OnBad, Recipe, all_multi_hot
-from .read.tables import describe, is_conll
+from .read.rows import OnBad, Recipe, all_multi_hot, is_missing
 from .registry import task as task_named
-from .spec import SPLITS, DataError, Head, Message, Option, Task
+from .spec import SPLITS, Data, DataError, Head, Message, Option, Task
 
 PathLike = str | os.PathLike[str]
 
@@ -169,7 +165,7 @@ def _with_validation(data: Data, share: float, seed: int) -> Data:
     if not hasattr(data.train, "__len__"):
         note = "no development set: a stream cannot be split; give validation_file="
         return replace(data, notes=(*data.notes, note))
-    train, validation = vary.hold_out(data.train, data.task, share, seed)
+    train, validation = subsample.hold_out(data.train, data.task, share, seed)
     note = f"validation: made from {len(validation):,} of {len(data.train):,} training rows (seed {seed})"
     return replace(data, train=train, validation=validation, notes=(*data.notes, note))
 
@@ -180,16 +176,16 @@ def _varied(
     train, notes = data.train, list(data.notes)
     if train is not None:
         if imbalance is not None:
-            train = vary.imbalance(train, imbalance, seed)
+            train = subsample.imbalance(train, imbalance, seed)
             notes.append(f"train: class sizes made uneven, smallest to largest {imbalance:g} (seed {seed})")
         if few_shot is not None:
-            train = vary.few_shot(train, few_shot, seed)
+            train = subsample.few_shot(train, few_shot, seed)
             notes.append(f"train: {few_shot} rows a class (seed {seed})")
     data = replace(data, train=train)
     if limit is not None:
-        data = data.each(lambda _, split: vary.limit(split, limit, seed))
+        data = data.each(lambda _, split: subsample.limit(split, limit, seed))
         notes.append(f"every split cut to at most {limit:,} rows (seed {seed})")
     if data.train is not None and noise:
-        data = replace(data, train=vary.label_noise(data.train, noise, seed))
+        data = replace(data, train=subsample.label_noise(data.train, noise, seed))
         notes.append(f"train: {noise:.1%} of the labels changed at random (seed {seed})")
     return replace(data, notes=tuple(notes))

@@ -1,12 +1,13 @@
-"""What a task is: its columns, labels, head, metrics, splits and origin."""
+"""What a task is (columns, labels, head, metrics, splits, origin), and the data of one."""
 
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from .data_report import DataReport
+
 
 Kind = Literal["sentence", "pair", "choices", "tokens"]
 Head = Literal["classes", "regression", "multilabel", "tokens", "choices"]
@@ -34,7 +35,7 @@ class Message(str):
     problem: str
     options: tuple[Option, ...]
 
-    def __new__(cls, problem: str, *options: Option) -> "Self":
+    def __new__(cls, problem: str, *options: Option) -> "Message":
         made = super().__new__(cls, problem + "".join(option.clause for option in options))
         made.problem, made.options = problem, options
         return made
@@ -141,3 +142,31 @@ class Task:
     def selects(self) -> str:
         """The metric that selects the best epoch."""
         return self.metrics[0]
+
+
+@dataclass(frozen=True)
+class Data:
+    """A task and its rows: `datasets.Dataset` splits (or streams), and what was noted while reading them."""
+
+    task: Task
+    train: Any = None
+    validation: Any = None
+    test: Any = None
+    notes: tuple[str, ...] = ()
+    doubts: tuple[Message, ...] = ()
+    """Those of the notes that a person should see unasked: rows left out, words that may be no label."""
+
+    @property
+    def splits(self) -> dict[str, Any]:
+        """The splits that are there, by name."""
+        return {name: split for name in SPLITS if (split := getattr(self, name)) is not None}
+
+    def each(self, change: Callable[[str, Any], Any]) -> "Data":
+        """The same data with every split passed through `change(name, split)`."""
+        return replace(self, **{name: change(name, split) for name, split in self.splits.items()})
+
+    def report(self, tokenizer: Any = None, max_length: int | None = None, longest: int | None = None) -> "DataReport":
+        """What a person should know before training on this data; print it. `longest`: tokens the model reads."""
+        from .data_report import data_report
+
+        return data_report(self, tokenizer, max_length, longest)

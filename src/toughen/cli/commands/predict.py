@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _inputs(arguments: argparse.Namespace, task: Any) -> Iterator[Any]:
     from ...runs.errors import RunError
-    from ...tasks.read.lines import Format
+    from ...tasks.read.files import Format
     from ...tasks.spec import DataError
 
     texts, seconds = arguments.text, arguments.text_pair
@@ -88,10 +88,8 @@ def _line(line: str, task: Any) -> Any:
 def _rows(path: Path, asked: str | None, task: Any, form: Any) -> Iterator[Any]:
     from ...runs.errors import RunError
     from ...tasks.infer import WORDS
-    from ...tasks.read.labels import BadRow
-    from ...tasks.read.lines import check_file, place
-    from ...tasks.read.rows import text_of
-    from ...tasks.read.tables import read_rows
+    from ...tasks.read.files import check_file, place, read_rows
+    from ...tasks.read.rows import BadRow, text_of
 
     check_file(path)
     given = [part.strip() for part in asked.split(",")] if asked else []

@@ -10,8 +10,8 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...errors import require
 from ...internal.atomic import whole, write_bytes
-from .._extra import extra
 from ..spec import Task
 from .rows import Recipe
 
@@ -24,7 +24,7 @@ _BATCH = 1000
 
 def features(task: Task, sample: Collection[str] = ()) -> "Features":
     """The columns of a task with their types, and of those worth keeping the ones in the sample."""
-    datasets = extra("datasets")
+    datasets = require("datasets", "tasks")
     text = datasets.Value("string")
     names = list(task.labels)
     columns: dict[str, Any] = {
@@ -44,7 +44,7 @@ def cache_folder(cache_dir: "str | os.PathLike[str] | None") -> Path:
     """The folder for Arrow files: the user's choice, or beside the files of `datasets`."""
     if cache_dir is not None:
         return Path(cache_dir)
-    return Path(extra("datasets").config.HF_DATASETS_CACHE) / "toughen"
+    return Path(require("datasets", "tasks").config.HF_DATASETS_CACHE) / "toughen"
 
 
 def stored(recipe: Recipe, cache_dir: "str | os.PathLike[str] | None") -> "tuple[Dataset, Counter[str]]":
@@ -57,18 +57,18 @@ def stored(recipe: Recipe, cache_dir: "str | os.PathLike[str] | None") -> "tuple
         first = next(rows, None)
         write_arrow(chain((first,), rows) if first else (), features(recipe.task, first or ()), file)
         write_bytes(notes, json.dumps(skipped).encode())
-    return extra("datasets").Dataset.from_file(str(file)), Counter(json.loads(notes.read_text()))
+    return require("datasets", "tasks").Dataset.from_file(str(file)), Counter(json.loads(notes.read_text()))
 
 
 def streamed(recipe: Recipe) -> Any:
     """The file's rows as they are read, for sets that should not be copied to disk."""
     columns = features(recipe.task, next(recipe.rows(), ()))
-    return extra("datasets").IterableDataset.from_generator(recipe.rows, features=columns)
+    return require("datasets", "tasks").IterableDataset.from_generator(recipe.rows, features=columns)
 
 
 def write_arrow(rows: Iterable[Mapping[str, Any]], columns: "Features", file: Path) -> None:
     """Write rows in batches; the file is whole or absent."""
-    arrow = extra("pyarrow")
+    arrow = require("pyarrow", "tasks")
     schema = columns.arrow_schema
     source = iter(rows)
     with whole(file) as half, arrow.OSFile(str(half), "wb") as sink, arrow.ipc.new_stream(sink, schema) as writer:

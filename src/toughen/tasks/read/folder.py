@@ -5,8 +5,7 @@ from pathlib import Path
 
 from ..registry import plain
 from ..spec import DataError, Option, Task
-from .lines import suffix
-from .tables import ENDINGS
+from .files import ENDINGS, suffix
 
 
 def find_splits(folder: Path, task: Task, named: Mapping[str, str] | None = None) -> tuple[dict[str, Path], list[str]]:

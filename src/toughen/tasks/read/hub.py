@@ -4,11 +4,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .._extra import extra
+from ...errors import require
 from ..spec import DataError, Task
 from .arrow import features
-from .labels import BadRow
-from .rows import Recipe, encoder
+from .rows import BadRow, Recipe, encoder
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -34,7 +33,7 @@ def hub_split(task: Task, split: str, streaming: bool = False) -> "tuple[Dataset
     """One split of a task, by the Hub's name, with the task's columns; and notes on rows left out."""
     if task.hub is None:
         raise DataError(f"{task.title} is not on the Hub ({task.origin}); get the files and give their folder as dir=.")
-    datasets = extra("datasets")
+    datasets = require("datasets", "tasks")
     where: dict[str, Any] = {"name": task.hub.config}
     if task.hub.converted:
         where = {"data_dir": task.hub.config, "revision": "refs/convert/parquet"}
