@@ -69,7 +69,7 @@ def attacked(
         for number, (rows, batch) in enumerate(_batches(table, tested.budget // 8, labelled=True)):
             told = batch["labels"]
             climber = Climber(bending, Height(tested.task), batch, told)
-            if tested.task.decides:
+            if tested.task.is_single_label:
                 climber.begin(climber.worst)
             if number not in directions:
                 climber.aim([str(int(row)) for row in rows])

@@ -84,7 +84,7 @@ class Height:
         return wrong - logits.masked_fill(~right, -torch.inf).amax(-1)
 
     def _right(self, logits: Tensor, labels: Tensor) -> Tensor | None:
-        if not self.task.decides:
+        if not self.task.is_single_label:
             return None
         classes = logits.shape[-1]
         if classes not in self._tables:

@@ -79,12 +79,12 @@ class SetsAttack:
                 victim.model, victim.tokenizer, task, max_length=victim.work.max_length, batch_size=victim.rows
             )
             answers, labels = _told(other, task, rows)
-            kept = {name: [str(row.get(name)) for row in rows] for name in task.keep if name in rows[0]}
+            kept = {name: [str(row.get(name)) for row in rows] for name in task.extra_columns if name in rows[0]}
             groups = {name: values for name, values in kept.items() if 1 < len(set(values)) <= _FEW}
             same = [name for name in names if Path(name).name == task.title]
             title = names[number] if len(same) > 1 else task.title  # files of one name in two folders
             about: dict[str, Any] = {"index": number, "set": names[number], "title": title, "groups": groups}
-            yield [{**about, "answers": answers, "labels": labels, "fold": list(task.fold)}]
+            yield [{**about, "answers": answers, "labels": labels, "fold": list(task.class_map)}]
 
     def sum_up(self, target: Target, rows: Sequence[Mapping[str, Any]]) -> Sum:
         groups: list[dict[str, Any]] = []
@@ -92,7 +92,7 @@ class SetsAttack:
         count = 0
         for row in rows:
             if "missing" not in row:
-                task = replace(target.task, fold=tuple(row["fold"]))
+                task = replace(target.task, class_map=tuple(row["fold"]))
                 groups += list(_groups(task, target, row))
                 outcomes[row["title"]] = outcome(task, row["answers"], row["labels"])
                 count += len(row["labels"])
@@ -154,7 +154,7 @@ def read(name: str, target: Target, limit: int | None) -> tuple[Task, list[dict[
     if own.name in _TWO_CLASS_NLI and task.tests == "mnli":
         # Neutral and contradiction are both "not entailment" to a two-class model.
         rows = [{**row, "label": min(int(row["label"]), 1)} for row in rows]
-        task = replace(task, labels=own.labels, tests=own.name, fold=())
+        task = replace(task, labels=own.labels, tests=own.name, class_map=())
     return task, rows
 
 

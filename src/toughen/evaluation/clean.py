@@ -77,7 +77,7 @@ def evaluate(
         length = max_length or subject.data.get("max_length")
         outputs = outputs_of(model, tokenizer, data.task, rows, max_length=length, batch_size=batch_size or 64)
         plain = [dict(row) for row in rows]
-        kept = {column: rows[column] for column in data.task.keep if column in rows.column_names}
+        kept = {column: rows[column] for column in data.task.extra_columns if column in rows.column_names}
         name = _name(subject, data.task, split, file, limit if len(plain) == limit else None)
         evaluation = measure(
             data.task,

@@ -160,7 +160,7 @@ class _Batches(Sampler[list[int]], ABC):
         short = batches and len(batches[-1]) < self.batch_size
         return batches[:-1] if short and self.drop_last else batches
 
-    def _dice(self) -> np.random.Generator:
+    def _rng(self) -> np.random.Generator:
         return np.random.default_rng((self.seed, self.epoch))
 
 
@@ -184,8 +184,8 @@ class LengthGrouped(_Batches):
 
     def plan(self) -> list[list[int]]:
         """All batches of the epoch, for all processes together, in order."""
-        dice = self._dice()
-        order = dice.permutation(len(self.lengths))
+        rng = self._rng()
+        order = rng.permutation(len(self.lengths))
         stretches = _cut(order, self.batch_size * self.stretch)
         rows = [row for part in stretches for row in part[np.argsort(-self.lengths[part], kind="stable")].tolist()]
         batches = self._batches(rows)
@@ -193,7 +193,7 @@ class LengthGrouped(_Batches):
         # so that memory runs out at once or not at all.
         groups = _cut(batches, self.world)
         ragged = groups.pop() if groups and len(groups[-1]) < self.world else []
-        shuffled = [groups[place] for place in dice.permutation(len(groups))]
+        shuffled = [groups[place] for place in rng.permutation(len(groups))]
         if shuffled:
             longest = max(range(len(shuffled)), key=lambda place: int(self.lengths[shuffled[place][0]].max()))
             shuffled[0], shuffled[longest] = shuffled[longest], shuffled[0]
@@ -227,8 +227,8 @@ class LengthBucketed(_Batches):
 
     def plan(self) -> list[list[int]]:
         """All batches of the epoch, for all processes together, in order."""
-        dice = self._dice()
-        order = dice.permutation(len(self.lengths))
+        rng = self._rng()
+        order = rng.permutation(len(self.lengths))
         bucket = np.searchsorted(self.edges, self.lengths[order], side="left")
         groups: list[list[list[int]]] = []
         carried: list[int] = []
@@ -242,7 +242,7 @@ class LengthBucketed(_Batches):
             groups += [[hand[process :: self.world] for process in range(self.world)] for hand in hands]
             carried = rows[whole:]
         rest = self._batches(carried)
-        groups = [groups[place] for place in dice.permutation(len(groups))]
+        groups = [groups[place] for place in rng.permutation(len(groups))]
         return [batch for group in [*groups, rest] for batch in group]
 
 

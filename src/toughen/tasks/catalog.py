@@ -42,7 +42,7 @@ def iob2(*kinds: str) -> tuple[str, ...]:
     return ("O", *(f"{prefix}-{kind}" for kind in kinds for prefix in "BI"))
 
 
-def _task(name: str, title: str, columns: str, labels: str, metrics: str, hub: str, origin: str, **more: Any) -> Task:
+def _task(name: str, title: str, columns: str, labels: str, metrics: str, hub: str, citation: str, **more: Any) -> Task:
     """Make a task of its row: words in one cell have spaces between them, and `hub` is "id", "id config" or
     "id config converted".
     """
@@ -51,16 +51,16 @@ def _task(name: str, title: str, columns: str, labels: str, metrics: str, hub: s
     head: Head = kind if kind in ("tokens", "choices") else "classes" if labels else "regression"
     where = Hub(*hub.split()[:2], converted=hub.endswith(" converted")) if hub else None
     classes, scores = tuple(labels.split()), tuple(metrics.split())
-    return Task(name, title, kind, head, texts, classes, scores, hub=where, origin=origin, **more)
+    return Task(name, title, kind, head, texts, classes, scores, hub=where, citation=citation, **more)
 
 
 # fmt: off
 _SETS = (
-    # name, title, columns, labels, metrics, the Hub's id and config, origin; then what only this set has
+    # name, title, columns, labels, metrics, the Hub's id and config, citation; then what only this set has
     _task("cola", "CoLA", "sentence", "unacceptable acceptable", "matthews accuracy", "nyu-mll/glue cola",
           f"Warstadt et al., TACL 2019; {_GLUE}", headerless=("source", "label", "mark", "sentence")),
     _task("sst2", "SST-2", "sentence", "negative positive", "accuracy", "nyu-mll/glue sst2",
-          f"Socher et al., EMNLP 2013; {_GLUE}", also=("sst",)),
+          f"Socher et al., EMNLP 2013; {_GLUE}", aliases=("sst",)),
     _task("mrpc", "MRPC", "sentence1 sentence2", "not_equivalent equivalent", "accuracy f1", "nyu-mll/glue mrpc",
           f"Dolan and Brockett, IWP 2005; {_GLUE}",
           synonyms={"sentence1": ("#1 String",), "sentence2": ("#2 String",), "label": ("Quality",)}),
@@ -69,15 +69,15 @@ _SETS = (
     _task("stsb", "STS-B", "sentence1 sentence2", "", "pearson spearman", "nyu-mll/glue stsb",
           f"Cer et al., SemEval 2017; {_GLUE}", synonyms={"label": ("score",)}),
     _task("mnli", "MNLI", "premise hypothesis", _NLI, "accuracy", "nyu-mll/glue mnli",
-          f"Williams et al., NAACL 2018; {_GLUE}", also=("mnli-m", "multinli"), synonyms=_NLI_NAMES,
+          f"Williams et al., NAACL 2018; {_GLUE}", aliases=("mnli-m", "multinli"), synonyms=_NLI_NAMES,
           splits={"train": ("train",), "validation": ("validation_matched", "dev_matched"),
                   "test": ("test_matched",)}),
     _task("mnli-mm", "MNLI-mm", "premise hypothesis", _NLI, "accuracy", "nyu-mll/glue mnli",
-          f"Williams et al., NAACL 2018; {_GLUE}", also=("mnli-mismatched",), synonyms=_NLI_NAMES, folder="MNLI",
+          f"Williams et al., NAACL 2018; {_GLUE}", aliases=("mnli-mismatched",), synonyms=_NLI_NAMES, folder="MNLI",
           tests="mnli", splits={"validation": ("validation_mismatched", "dev_mismatched"),
                                 "test": ("test_mismatched",)}),
     _task("ax", "AX", "premise hypothesis", _NLI, "matthews accuracy", "nyu-mll/glue ax",
-          f"the diagnostic set of {_GLUE}", also=("diagnostic",), synonyms=_NLI_NAMES, tests="mnli",
+          f"the diagnostic set of {_GLUE}", aliases=("diagnostic",), synonyms=_NLI_NAMES, tests="mnli",
           splits={"test": ("test", "diagnostic", "AX")}),
     _task("qnli", "QNLI", "question sentence", "entailment not_entailment", "accuracy", "nyu-mll/glue qnli",
           f"Rajpurkar et al., EMNLP 2016; {_GLUE}"),
@@ -87,14 +87,14 @@ _SETS = (
           f"Levesque et al., KR 2012; {_GLUE}"),
     # The annotators did not agree on the rows with "-": they have no label and are left out.
     _task("snli", "SNLI", "premise hypothesis", _NLI, "accuracy", "stanfordnlp/snli",
-          "Bowman et al., EMNLP 2015", synonyms=_NLI_NAMES, words={"-": ""}),
+          "Bowman et al., EMNLP 2015", synonyms=_NLI_NAMES, label_aliases={"-": ""}),
     _task("hans", "HANS", "premise hypothesis", "entailment non-entailment", "accuracy",
           "jhu-cogsci/hans plain_text converted", "McCoy et al., ACL 2019", synonyms=_NLI_NAMES,
-          keep=("heuristic", "subcase", "template"), tests="mnli", fold=(0, 1, 1),
+          extra_columns=("heuristic", "subcase", "template"), tests="mnli", class_map=(0, 1, 1),
           splits={"validation": ("validation", "heuristics_evaluation_set")}),
     # Quora's terms keep the rows off the Hub: they are made with the authors' script.
     _task("paws-qqp", "PAWS-QQP", "question1 question2", "not_duplicate duplicate", "accuracy f1", "",
-          "Zhang et al., NAACL 2019, https://github.com/google-research-datasets/paws", also=("paws",),
+          "Zhang et al., NAACL 2019, https://github.com/google-research-datasets/paws", aliases=("paws",),
           synonyms={"question1": ("sentence1",), "question2": ("sentence2",)}, tests="qqp",
           splits={"train": ("train",), "validation": ("dev_and_test", "validation", "dev")}),
     # AG News and IMDB have no development set: one is made from the training rows.
@@ -103,37 +103,37 @@ _SETS = (
           splits={"train": ("train",), "test": ("test",)}),
     _task("imdb", "IMDB", "text", "negative positive", "accuracy", "stanfordnlp/imdb",
           "Maas et al., ACL 2011", synonyms={"text": ("review",), "label": ("sentiment",)},
-          words={"neg": "negative", "pos": "positive"}, splits={"train": ("train",), "test": ("test",)}),
+          label_aliases={"neg": "negative", "pos": "positive"}, splits={"train": ("train",), "test": ("test",)}),
     _task("swag", "SWAG", "context question choices", "0 1 2 3", "accuracy", "allenai/swag regular",
           "Zellers et al., EMNLP 2018",
           synonyms={"context": ("sent1",), "question": ("sent2",), "choices": ("endings", "ending")}),
     _task("hellaswag", "HellaSwag", "context question choices", "0 1 2 3", "accuracy", "Rowan/hellaswag",
           "Zellers et al., ACL 2019", synonyms={"context": ("ctx",), "choices": ("endings",)},
-          keep=("activity_label",),
+          extra_columns=("activity_label",),
           splits={"train": ("train", "hellaswag_train"), "validation": ("validation", "hellaswag_val", "val", "dev"),
                   "test": ("test", "hellaswag_test")}),
     _task("dream", "DREAM", "context question choices", "0 1 2", "accuracy",
           "dataset-org/dream plain_text converted", "Sun et al., TACL 2019",
           synonyms={"context": ("dialogue",), "choices": ("choice",), "label": ("label", "answer")},
-          keep=("dialogue_id",), unpack=dream_rows),
+          extra_columns=("dialogue_id",), unpack=dream_rows),
     _task("conll2003", "CoNLL-2003", "tokens", " ".join(iob2("PER", "ORG", "LOC", "MISC")), " ".join(ENTITY_METRICS),
           "eriktks/conll2003 conll2003 converted", "Tjong Kim Sang and De Meulder, CoNLL 2003",
-          also=("conll", "conll03"), synonyms={"label": ("ner_tags", "tags")},
+          aliases=("conll", "conll03"), synonyms={"label": ("ner_tags", "tags")},
           splits={"train": ("train", "eng.train"), "validation": ("validation", "valid", "dev", "testa", "eng.testa"),
                   "test": ("test", "testb", "eng.testb")}),
     _task("wnut17", "WNUT-17", "tokens",
           " ".join(iob2("corporation", "creative-work", "group", "location", "person", "product")),
           " ".join(ENTITY_METRICS), "leondz/wnut_17 wnut_17 converted", "Derczynski et al., W-NUT 2017",
-          also=("wnut", "wnut_17"), synonyms={"label": ("ner_tags", "tags")},
+          aliases=("wnut", "wnut_17"), synonyms={"label": ("ner_tags", "tags")},
           splits={"train": ("train", "wnut17train"), "validation": ("validation", "dev", "emerging.dev"),
                   "test": ("test", "emerging.test.annotated", "emerging.test")}),
     # The LDC licenses the treebank: it is read from the owner's own files, one word and its tag on a line.
     _task("ptb", "Penn Treebank", "tokens", _TREEBANK, "token_accuracy", "",
-          "Marcus et al., Computational Linguistics 1993", also=("penn-treebank", "ptb-pos"),
-          synonyms={"label": ("pos_tags", "tags")}, words={"(": "-LRB-", ")": "-RRB-", '"': "''"}),
+          "Marcus et al., Computational Linguistics 1993", aliases=("penn-treebank", "ptb-pos"),
+          synonyms={"label": ("pos_tags", "tags")}, label_aliases={"(": "-LRB-", ")": "-RRB-", '"': "''"}),
     *(_task(f"anli-r{number}", f"ANLI-R{number}", "premise hypothesis", _NLI, "accuracy", "facebook/anli",
-            "Nie et al., ACL 2020", also=(f"anli{number}",), folder="anli", synonyms={"premise": ("context",)},
-            words={"e": "entailment", "n": "neutral", "c": "contradiction"}, tests="mnli",
+            "Nie et al., ACL 2020", aliases=(f"anli{number}",), folder="anli", synonyms={"premise": ("context",)},
+            label_aliases={"e": "entailment", "n": "neutral", "c": "contradiction"}, tests="mnli",
             splits={"train": (f"train_r{number}", f"R{number}/train"),
                     "validation": (f"dev_r{number}", f"R{number}/dev"),
                     "test": (f"test_r{number}", f"R{number}/test")})
@@ -160,9 +160,9 @@ BUILT_IN = (
             _BY_NAME["mnli"],
             name=f"stress-{kind}",
             title=f"Stress-{kind}",
-            also=(),
+            aliases=(),
             hub=None,
-            origin="Naik et al., COLING 2018 (MNLI stress tests, matched)",
+            citation="Naik et al., COLING 2018 (MNLI stress tests, matched)",
             folder="mnli_stress",
             tests="mnli",
             splits={"validation": (f"m_{kind.replace('-', '_')}", file)},
@@ -174,9 +174,9 @@ BUILT_IN = (
             _BY_NAME[name],
             name=f"advglue-{name}",
             title=f"AdvGLUE-{_BY_NAME[name].title}",
-            also=(f"adv-{name}", config),
+            aliases=(f"adv-{name}", config),
             hub=Hub("AI-Secure/adv_glue", config),
-            origin="Wang et al., NeurIPS 2021 (AdvGLUE, development set)",
+            citation="Wang et al., NeurIPS 2021 (AdvGLUE, development set)",
             folder="advglue",
             tests=_BY_NAME[name].tests or name,
             splits={"validation": ("validation", name)},

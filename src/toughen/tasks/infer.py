@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from .catalog import ENTITY_METRICS
-from .read.files import ENTITY, Format, Raw, place, read_rows, suffix
+from .read.files import ENTITY, FileFormat, Raw, place, read_rows, suffix
 from .read.rows import is_missing, numbered_columns
 from .spec import DataError, Head, Option, Task
 
@@ -85,7 +85,7 @@ _IN_CONFIG = "name the classes in config.json (id2label)"
 
 def infer_task(
     path: Path,
-    form: Format,
+    form: FileFormat,
     text_column: Sequence[str] = (),
     label_column: str | None = None,
     labels: Sequence[str] | None = None,
@@ -123,7 +123,6 @@ def infer_task(
         columns=names,
         labels=() if head == "regression" else own,
         metrics=_metrics(head, own),
-        origin=path.name,
         positional=labels is not None,
         synonyms={} if label == "label" else {"label": (label,)},  # for further files of the task
     )
@@ -168,7 +167,7 @@ def _text_columns(path: Path, fields: Mapping[str, Any], label: str) -> tuple[st
     )
 
 
-def _look(path: Path, first: Raw, rest: Iterator[Raw], label: str, form: Format, head: Head | None) -> LabelScan:
+def _look(path: Path, first: Raw, rest: Iterator[Raw], label: str, form: FileFormat, head: Head | None) -> LabelScan:
     scan = LabelScan()
     for raw in chain((first,), rest):
         value = raw.fields.get(label)
@@ -204,7 +203,7 @@ def _check_part(part: Any, where: str) -> None:
         )
 
 
-def _head(scan: LabelScan, form: Format) -> Head:
+def _head(scan: LabelScan, form: FileFormat) -> Head:
     if scan.lists:
         return "multilabel"
     return "regression" if scan.numbers and scan.fractions and not form.label_separator else "classes"
@@ -266,7 +265,6 @@ def _choice_task(
         head="choices",
         columns=("context", "question", "choices"),
         labels=tuple(map(str, range(count))),
-        origin=path.name,
     )
     named = {"context": context, "label": label}
     named.update({"question": question} if question else {})

@@ -17,7 +17,7 @@ def plain(name: str) -> str:
 
 def register(task: Task) -> Task:
     """Add a task to the registry; a name may be taken once."""
-    spellings = {plain(name): name for name in (task.name, task.title, *task.also)}
+    spellings = {plain(name): name for name in (task.name, task.title, *task.aliases)}
     for short, name in spellings.items():
         if _NAMES.get(short, task.name) != task.name:
             raise ValueError(f"the task name {name!r} already belongs to {_NAMES[short]!r}; choose another.")

@@ -96,14 +96,14 @@ def entity_scores(answers: Tags, labels: Tags, strict: bool, notes: Notes) -> di
     settings: dict[str, Any] = {"zero_division": 0}
     if strict:
         settings |= {"mode": "strict", "scheme": require("seqeval.scheme", "tasks").IOB2}
-    told, found = [list(row) for row in labels], [list(row) for row in answers]
-    if not any(tag != "O" for row in told for tag in row):
+    y_true, y_pred = [list(row) for row in labels], [list(row) for row in answers]
+    if not any(tag != "O" for row in y_true for tag in row):
         notes.append("entity_f1: there is no entity in the labels; 0.0 by convention")
         return dict.fromkeys(("entity_f1", "entity_precision", "entity_recall"), 0.0)
     return {
-        "entity_f1": float(seqeval.f1_score(told, found, **settings)),
-        "entity_precision": float(seqeval.precision_score(told, found, **settings)),
-        "entity_recall": float(seqeval.recall_score(told, found, **settings)),
+        "entity_f1": float(seqeval.f1_score(y_true, y_pred, **settings)),
+        "entity_precision": float(seqeval.precision_score(y_true, y_pred, **settings)),
+        "entity_recall": float(seqeval.recall_score(y_true, y_pred, **settings)),
     }
 
 
@@ -131,13 +131,15 @@ class Metrics:
     def __call__(self, predictions: Any, labels: Any) -> Scores:
         """All metrics of the task; the first selects the best epoch."""
         notes: list[str] = []
-        told = np.asarray(labels) if not _is_ragged(labels) else labels
+        y_true = np.asarray(labels) if not _is_ragged(labels) else labels
         answers = answers_of(self.task, predictions)
-        if len(answers) != len(told):
-            raise ValueError(f"there are {len(answers)} predictions and {len(told)} labels; they must be as many.")
-        if not len(told):
+        if len(answers) != len(y_true):
+            raise ValueError(f"there are {len(answers)} predictions and {len(y_true)} labels; they must be as many.")
+        if not len(y_true):
             raise ValueError("there is nothing to score; give at least one row.")
-        values = self._tokens(answers, told, notes) if self.task.head == "tokens" else self._rows(answers, told, notes)
+        values = (
+            self._tokens(answers, y_true, notes) if self.task.head == "tokens" else self._rows(answers, y_true, notes)
+        )
         scores = Scores({name: values[name] for name in self.task.metrics})
         scores.notes = tuple(notes)
         return scores
@@ -148,14 +150,14 @@ class Metrics:
         return {name: SCORES[name](answers, labels, notes) for name in self.task.metrics}
 
     def _tokens(self, answers: Any, labels: Any, notes: list[str]) -> dict[str, float]:
-        found, told = kept_tokens(answers, labels)
+        y_pred, y_true = kept_tokens(answers, labels)
         values: dict[str, float] = {}
         if set(self.task.metrics) & set(_ENTITY):
             names = [entity_tag(name) for name in self.task.labels]
-            written = [[[names[number] for number in row] for row in rows] for rows in (found, told)]
+            written = [[[names[number] for number in row] for row in rows] for rows in (y_pred, y_true)]
             values = entity_scores(written[0], written[1], self.strict, notes)
-        flat_found, flat_told = np.concatenate(found), np.concatenate(told)
-        values["token_accuracy"] = float(np.mean(flat_found == flat_told)) if len(flat_told) else 0.0
+        flat_pred, flat_true = np.concatenate(y_pred), np.concatenate(y_true)
+        values["token_accuracy"] = float(np.mean(flat_pred == flat_true)) if len(flat_true) else 0.0
         return values
 
 
@@ -192,8 +194,8 @@ def answers_of(task: Task, predictions: Any) -> Any:
         return (values > 0).astype(np.int64) if np.issubdtype(values.dtype, np.floating) else values
     deep = 3 if task.head == "tokens" else 2
     numbers = values.argmax(axis=-1) if values.ndim == deep else values
-    if task.fold and (values.ndim < deep or values.shape[-1] == len(task.fold)):
-        numbers = np.asarray(task.fold)[numbers]
+    if task.class_map and (values.ndim < deep or values.shape[-1] == len(task.class_map)):
+        numbers = np.asarray(task.class_map)[numbers]
     return numbers
 
 
@@ -207,9 +209,9 @@ def check_numbers(rows: Any) -> None:
 def kept_tokens(answers: Any, labels: Any) -> tuple[list[Any], list[Any]]:
     """Row by row the answers and labels of first pieces; the ignored positions fall away."""
     masks = [np.asarray(row) != IGNORED for row in labels]
-    told = [np.asarray(row)[mask] for row, mask in zip(labels, masks, strict=True)]
-    found = [np.asarray(row)[: len(mask)][mask] for row, mask in zip(answers, masks, strict=True)]
-    return found, told
+    y_true = [np.asarray(row)[mask] for row, mask in zip(labels, masks, strict=True)]
+    y_pred = [np.asarray(row)[: len(mask)][mask] for row, mask in zip(answers, masks, strict=True)]
+    return y_pred, y_true
 
 
 def _is_ragged(rows: Any) -> bool:

@@ -1,4 +1,4 @@
-"""What a task is (columns, labels, head, metrics, splits, origin), and the data of one."""
+"""What a task is (columns, labels, head, metrics, splits, citation), and the data of one."""
 
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from contextlib import contextmanager
@@ -96,17 +96,17 @@ class Task:
     splits: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: dict(USUAL_SPLITS), hash=False)
     """train, validation, test -> the Hub's split, then other file names tried in a folder."""
     hub: Hub | None = None
-    origin: str = ""
+    citation: str = ""
     """Paper or page the set comes from."""
-    also: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
     """Other names of the task, and of its folder."""
     folder: str | None = None
     """Folder on disk when it is not named after the task."""
     synonyms: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]], hash=False)
     """Column -> names it has in other editions of the set."""
-    words: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)
+    label_aliases: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)
     """Other spellings of a label -> the label."""
-    keep: tuple[str, ...] = ()
+    extra_columns: tuple[str, ...] = ()
     """Further columns worth keeping when they are there."""
     headerless: tuple[str, ...] = ()
     """Column names of an edition without a header line."""
@@ -114,7 +114,7 @@ class Task:
     """Whether class numbers are accepted where labels are words."""
     tests: str | None = None
     """The task whose model this set tests, for evaluation sets."""
-    fold: tuple[int, ...] = ()
+    class_map: tuple[int, ...] = ()
     """For each class of the tested task, the class of this set (HANS: three classes onto two)."""
     unpack: Callable[[Any], Iterable[dict[str, Any]]] | None = field(default=None, compare=False)
     """Splits one record of the authors' own JSON into rows."""
@@ -129,17 +129,17 @@ class Task:
             raise ValueError(f"task {self.name!r} is a regression and has no label names.")
 
     @property
-    def unsettled(self) -> bool:
+    def has_unlabelled_rows(self) -> bool:
         """Whether some rows have no label though the others' are public: its annotators did not agree (SNLI)."""
-        return "" in self.words.values()
+        return "" in self.label_aliases.values()
 
     @property
-    def decides(self) -> bool:
+    def is_single_label(self) -> bool:
         """Whether a row has one answer, right or wrong."""
         return self.head in ("classes", "choices")
 
     @property
-    def selects(self) -> str:
+    def primary_metric(self) -> str:
         """The metric that selects the best epoch."""
         return self.metrics[0]
 

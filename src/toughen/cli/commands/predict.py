@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _inputs(arguments: argparse.Namespace, task: Any) -> Iterator[Any]:
     from ...runs.errors import RunError
-    from ...tasks.read.files import Format
+    from ...tasks.read.files import FileFormat
     from ...tasks.spec import DataError
 
     texts, seconds = arguments.text, arguments.text_pair
@@ -66,7 +66,7 @@ def _inputs(arguments: argparse.Namespace, task: Any) -> Iterator[Any]:
                 raise RunError(f"stdin, line {number}: it is empty; fill it in or leave the line out.")
             yield _line(line, task)
     elif arguments.file:
-        form = Format(arguments.delimiter, arguments.encoding)
+        form = FileFormat(arguments.delimiter, arguments.encoding)
         try:
             yield from _rows(Path(arguments.file), arguments.text_column, task, form)
         except DataError as error:

@@ -20,7 +20,7 @@ DELIMITER_NAMES = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 
 
 @dataclass(frozen=True)
-class Format:
+class FileFormat:
     """How a file is written; None means: find out."""
 
     delimiter: str | None = None
@@ -69,7 +69,7 @@ def open_bytes(path: Path) -> IO[bytes]:
     return cast("IO[bytes]", gzip.open(path, "rb")) if path.suffix == ".gz" else path.open("rb")
 
 
-def find_encoding(path: Path, form: Format) -> str:
+def find_encoding(path: Path, form: FileFormat) -> str:
     """The encoding asked for, or the one its first bytes announce, or UTF-8."""
     if form.encoding:
         try:
@@ -82,7 +82,7 @@ def find_encoding(path: Path, form: Format) -> str:
     return next((name for mark, name in _MARKS if head.startswith(mark)), "utf-8")
 
 
-def lines(path: Path, form: Format) -> Iterator[str]:
+def lines(path: Path, form: FileFormat) -> Iterator[str]:
     """Decoded lines with their ends. Only a line feed ends a line: text may hold every other break."""
     encoding = find_encoding(path, form)
     if encoding.lower().replace("_", "-").startswith(("utf-16", "utf-32")):
@@ -104,7 +104,7 @@ def lines(path: Path, form: Format) -> Iterator[str]:
                 ) from None
 
 
-def _wide_lines(path: Path, encoding: str, form: Format) -> Iterator[str]:
+def _wide_lines(path: Path, encoding: str, form: FileFormat) -> Iterator[str]:
     with open_bytes(path) as file:
         reader = codecs.getreader(encoding)(file)
         number = 0
@@ -127,7 +127,7 @@ def _wide_lines(path: Path, encoding: str, form: Format) -> Iterator[str]:
             yield buffer
 
 
-def find_delimiter(path: Path, form: Format, header: str) -> str:
+def find_delimiter(path: Path, form: FileFormat, header: str) -> str:
     """The delimiter asked for, or by the file's ending, or the most frequent one in the header line."""
     if form.delimiter:
         if len(form.delimiter) > 1:
@@ -142,7 +142,7 @@ def find_delimiter(path: Path, form: Format, header: str) -> str:
     return best if bare.count(best) else ","
 
 
-def _check_length(length: int, path: Path, number: int, form: Format) -> None:
+def _check_length(length: int, path: Path, number: int, form: FileFormat) -> None:
     if length > form.max_line:
         raise DataError(
             f"{path}, line {number}: longer than {form.max_line:,} bytes, likely a broken file or an unclosed quote; "
@@ -162,7 +162,7 @@ def _guarded(read: Any, path: Path, size: int) -> bytes:
 ENTITY = re.compile(r"^(?:O|[BIESLU]-.+)$")
 
 
-def read_conll(path: Path, form: Format) -> Iterator[Raw]:
+def read_conll(path: Path, form: FileFormat) -> Iterator[Raw]:
     """Sentences as `tokens` and `tags`; IOB1 and IOBES tags are turned into IOB2."""
     tagged = scheme(path, form)
     row = 0
@@ -173,7 +173,7 @@ def read_conll(path: Path, form: Format) -> Iterator[Raw]:
         raise DataError(f"{path} has no sentences; write a word and its tag on each line.")
 
 
-def scheme(path: Path, form: Format) -> str:
+def scheme(path: Path, form: FileFormat) -> str:
     """IOB1, IOBES, IOB2 or plain tags, as the file uses them."""
     return _scheme(tags for _, _, tags in _sentences(path, form))
 
@@ -222,7 +222,7 @@ def _is_comment(line: str, cells: Sequence[str], width: int, tabs: bool) -> bool
     return tabs or len(cells) != (width or 2) or cells[2:3] == ["="] or cells[1] in ("newdoc", "newpar")
 
 
-def _sentences(path: Path, form: Format) -> Iterator[tuple[int, list[str], list[str]]]:
+def _sentences(path: Path, form: FileFormat) -> Iterator[tuple[int, list[str], list[str]]]:
     words: list[str] = []
     tags: list[str] = []
     width = start = 0
@@ -258,7 +258,7 @@ Unpack = Callable[[Any], Iterable[dict[str, Any]]]
 
 
 def read_rows(
-    path: Path, form: Format, unpack: Unpack | None = None, headerless: tuple[str, ...] = (), strict: bool = True
+    path: Path, form: FileFormat, unpack: Unpack | None = None, headerless: tuple[str, ...] = (), strict: bool = True
 ) -> Iterator[Raw]:
     """The rows of a file by its ending. `strict=False` lets a row have more fields than the header."""
     check_file(path)
@@ -279,12 +279,12 @@ def read_rows(
         )
 
 
-def is_conll(path: Path, form: Format) -> bool:
+def is_conll(path: Path, form: FileFormat) -> bool:
     """Whether a file holds a word a line."""
     return suffix(path) in CONLL or (form.conll and suffix(path) in (".txt", ".tsv", ""))
 
 
-def describe(path: Path, form: Format) -> str:
+def describe(path: Path, form: FileFormat) -> str:
     """How the file was read: encoding and delimiter, for the report."""
     ending = suffix(path)
     if ending in (".parquet", ".pq"):
@@ -297,11 +297,11 @@ def describe(path: Path, form: Format) -> str:
     return f"{path.name}: {encoding}, split at {DELIMITER_NAMES.get(delimiter, repr(delimiter))}, {quoted}"
 
 
-def _quoted(delimiter: str, form: Format) -> bool:
+def _quoted(delimiter: str, form: FileFormat) -> bool:
     return form.quoting if form.quoting is not None else delimiter != "\t"
 
 
-def _read_table(path: Path, form: Format, headerless: tuple[str, ...], strict: bool) -> Iterator[Raw]:
+def _read_table(path: Path, form: FileFormat, headerless: tuple[str, ...], strict: bool) -> Iterator[Raw]:
     source = lines(path, form)
     first = next(source, "")
     delimiter = find_delimiter(path, form, first)
@@ -344,7 +344,7 @@ def _plain_records(first: str, source: Iterator[str], delimiter: str) -> Iterato
 
 
 def _quoted_records(
-    path: Path, form: Format, first: str, source: Iterator[str], delimiter: str
+    path: Path, form: FileFormat, first: str, source: Iterator[str], delimiter: str
 ) -> Iterator[tuple[int, list[str]]]:
     def again() -> Iterator[str]:
         yield first
@@ -371,7 +371,7 @@ def _quoted_records(
             yield reader.line_num, record
 
 
-def _read_json_lines(path: Path, form: Format, unpack: Unpack | None) -> Iterator[Raw]:
+def _read_json_lines(path: Path, form: FileFormat, unpack: Unpack | None) -> Iterator[Raw]:
     row = 0
     for number, line in enumerate(lines(path, form), start=1):
         if not line.strip():
@@ -387,9 +387,9 @@ def _read_json_lines(path: Path, form: Format, unpack: Unpack | None) -> Iterato
         raise DataError(f"{path} has no rows; give a file with at least one row.")
 
 
-def _read_json(path: Path, form: Format, unpack: Unpack | None) -> Iterator[Raw]:
+def _read_json(path: Path, form: FileFormat, unpack: Unpack | None) -> Iterator[Raw]:
     # A JSON document cannot be read in pieces; its line may be as long as the file.
-    whole = "".join(lines(path, Format(encoding=form.encoding, max_line=1 << 40)))
+    whole = "".join(lines(path, FileFormat(encoding=form.encoding, max_line=1 << 40)))
     try:
         document = json.loads(whole)
     except json.JSONDecodeError as problem:

@@ -48,7 +48,7 @@ def check_apart(folder: Path, task: Task, own: Task) -> None:
 
 def _own_folder(folder: Path, task: Task) -> Path:
     """The task's folder inside a folder of sets, or the folder itself."""
-    wanted = [plain(name) for name in (task.folder, task.title, task.name, *task.also) if name]
+    wanted = [plain(name) for name in (task.folder, task.title, task.name, *task.aliases) if name]
     inside = {plain(path.name): path for path in sorted(folder.iterdir()) if path.is_dir()}
     return next((inside[name] for name in wanted if name in inside), folder)
 

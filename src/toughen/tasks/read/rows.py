@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from ..spec import DataError, Option, Task
-from .files import Format, place, read_rows
+from .files import FileFormat, place, read_rows
 
 _NO_LABEL = ("", "nan", "na", "n/a", "null", "none")
 
@@ -30,7 +30,7 @@ def is_missing(value: Any) -> bool:
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
-def label_reader(task: Task, form: Format, multi_hot: bool | None = None) -> Callable[[Any], Any]:
+def label_reader(task: Task, form: FileFormat, multi_hot: bool | None = None) -> Callable[[Any], Any]:
     """A function from a label as written to a number, a list of numbers, or None when there is no label.
 
     `multi_hot` says whether lists are a 0 or 1 for each label, or class numbers; None: each row for itself.
@@ -46,8 +46,8 @@ def label_reader(task: Task, form: Format, multi_hot: bool | None = None) -> Cal
             known[int(label)] = known[float(label)] = number
         known.setdefault(label.lower(), number)
         known[label] = number
-    known.update({word: known[label] for word, label in task.words.items() if label})
-    empty = {word for word, label in task.words.items() if not label}
+    known.update({word: known[label] for word, label in task.label_aliases.items() if label})
+    empty = {word for word, label in task.label_aliases.items() if not label}
 
     def one(value: Any) -> int | None:
         try:
@@ -147,13 +147,13 @@ _NUMBERED = re.compile(r"^(choices?|endings?|options?|answers?)[_ ]?([0-9]+|[A-H
 
 
 @dataclass(frozen=True)
-class Recipe:
+class FileSource:
     """How to turn one file into rows of a task."""
 
     path: Path
     task: Task
     split: str
-    form: Format = field(default_factory=Format)
+    form: FileFormat = field(default_factory=FileFormat)
     named: Mapping[str, str] = field(default_factory=dict[str, str])
     """Column of the task -> column of the file, as the user named them."""
     on_bad: OnBad = "error"
@@ -181,42 +181,42 @@ class Recipe:
                 count[bad.kind] += 1
 
 
-def all_multi_hot(recipes: Iterable[Recipe]) -> bool:
+def all_multi_hot(sources: Iterable[FileSource]) -> bool:
     """Whether every list of labels is a 0 or 1 for each label; one that is not makes all of them class numbers."""
     found = False
-    for recipe in recipes:
+    for source in sources:
         label: str | None = None
-        for raw in read_rows(recipe.path, recipe.form, recipe.task.unpack, recipe.task.headerless, strict=False):
-            label = label or find_column(recipe.task, "label", recipe, raw.fields, needed=False)
+        for raw in read_rows(source.path, source.form, source.task.unpack, source.task.headerless, strict=False):
+            label = label or find_column(source.task, "label", source, raw.fields, needed=False)
             value = raw.fields.get(label) if label else None
             if is_missing(value) or value == []:
                 continue  # without a label in either form
-            found = isinstance(value, list) and is_multi_hot(value, recipe.task)
+            found = isinstance(value, list) and is_multi_hot(value, source.task)
             if not found:
                 return False
     return found
 
 
 def encoder(
-    task: Task, recipe: Recipe, sample: Mapping[str, Any], optional: bool | None = None
+    task: Task, source: FileSource, sample: Mapping[str, Any], optional: bool | None = None
 ) -> Callable[[dict[str, Any]], dict[str, Any]]:
     """A function from raw fields to a row of the task, once the file's columns are known.
 
     `optional` says whether a row may do without a label; by default those of a test set that keeps them to itself.
     """
-    source = {column: find_column(task, column, recipe, sample) for column in task.columns}
-    label_name = find_column(task, "label", recipe, sample, needed=recipe.split != "test")
-    kept = [name for name in task.keep if name in sample]
-    read_label = label_reader(task, recipe.form, recipe.multi_hot)
-    numbered = numbered_columns(sample) if task.head == "choices" and source["choices"] is None else []
+    columns = {column: find_column(task, column, source, sample) for column in task.columns}
+    label_name = find_column(task, "label", source, sample, needed=source.split != "test")
+    kept = [name for name in task.extra_columns if name in sample]
+    read_label = label_reader(task, source.form, source.multi_hot)
+    numbered = numbered_columns(sample) if task.head == "choices" and columns["choices"] is None else []
     if optional is None:
-        told = recipe.public and task.unsettled and label_name is not None
-        optional = recipe.split == "test" and not told
+        published = source.public and task.has_unlabelled_rows and label_name is not None
+        optional = source.split == "test" and not published
     labelled: list[bool] = []
 
     def encode(fields: dict[str, Any]) -> dict[str, Any]:
         row: dict[str, Any] = {}
-        for column, name in source.items():
+        for column, name in columns.items():
             if column == "choices":
                 value = [fields.get(key) for key in numbered] if name is None else fields.get(name)
                 row[column] = _choices(value, len(task.labels))
@@ -230,7 +230,7 @@ def encoder(
         label = read_label(value)
         if not labelled:
             labelled.append(label is not None)  # the first row speaks for all
-        if labelled[0] != (label is not None) and optional and not recipe.public:
+        if labelled[0] != (label is not None) and optional and not source.public:
             # A test set may keep its labels to itself; half of them would be scored as if they were real.
             kind = "has a label and rows before it have none" if label is not None else "has none and others have"
             raise BadRow(f"label in some rows only: this one {kind}", "label all rows of a test file or none")
@@ -252,9 +252,11 @@ def encoder(
     return encode
 
 
-def find_column(task: Task, column: str, recipe: Recipe, sample: Mapping[str, Any], needed: bool = True) -> str | None:
+def find_column(
+    task: Task, column: str, source: FileSource, sample: Mapping[str, Any], needed: bool = True
+) -> str | None:
     """The file's name for a column of the task."""
-    asked = recipe.named.get(column)
+    asked = source.named.get(column)
     names = (asked,) if asked else (column, *task.synonyms.get(column, ()))
     found = next((name for name in names if name in sample), None)
     if found is None and not asked and (column == "question" and task.head == "choices"):
@@ -264,7 +266,7 @@ def find_column(task: Task, column: str, recipe: Recipe, sample: Mapping[str, An
     if found is None and (needed or (asked and column != "label")):
         option = "label_column" if column == "label" else "text_column"
         raise DataError(
-            f"{recipe.path}, row 1: there is no column {asked or column!r}; it has {', '.join(map(repr, sample))}; "
+            f"{source.path}, row 1: there is no column {asked or column!r}; it has {', '.join(map(repr, sample))}; "
             f"name the right one with {option}=."
         )
     return found
