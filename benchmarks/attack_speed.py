@@ -63,7 +63,7 @@ def main() -> None:
     load = os.getloadavg()[0]
     began, spent = time.perf_counter(), time.process_time()
     target = Target(victim, rows, victim.exact(rows), [row["label"] for row in rows])
-    victim.last_batches = 0
+    victim.passed = 0
     found = run_attack(attack, target, progress=True).summary
     seconds, spent = time.perf_counter() - began, time.process_time() - spent
     told = found["attacked"]
@@ -74,8 +74,8 @@ def main() -> None:
         "processor_seconds": round(spent, 2),
         "queries_budget": args.queries,
         "queries_mean": round(told["queries"], 2),
-        "texts_through_the_model": victim.last_batches,
-        "texts_a_second": round(victim.last_batches / seconds, 1),
+        "texts_through_the_model": victim.passed,
+        "texts_a_second": round(victim.passed / seconds, 1),
         "clean": round(found["clean"]["value"], 4),
         "after": round(told["accuracy"]["value"], 4),
         "success_rate": round(told["success_rate"]["value"], 4),

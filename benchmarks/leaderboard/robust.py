@@ -69,7 +69,7 @@ def attacked(
         for number, (rows, batch) in enumerate(_batches(table, tested.budget // 8, labelled=True)):
             told = batch["labels"]
             pgd = EmbeddingPGD(bending, AttackObjective(tested.task), batch, told)
-            if tested.task.decides:
+            if tested.task.is_single_label:
                 pgd.reset(pgd.worst_logits)
             if number not in directions:
                 pgd.sample_direction([str(int(row)) for row in rows])

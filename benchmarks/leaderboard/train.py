@@ -16,7 +16,7 @@ from torch import Tensor
 import toughen
 from toughen import tasks
 from toughen.runs.cost import cost_of
-from toughen.tasks.samplers import LengthBucketed
+from toughen.tasks.batching import LengthBucketed
 
 from .packed import Table
 from .protocol import Protocol, Run, TaskPlan, updates_of
@@ -124,7 +124,7 @@ class Bench:
         robust: dict[str, Any] = {name: round(value, 5) for name, value in scores.items() if name != own}
         if purpose != "rates":
             # After an attack a model is judged by accuracy, where a row is right or wrong; else by the task's metric.
-            metric = "accuracy" if tested.task.decides else plan.metric
+            metric = "accuracy" if tested.task.is_single_label else plan.metric
             table = sets[own].part(0, plan.attacked_rows)
             clean = tested.score(answers[own][: len(table)], table.inputs["labels"], metric)
             directions = self._directions.setdefault((plan.name, own), {})

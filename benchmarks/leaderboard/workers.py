@@ -28,7 +28,7 @@ class Limit:
         return self.end + GRACE
 
     @property
-    def last_batches(self) -> bool:
+    def passed(self) -> bool:
         return time.time() > self.end
 
 
@@ -80,7 +80,7 @@ def open_bench(file: Path, device: str, protocol: Protocol) -> Any:
 def attempt(bench: Any, run: Run, limit: Limit) -> tuple[str, dict[str, Any]]:
     from .train import OutOfTime
 
-    if limit.last_batches:
+    if limit.passed:
         return "left", {"key": run.key}
     try:
         return "row", bench.make(run, limit.give_up)
@@ -100,7 +100,7 @@ class Here:
     def run(self, chunks: Sequence[Sequence[Run]], tell: Told) -> None:
         for chunk in chunks:
             for run in chunk:
-                if self.limit.last_batches:
+                if self.limit.passed:
                     return
                 tell(*attempt(self.bench, run, self.limit))
 
@@ -123,13 +123,13 @@ class Pool:
         """All chunks, or those until the limit; returns when nothing is under way."""
         waiting = [list(chunk) for chunk in chunks]
         while True:
-            while waiting and self._idle and not self.limit.last_batches:
+            while waiting and self._idle and not self.limit.passed:
                 if self._give(worker := self._idle.pop(), waiting[0]):
                     waiting.pop(0)
                 else:
                     self.workers.remove(worker)
             busy = any(worker.busy for worker in self.workers)
-            if not busy and (not waiting or self.limit.last_batches or not self.workers):
+            if not busy and (not waiting or self.limit.passed or not self.workers):
                 break
             self._hear(tell)
             if time.time() > self.limit.give_up + GRACE:  # a worker that hangs must not hold what is done

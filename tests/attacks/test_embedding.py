@@ -302,7 +302,7 @@ def test_answers_that_are_no_numbers_are_refused():
 
 def test_folded_classes_count_as_one():
     """HANS: neutral and contradiction are both right where the label is non-entailment."""
-    task = Task("two", "two", "sentence", "classes", ("text",), ("yes", "no"), fold=(0, 1, 1))
+    task = Task("two", "two", "sentence", "classes", ("text",), ("yes", "no"), class_map=(0, 1, 1))
     own = target(24)
     logits, answers = own.logits, np.minimum(own.logits.argmax(-1), 1)
     victim = own.victim

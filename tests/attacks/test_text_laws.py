@@ -258,7 +258,7 @@ def test_a_search_is_fooled_by_a_margin_and_not_by_half_precision():
 
 
 def test_a_label_that_classes_are_folded_onto_is_all_of_them():
-    scorer = LabelScorer(Task("two", "two", "sentence", "classes", ("text",), ("yes", "no"), fold=(0, 1, 1)))
+    scorer = LabelScorer(Task("two", "two", "sentence", "classes", ("text",), ("yes", "no"), class_map=(0, 1, 1)))
     logits = np.log([0.4, 0.25, 0.35])
     assert [scorer.predicted_class(logits[order]) for order in ([0, 1, 2], [1, 0, 2], [2, 1, 0])] == [0, 1, 1]
     assert [scorer.probability(logits, label) for label in (0, 1)] == pytest.approx([0.4, 0.6])

@@ -365,7 +365,7 @@ def test_a_file_with_several_labels_a_row_is_a_set_too(tmp_path, head):
     told = [[own.labels.index(name) for name in row["label"]] for row in written]
     if not tagged:
         told = [[int(number in each) for number in range(3)] for each in told]
-    expected = metrics(own)(said if tagged else np.array(said), told if tagged else np.array(told))[own.selects]
+    expected = metrics(own)(said if tagged else np.array(said), told if tagged else np.array(told))[own.primary_metric]
     assert (group["points"][0]["rows"], group["points"][0]["value"]) == (8, pytest.approx(expected))
     assert expected < 1
 

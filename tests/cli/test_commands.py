@@ -371,7 +371,7 @@ def test_doctor_and_tasks(capsys):
 
 
 def test_submit_makes_the_zip(capsys, tmp_path, finished):
-    from toughen.tasks.glue_zip import ROWS
+    from toughen.tasks.catalog import GLUE_TEST_ROWS as ROWS
 
     run = tmp_path / "wnli"
     values = json.loads((finished.path / "results.json").read_text())

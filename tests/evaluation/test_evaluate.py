@@ -478,8 +478,8 @@ def test_calibration_of_folded_classes_is_that_of_the_answers():
     """Entailment is the answer of a row whose other two classes are likelier together; HANS folds these onto one."""
     chances = np.array([[0.4, 0.35, 0.25], [0.8, 0.1, 0.1], [0.1, 0.3, 0.6]])
     hans = tasks.task("hans")
-    assert hans.fold[0] == 0
-    assert hans.fold[1] == hans.fold[2] == 1
+    assert hans.class_map[0] == 0
+    assert hans.class_map[1] == hans.class_map[2] == 1
     found = measure(hans, Outputs(np.log(chances), np.array([0, 0, 1]), np.array([3, 4, 5])), name="x", samples=10)
     assert found.metrics["accuracy"]["value"] == 1.0
     assert found.calibration is not None

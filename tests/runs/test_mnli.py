@@ -10,7 +10,7 @@ from toughen.cli.main import main
 from toughen.runs import train
 from toughen.runs.folder import read_config
 from toughen.sweeps.validation import shared_scores
-from toughen.tasks.glue import NLI_LABELS
+from toughen.tasks.catalog import NLI_LABELS
 
 from ..little import BAD, GOOD, OTHER, write_jsonl
 

@@ -6,9 +6,9 @@ import zipfile
 import pytest
 
 from toughen import tasks
+from toughen.tasks.catalog import GLUE
+from toughen.tasks.catalog import GLUE_TEST_ROWS as ROWS
 from toughen.tasks.download import file_name
-from toughen.tasks.glue import GLUE
-from toughen.tasks.glue_zip import ROWS
 
 
 def rows_for(task, split):

@@ -57,7 +57,7 @@ HEAD_METRIC = {
 @pytest.mark.parametrize("head", HEAD_METRIC)
 def test_the_head_is_found_out(tiny_data, head):
     task = tiny_data(head).task
-    assert (task.head, task.kind, task.selects) == HEAD_METRIC[head]
+    assert (task.head, task.kind, task.primary_metric) == HEAD_METRIC[head]
 
 
 def test_semicolons_marks_and_wide_characters(tmp_path):

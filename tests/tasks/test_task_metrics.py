@@ -9,7 +9,7 @@ import pytest
 
 from toughen import tasks
 from toughen.tasks.bootstrap import _ranked, _sums
-from toughen.tasks.tokens import ENTITY_METRICS, iob2
+from toughen.tasks.catalog import ENTITY_METRICS, iob2
 
 
 def task(head, *metrics, labels=("a", "b", "c")):

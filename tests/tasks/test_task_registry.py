@@ -5,8 +5,8 @@ import sys
 import pytest
 
 from toughen import tasks
-from toughen.tasks.scores import SCORES
-from toughen.tasks.tokens import ENTITY_METRICS
+from toughen.tasks.catalog import ENTITY_METRICS
+from toughen.tasks.scoring import SCORES
 
 _NAMES = """
 cola sst2 mrpc stsb qqp mnli mnli-mm qnli rte wnli ax snli anli-r1 anli-r2 anli-r3 paws-qqp hans advglue-sst2
@@ -47,9 +47,9 @@ def test_an_unknown_name_lists_the_nearest():
 @pytest.mark.parametrize("name", EXPECTED)
 def test_entries_are_whole(name):
     task = tasks.task(name)
-    assert task.selects == task.metrics[0]
+    assert task.primary_metric == task.metrics[0]
     assert set(task.metrics) <= set(SCORES) | set(ENTITY_METRICS)
-    assert task.origin
+    assert task.citation
     assert set(task.splits) <= {"train", "validation", "test"}
     assert len(task.columns) == {"sentence": 1, "pair": 2, "choices": 3, "tokens": 1}[task.kind]
     assert (task.head == "regression") == (not task.labels)
@@ -58,7 +58,7 @@ def test_entries_are_whole(name):
     if task.tests:
         tested = tasks.task(task.tests)
         assert tested.head == task.head
-        assert task.labels == tested.labels or len(task.fold) == len(tested.labels)
+        assert task.labels == tested.labels or len(task.class_map) == len(tested.labels)
 
 
 def test_a_task_of_ones_own():

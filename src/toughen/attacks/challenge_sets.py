@@ -83,12 +83,12 @@ class SetsAttack:
                 batch_size=victim.rows,
             )
             answers, labels = _told(other, task, rows)
-            kept = {name: [str(row.get(name)) for row in rows] for name in task.keep if name in rows[0]}
+            kept = {name: [str(row.get(name)) for row in rows] for name in task.extra_columns if name in rows[0]}
             groups = {name: values for name, values in kept.items() if 1 < len(set(values)) <= _FEW}
             same = [name for name in names if Path(name).name == task.title]
             title = names[number] if len(same) > 1 else task.title  # files of one name in two folders
             about: dict[str, Any] = {"index": number, "set": names[number], "title": title, "groups": groups}
-            yield [{**about, "answers": answers, "labels": labels, "fold": list(task.fold)}]
+            yield [{**about, "answers": answers, "labels": labels, "fold": list(task.class_map)}]
 
     def summarize(self, target: Target, rows: Sequence[Mapping[str, Any]]) -> AttackScores:
         groups: list[dict[str, Any]] = []
@@ -96,7 +96,7 @@ class SetsAttack:
         count = 0
         for row in rows:
             if "missing" not in row:
-                task = replace(target.task, fold=tuple(row["fold"]))
+                task = replace(target.task, class_map=tuple(row["fold"]))
                 groups += list(_groups(task, target, row))
                 outcomes[row["title"]] = outcome(task, row["answers"], row["labels"])
                 count += len(row["labels"])
@@ -158,7 +158,7 @@ def read(name: str, target: Target, limit: int | None) -> tuple[Task, list[dict[
     if own.name in _TWO_CLASS_NLI and task.tests == "mnli":
         # Neutral and contradiction are both "not entailment" to a two-class model.
         rows = [{**row, "label": min(int(row["label"]), 1)} for row in rows]
-        task = replace(task, labels=own.labels, tests=own.name, fold=())
+        task = replace(task, labels=own.labels, tests=own.name, class_map=())
     return task, rows
 
 

@@ -225,16 +225,16 @@ class NoiseAttack:
             yield [{"index": number, **about, "answers": answers}]
 
     def summarize(self, target: Target, rows: Sequence[Mapping[str, Any]]) -> AttackScores:
-        clean = {"x": 0.0, **target.score(target.answers(), target.task.selects)}
+        clean = {"x": 0.0, **target.score(target.answers(), target.task.primary_metric)}
         groups: list[dict[str, Any]] = []
         outcomes: dict[str, Any] = {}
         for kind in self._kinds(target.task):
             points = [clean]
             for row in rows:
                 if row["noise"] == kind:
-                    score = target.score(row["answers"], target.task.selects)
+                    score = target.score(row["answers"], target.task.primary_metric)
                     points.append({"x": row["strength"], **score, "changed": row["changed"] / len(target.rows)})
-                    outcomes[f"{kind} {row['strength']:g}"] = target.outcome(row["answers"], target.task.selects)
+                    outcomes[f"{kind} {row['strength']:g}"] = target.outcome(row["answers"], target.task.primary_metric)
             groups.append({"name": kind, "points": points})
         left = [kind for kind in self.kinds if kind not in self._kinds(target.task)]
         notes = [f"left out, because words would lose their tags: {', '.join(left)}"] if left else []
@@ -243,4 +243,4 @@ class NoiseAttack:
         notes += [f"{kind} changed no text: there was no place for it" for kind in never]
         if lost := sum(row.get("lost", 0) for row in rows):
             notes.append(f"{lost} words were pushed out of texts cut at their length, and count as without a tag")
-        return AttackScores({"metric": target.task.selects, "groups": groups}, outcomes, notes)
+        return AttackScores({"metric": target.task.primary_metric, "groups": groups}, outcomes, notes)

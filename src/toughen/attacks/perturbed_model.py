@@ -86,7 +86,7 @@ class AttackObjective:
         return wrong - logits.masked_fill(~correct, -torch.inf).amax(-1)
 
     def _correct_classes(self, logits: Tensor, labels: Tensor) -> Tensor | None:
-        if not self.task.decides:
+        if not self.task.is_single_label:
             return None
         classes = logits.shape[-1]
         if classes not in self._tables:

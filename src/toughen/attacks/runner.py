@@ -258,7 +258,7 @@ def _summary(
     attack: Attack, target: Target, label: str, model: Path | None, seconds: float, key: str
 ) -> dict[str, Any]:
     """The fields that every attack has; those of its kind are laid over them."""
-    metric = target.metric if attack.kind != "noise" else target.task.selects
+    metric = target.metric if attack.kind != "noise" else target.task.primary_metric
     return {
         "toughen": __version__,
         "kind": attack.kind,

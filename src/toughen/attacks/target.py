@@ -38,12 +38,12 @@ class Target:
     @property
     def decides(self) -> bool:
         """Whether there is one answer a row, right or wrong."""
-        return self.task.decides
+        return self.task.is_single_label
 
     @property
     def metric(self) -> str:
         """After an attack a model is judged by accuracy, where the task knows it; else by the task's own metric."""
-        return "accuracy" if self.decides else self.task.selects
+        return "accuracy" if self.decides else self.task.primary_metric
 
     def answers(self) -> Any:
         """What the model says of the unchanged rows."""
@@ -80,7 +80,7 @@ class Outcome:
 
 
 def outcome(task: Task, answers: Any, labels: Any) -> Outcome:
-    if not task.decides:
+    if not task.is_single_label:
         return Outcome(answers, labels)
     return Outcome([bool(right) for right in np.asarray(answers_of(task, np.asarray(answers))) == np.asarray(labels)])
 

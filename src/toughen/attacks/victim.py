@@ -8,7 +8,7 @@ import numpy as np
 
 from ..evaluation.outputs import class_order, effective_max_length, length_of
 from ..tasks import collator
-from ..tasks.collate import rows_of
+from ..tasks.batching import rows_of
 from ..tasks.spec import DataError, Task
 from ..tasks.tokenising import align, tokeniser
 from .attacked_text import Row
@@ -119,7 +119,7 @@ class LabelScorer:
         self.task = task
 
     def correct_mask(self, label: int, classes: int) -> Any:
-        fold = self.task.fold if len(self.task.fold) == classes else range(classes)
+        fold = self.task.class_map if len(self.task.class_map) == classes else range(classes)
         return np.asarray(fold) == label
 
     def margin(self, logits: Any, label: int) -> float:
@@ -135,7 +135,7 @@ class LabelScorer:
     def predicted_class(self, logits: Any) -> int:
         """The class the model says, as the set has it."""
         number = int(np.argmax(logits))
-        return self.task.fold[number] if len(self.task.fold) == len(logits) else number
+        return self.task.class_map[number] if len(self.task.class_map) == len(logits) else number
 
     def label_name(self, number: int) -> str:
         return self.task.labels[number] if number < len(self.task.labels) else str(number)
@@ -143,7 +143,7 @@ class LabelScorer:
 
 def needs_classes(task: Task, attack: str) -> None:
     """Refuse tasks without one class a text, where there is no answer to turn over."""
-    if not task.decides:
+    if not task.is_single_label:
         kind = {"regression": "a regression", "multilabel": "several labels a text", "tokens": "a tag for every word"}
         raise DataError(
             f"attack {attack!r} looks for texts whose class changes; {task.name!r} is {kind[task.head]}. "

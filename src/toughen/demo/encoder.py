@@ -15,7 +15,7 @@ SENTIMENT = Task(
     head="classes",
     columns=("text",),
     labels=grammar.LABELS,
-    origin="made by toughen's own grammar",
+    citation="made by toughen's own grammar",
 )
 
 

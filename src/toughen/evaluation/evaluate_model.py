@@ -13,8 +13,7 @@ from ..reports.folder import explain_not_a_run
 from ..tasks import load
 from ..tasks import task as task_named
 from ..tasks.read.folder import check_apart
-from ..tasks.spec import SPLITS, DataError, Head, Task
-from ..tasks.wording import own_words, reworded
+from ..tasks.spec import SPLITS, DataError, Head, Task, options_of_caller
 from .measures import Evaluation, measure, text_slices
 from .outputs import class_names, cut_words_note, load_model, max_length_note, outputs_of, unnamed_classes_note
 
@@ -106,7 +105,7 @@ KNOWN = ("task", "dir", "text_column", "label_column", "limit")
 _HEADS: dict[str, Head] = {"regression": "regression", "multi_label_classification": "multilabel"}  # by `problem_type`
 
 
-@own_words(KNOWN)
+@options_of_caller(*KNOWN)
 def evaluate(
     path: "str | os.PathLike[str]",
     *,
@@ -150,7 +149,7 @@ def evaluate(
         length = max_length or model_ref.data.get("max_length")
         outputs = outputs_of(model, tokenizer, data.task, rows, max_length=length, batch_size=batch_size or 64)
         plain = [dict(row) for row in rows]
-        kept = {column: rows[column] for column in data.task.keep if column in rows.column_names}
+        kept = {column: rows[column] for column in data.task.extra_columns if column in rows.column_names}
         name = _name(model_ref, data.task, split, file, limit if len(plain) == limit else None)
         evaluation = measure(
             data.task,
@@ -162,7 +161,7 @@ def evaluate(
             model=os.fspath(model_ref.model),
             source=os.fspath(file) if file else None,
             notes=[
-                *(reworded(doubt, KNOWN) for doubt in data.doubts),
+                *(doubt.for_caller(KNOWN) for doubt in data.doubts),
                 *unnamed_classes_note(model.config, data.task),
                 *cut_words_note(data.task, plain, outputs),
                 *max_length_note(max_length, model, tokenizer),

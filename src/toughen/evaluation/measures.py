@@ -100,7 +100,7 @@ def measure(
         task=task.name,
         split=split,
         rows=len(outputs.labels),
-        metric=task.selects,
+        metric=task.primary_metric,
         metrics=table,
         calibration=_calibration(task, outputs) if classes or task.head == "choices" else None,
         confusion=_confusion(task, outputs) if classes else None,
@@ -125,8 +125,8 @@ def _with_interval(
 def probabilities(task: Task, logits: Any) -> Any:
     """Those of the model's classes, folded together where the set folds them (HANS)."""
     values = chances_of(task, logits)
-    if task.fold and values.shape[1] == len(task.fold):
-        values = values @ np.eye(len(task.labels))[list(task.fold)]
+    if task.class_map and values.shape[1] == len(task.class_map):
+        values = values @ np.eye(len(task.labels))[list(task.class_map)]
     return values
 
 
@@ -179,4 +179,9 @@ def _slice(task: Task, outputs: Outputs, chosen: Any, name: str) -> dict[str, An
     if task.head != "tokens":
         logits, labels = np.stack(logits), np.stack(labels)
     scores = metrics(task)(logits, labels)
-    return {"name": name, "rows": len(places), task.selects: scores[task.selects], "notes": list(scores.notes)}
+    return {
+        "name": name,
+        "rows": len(places),
+        task.primary_metric: scores[task.primary_metric],
+        "notes": list(scores.notes),
+    }

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from ..tasks import auto_class, collator, longest_input, model_task, prepare
-from ..tasks.data import Data
 from ..tasks.scoring import check_numbers
-from ..tasks.spec import DataError, Task
+from ..tasks.spec import Data, DataError, Task
 from ..tasks.tokenising import IGNORED
 
 

@@ -36,7 +36,7 @@ class Watch(TrainerCallback):
         if warmup >= max(state.max_steps, 1):
             said = f"train.warmup={warmup:g}, but there are {state.max_steps} updates"
             self.reporter.line(f"! {said}: the learning rate never gets to its height")
-        self.reporter.begin(self.job.title, self.job.names, self.job.data.task.selects, state)
+        self.reporter.begin(self.job.title, self.job.names, self.job.data.task.primary_metric, state)
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         self.reporter.step(state.global_step, state.epoch or 0.0)

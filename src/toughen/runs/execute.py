@@ -52,8 +52,8 @@ def execute(folder: Path, method: Any = None) -> None:
                 with room_for(folder):
                     result = train_seed(job, reporter, stop)
                     if rank == 0:
-                        score, epoch = result["metrics"][job.data.task.selects], result["best_epoch"]
-                        reporter.line(f"{job.title}: {job.data.task.selects} {score:.4f} (epoch {epoch:g})")
+                        score, epoch = result["metrics"][job.data.task.primary_metric], result["best_epoch"]
+                        reporter.line(f"{job.title}: {job.data.task.primary_metric} {score:.4f} (epoch {epoch:g})")
                         finish(folder, config, material)
         if rank == 0:
             if not is_complete(folder, config):  # ended between a seed's result and the run's

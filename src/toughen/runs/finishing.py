@@ -24,7 +24,7 @@ def finish_seed(job: Job, trainer: Any, rows: Any, seconds: float, in_steps: flo
     write_diagnostics(job, trainer, rows)
     _save_model(job, trainer, main)
     state = trainer.state
-    scored = [row for row in state.log_history if f"eval_{task.selects}" in row]
+    scored = [row for row in state.log_history if f"eval_{task.primary_metric}" in row]
     best = next((row["epoch"] for row in scored if row["step"] == state.best_global_step), None)
     done = max(state.global_step - getattr(trainer, "_initial_global_step", 0), 1)
     peak = torch.cuda.max_memory_allocated() / 2**20 if torch.cuda.is_available() else None

@@ -46,7 +46,7 @@ def load(config: Config) -> Data:
     if getattr(data, given.eval_split) is None:
         raise RunError(f"data.eval_split={given.eval_split}: there is none; there are {', '.join(data.splits)}.")
     _check_rows(data, given.eval_split)
-    if data.task.selects == "mse":  # of all metrics the one of which less is better: the worst epoch would be kept
+    if data.task.primary_metric == "mse":  # the one metric of which less is better: the worst epoch would be kept
         raise RunError(
             f"{data.task.title}: its first metric selects the epoch where it is highest, and mse is better when lower; "
             "put another first, such as pearson."

@@ -12,7 +12,7 @@ from typing import Any, cast
 import numpy as np
 
 from ..tasks import Task, answers_of, auto_class, collator, longest_input
-from ..tasks.collate import rows_of
+from ..tasks.batching import rows_of
 from ..tasks.scoring import check_numbers
 from ..tasks.tokenising import tokeniser
 from .errors import RunError

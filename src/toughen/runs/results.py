@@ -45,7 +45,7 @@ def finish(folder: Path, config: Config, material: Material) -> None:
             "settings": {k: v for k, v in config.method.items() if k not in ("name", "repr") and v is not None},
             "repr": repr(material.method),
         },
-        "metric": data.task.selects,
+        "metric": data.task.primary_metric,
         "higher_is_better": True,
         "seeds": seeds,
         **summary(seeds),
@@ -59,7 +59,7 @@ def finish(folder: Path, config: Config, material: Material) -> None:
         "hardware": hardware(),
         "notes": said,
     }
-    best = max(seeds, key=lambda seed: seed["metrics"][data.task.selects])
+    best = max(seeds, key=lambda seed: seed["metrics"][data.task.primary_metric])
     copy_folder(folder / best["folder"] / "model", folder / "model")
     card = model_card(values, data, also, config)
     write_text(folder / "README.md", card)

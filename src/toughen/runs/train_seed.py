@@ -127,7 +127,7 @@ def _arguments(job: Job, model: Any, micro: int, scored: int) -> Any:
         "save_strategy": "epoch",
         "load_best_model_at_end": True,
         "restore_callback_states_from_checkpoint": True,  # the patience that is left
-        "metric_for_best_model": job.data.task.selects,
+        "metric_for_best_model": job.data.task.primary_metric,
         "greater_is_better": True,
     }
     try:

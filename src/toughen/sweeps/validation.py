@@ -180,5 +180,5 @@ def shared_scores(alike: Iterable[Sequence[Config]]) -> tuple[dict[str, bool], s
         sets = prepare_data(configs)
         scores = scores_of(sets, configs[0].data.eval_split)
         known = scores if known is None else {name: each for name, each in known.items() if name in scores}
-        selects = selects or sets[""].task.selects
+        selects = selects or sets[""].task.primary_metric
     return known or {}, selects

@@ -5,35 +5,35 @@ from typing import TYPE_CHECKING
 from ..internal.lazy import lazily
 
 if TYPE_CHECKING:
+    from .batching import Collate as Collate
+    from .batching import LengthBucketed as LengthBucketed
+    from .batching import LengthGrouped as LengthGrouped
+    from .batching import Pair as Pair
+    from .batching import Paired as Paired
+    from .batching import collator as collator
+    from .batching import lengths as lengths
     from .bootstrap import Interval as Interval
     from .bootstrap import difference as difference
     from .bootstrap import interval as interval
     from .calibration import calibration_error as calibration_error
     from .calibration import reliability as reliability
-    from .collate import Collate as Collate
-    from .collate import collator as collator
-    from .data import Data as Data
+    from .data_report import DataReport as DataReport
     from .download import fetch as fetch
     from .download import verify as verify
     from .glue_zip import submission as submission
-    from .hygiene import Hygiene as Hygiene
     from .loader import load as load
     from .models import auto_class as auto_class
     from .models import longest_input as longest_input
     from .models import model_kwargs as model_kwargs
     from .models import model_task as model_task
-    from .paired import Pair as Pair
-    from .paired import Paired as Paired
     from .registry import available as available
     from .registry import register as register
     from .registry import task as task
-    from .samplers import LengthBucketed as LengthBucketed
-    from .samplers import LengthGrouped as LengthGrouped
-    from .samplers import lengths as lengths
     from .scoring import Metrics as Metrics
     from .scoring import answers_of as answers_of
     from .scoring import compute_metrics as compute_metrics
     from .scoring import metrics as metrics
+    from .spec import Data as Data
     from .spec import DataError as DataError
     from .spec import Hub as Hub
     from .spec import Task as Task
@@ -41,20 +41,17 @@ if TYPE_CHECKING:
 
 # Modules are nouns and none has the name of a function here: an imported module would hide it.
 _HOMES = {
+    "batching": ("Collate", "LengthBucketed", "LengthGrouped", "Pair", "Paired", "collator", "lengths"),
     "bootstrap": ("Interval", "difference", "interval"),
     "calibration": ("calibration_error", "reliability"),
-    "collate": ("Collate", "collator"),
-    "data": ("Data",),
+    "data_report": ("DataReport",),
     "download": ("fetch", "verify"),
     "glue_zip": ("submission",),
-    "hygiene": ("Hygiene",),
     "loader": ("load",),
     "models": ("auto_class", "longest_input", "model_kwargs", "model_task"),
-    "paired": ("Pair", "Paired"),
     "registry": ("available", "register", "task"),
-    "samplers": ("LengthBucketed", "LengthGrouped", "lengths"),
     "scoring": ("Metrics", "answers_of", "compute_metrics", "metrics"),
-    "spec": ("DataError", "Hub", "Task"),
+    "spec": ("Data", "DataError", "Hub", "Task"),
     "tokenising": ("prepare",),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}

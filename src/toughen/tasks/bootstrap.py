@@ -6,9 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ._extra import extra
-from .scores import entity_tag
-from .scoring import answers_of, kept_tokens
+from ..errors import require
+from .scoring import answers_of, entity_tag, kept_tokens
 from .spec import Task
 
 # Resamples are drawn in parts of about this many numbers, so that memory does not grow with their count.
@@ -42,7 +41,7 @@ def interval(
     seed: int = 0,
 ) -> Interval:
     """The percentile bootstrap interval of a metric (by default the one that selects), rows drawn by seed."""
-    return _interval(_resampled(task, metric or task.selects, predictions, labels, samples, seed), level)
+    return _interval(_resampled(task, metric or task.primary_metric, predictions, labels, samples, seed), level)
 
 
 def difference(
@@ -57,7 +56,7 @@ def difference(
     seed: int = 0,
 ) -> Interval:
     """The interval of score(first) - score(second) on the same resampled rows (paired bootstrap)."""
-    name = metric or task.selects
+    name = metric or task.primary_metric
     one, two = (_resampled(task, name, predictions, labels, samples, seed) for predictions in (first, second))
     return _interval(one - two, level)
 
@@ -72,26 +71,26 @@ def _resampled(task: Task, name: str, predictions: Any, labels: Any, samples: in
     """The score of the rows as they are, then of every resample."""
     answers = answers_of(task, predictions)
     rows = len(labels)
-    dice = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     step = max(1, _CHUNK // max(1, rows))
     if name == "spearman":
-        told, found = np.asarray(labels, dtype=np.float64).reshape(rows), np.asarray(answers)
-        parts = [_ranked(found[None], told[None])]
+        y_true, y_pred = np.asarray(labels, dtype=np.float64).reshape(rows), np.asarray(answers)
+        parts = [_ranked(y_pred[None], y_true[None])]
         for start in range(0, samples, step):
-            drawn = dice.integers(0, rows, size=(min(step, samples - start), rows))
-            parts.append(_ranked(found[drawn], told[drawn]))
+            drawn = rng.integers(0, rows, size=(min(step, samples - start), rows))
+            parts.append(_ranked(y_pred[drawn], y_true[drawn]))
         return np.concatenate(parts)
     sums = _sums(task, name, answers, labels)
     parts = [sums.score(sums.rows.sum(axis=0, keepdims=True))]
     for start in range(0, samples, step):
-        weights = dice.multinomial(rows, np.full(rows, 1 / rows), size=min(step, samples - start))
+        weights = rng.multinomial(rows, np.full(rows, 1 / rows), size=min(step, samples - start))
         parts.append(sums.score(weights.astype(np.float64) @ sums.rows))
     return np.concatenate(parts)
 
 
-def _ranked(found: Any, told: Any) -> Any:
-    rank = extra("scipy.stats").rankdata
-    x, y = rank(found, axis=1), rank(told, axis=1)
+def _ranked(y_pred: Any, y_true: Any) -> Any:
+    rank = require("scipy.stats", "tasks").rankdata
+    x, y = rank(y_pred, axis=1), rank(y_true, axis=1)
     x, y = x - x.mean(axis=1, keepdims=True), y - y.mean(axis=1, keepdims=True)
     return _ratio((x * y).sum(axis=1), np.sqrt((x**2).sum(axis=1) * (y**2).sum(axis=1)))
 
@@ -99,24 +98,24 @@ def _ranked(found: Any, told: Any) -> Any:
 def _sums(task: Task, name: str, answers: Any, labels: Any) -> _Sums:
     if task.head == "tokens":
         return _token_sums(task, name, answers, labels)
-    told = np.asarray(labels)
+    y_true = np.asarray(labels)
     if name in ("accuracy", "exact"):
-        right = (answers == told).reshape(len(told), -1).all(axis=1)
+        right = (answers == y_true).reshape(len(y_true), -1).all(axis=1)
         return _Sums(np.stack([right, np.ones_like(right)], axis=1).astype(float), lambda s: s[:, 0] / s[:, 1])
     if name == "mse":
-        error = (answers - told.reshape(len(told))) ** 2
+        error = (answers - y_true.reshape(len(y_true))) ** 2
         return _Sums(np.stack([error, np.ones_like(error)], axis=1), lambda s: s[:, 0] / s[:, 1])
     if name == "pearson":
-        x, y = _unit(np.asarray(answers, dtype=np.float64)), _unit(told.reshape(len(told)).astype(np.float64))
+        x, y = _unit(np.asarray(answers, dtype=np.float64)), _unit(y_true.reshape(len(y_true)).astype(np.float64))
         return _Sums(np.stack([x, y, x * x, y * y, x * y, np.ones_like(x)], axis=1), _pearson)
     if task.head == "multilabel":
-        hits = np.stack([answers * told, answers, told], axis=1).astype(float)
+        hits = np.stack([answers * y_true, answers, y_true], axis=1).astype(float)
         if name == "f1_micro":
             return _Sums(hits.sum(axis=2), lambda s: _ratio(2 * s[:, 0], s[:, 1] + s[:, 2]))
-        return _Sums(hits.reshape(len(told), -1), lambda s: _f1(s.reshape(len(s), 3, -1)).mean(axis=1))
-    classes = max(len(task.labels), int(answers.max()) + 1, int(told.max()) + 1)
+        return _Sums(hits.reshape(len(y_true), -1), lambda s: _f1(s.reshape(len(s), 3, -1)).mean(axis=1))
+    classes = max(len(task.labels), int(answers.max()) + 1, int(y_true.max()) + 1)
     one = np.eye(classes)
-    hits = np.stack([one[answers] * one[told], one[answers], one[told]], axis=1)
+    hits = np.stack([one[answers] * one[y_true], one[answers], one[y_true]], axis=1)
     by_class: dict[str, Callable[[Any], Any]] = {
         "f1": lambda s: _f1(s)[:, 1],
         "f1_macro": _mean_f1,
@@ -124,18 +123,18 @@ def _sums(task: Task, name: str, answers: Any, labels: Any) -> _Sums:
     }
     if name not in by_class:
         raise ValueError(f"no bootstrap interval for {name!r}.")
-    return _Sums(hits.reshape(len(told), -1), lambda s: by_class[name](s.reshape(len(s), 3, classes)))
+    return _Sums(hits.reshape(len(y_true), -1), lambda s: by_class[name](s.reshape(len(s), 3, classes)))
 
 
 def _token_sums(task: Task, name: str, answers: Any, labels: Any) -> _Sums:
-    found, told = kept_tokens(answers, labels)
+    y_pred, y_true = kept_tokens(answers, labels)
     if name == "token_accuracy":
-        counts = [[float((f == t).sum()), float(len(t))] for f, t in zip(found, told, strict=True)]
+        counts = [[float((f == t).sum()), float(len(t))] for f, t in zip(y_pred, y_true, strict=True)]
         return _Sums(np.array(counts), lambda s: _ratio(s[:, 0], s[:, 1]))
-    spans = extra("seqeval.metrics.sequence_labeling").get_entities
+    spans = require("seqeval.metrics.sequence_labeling", "tasks").get_entities
     names = [entity_tag(name) for name in task.labels]
     counts = []
-    for f, t in zip(found, told, strict=True):
+    for f, t in zip(y_pred, y_true, strict=True):
         a, b = (set(spans([names[number] for number in row])) for row in (f, t))
         counts.append([float(len(a & b)), float(len(a)), float(len(b))])
     score: dict[str, Callable[[Any], Any]] = {
@@ -170,9 +169,9 @@ def _f1(sums: Any) -> Any:
 def _matthews(sums: Any) -> Any:
     """The many-class form (Gorodkin 2004), equal to the usual one for two classes."""
     right, rows = sums[:, 0].sum(axis=1), sums[:, 1].sum(axis=1)
-    found, told = sums[:, 1], sums[:, 2]
-    top = right * rows - (found * told).sum(axis=1)
-    bottom = np.sqrt((rows**2 - (found**2).sum(axis=1)) * (rows**2 - (told**2).sum(axis=1)))
+    y_pred, y_true = sums[:, 1], sums[:, 2]
+    top = right * rows - (y_pred * y_true).sum(axis=1)
+    bottom = np.sqrt((rows**2 - (y_pred**2).sum(axis=1)) * (rows**2 - (y_true**2).sum(axis=1)))
     return _ratio(top, bottom)
 
 

@@ -21,11 +21,11 @@ def reliability(probabilities: Any, labels: Any, bins: int = 15, answers: Any = 
 
     `answers` are the classes answered with, where they are not the likeliest ones.
     """
-    table, told = np.asarray(probabilities, dtype=np.float64), np.asarray(labels)
+    table, y_true = np.asarray(probabilities, dtype=np.float64), np.asarray(labels)
     if table.ndim != 2 or not np.allclose(table.sum(axis=1), 1, atol=1e-3):
         raise ValueError("reliability needs probabilities, rows that sum to 1; apply softmax to logits first.")
     chosen = table.argmax(axis=1) if answers is None else np.asarray(answers)
-    sure, right = table[np.arange(len(table)), chosen], chosen == told
+    sure, right = table[np.arange(len(table)), chosen], chosen == y_true
     # The lowest bin holds 0 as well; every other bin holds its upper edge.
     place = np.clip(np.ceil(sure * bins).astype(int) - 1, 0, bins - 1)
     rows = np.bincount(place, minlength=bins)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from ..internal.atomic import write_bytes
-from .glue import GLUE, SPELLED
+from .catalog import GLUE, SPELLED
 from .read.hub import Unreachable, hub_split
 from .registry import task as task_named
 from .spec import DataError, Task
@@ -18,21 +18,8 @@ from .spec import DataError, Task
 Layout = Literal["jsonl", "glue"]
 Download = Callable[[Task, str], Iterable[Mapping[str, Any]]]
 
-# The columns of the original files; the ones a task does not know are written empty.
+# The header lines of the original files.
 _HEADERS: Mapping[str, tuple[str, ...]] = {
-    "cola": ("", "label", "", "sentence"),
-    "sst2": ("sentence", "label"),
-    "mrpc": ("label", "", "", "sentence1", "sentence2"),
-    "qqp": ("", "", "", "question1", "question2", "label"),
-    "stsb": ("", "", "", "", "", "", "", "sentence1", "sentence2", "label"),
-    "mnli": ("", "premise", "hypothesis", "label"),
-    "mnli-mm": ("", "premise", "hypothesis", "label"),
-    "ax": ("", "premise", "hypothesis", "label"),
-    "qnli": ("", "question", "sentence", "label"),
-    "rte": ("", "sentence1", "sentence2", "label"),
-    "wnli": ("", "sentence1", "sentence2", "label"),
-}
-_NAMES: Mapping[str, tuple[str, ...]] = {
     "mrpc": ("Quality", "#1 ID", "#2 ID", "#1 String", "#2 String"),
     "qqp": ("id", "qid1", "qid2", "question1", "question2", "is_duplicate"),
     "stsb": (
@@ -63,7 +50,7 @@ def fetch(
         raise ValueError(f"layout {layout!r} is not known; use 'jsonl' or 'glue'.")
     folder = Path(to)
     tasks = [task_named(name) for group in names for name in (GLUE if group.lower() == "glue" else (group,))]
-    if odd := [task.name for task in tasks if layout == "glue" and task.name not in _HEADERS]:
+    if odd := [task.name for task in tasks if layout == "glue" and task.name not in GLUE]:
         raise DataError(f"{', '.join(odd)} is no GLUE set and has no original GLUE layout; use layout='jsonl'.")
     manifest = read_manifest(folder)
     for task in tasks:
@@ -135,15 +122,16 @@ def _json_lines(task: Task, rows: Iterable[Mapping[str, Any]]) -> bytes:
 
 
 def _glue_file(task: Task, split: str, rows: Sequence[Mapping[str, Any]]) -> bytes:
-    columns = _HEADERS[task.name]
+    header = _HEADERS.get(task.name, task.headerless)
+    known = {name: column for column in (*task.columns, "label") for name in (column, *task.synonyms.get(column, ()))}
+    columns = [known.get(name, "") for name in header]  # what a task does not know is written empty
     if split == "test":
         # The original test files have an index, no label and, for CoLA and SST-2, the sentence alone.
-        texts = tuple(column for column in columns if column in task.columns)
-        names = dict(zip(columns, _NAMES.get(task.name, columns), strict=True))
-        lines = ["\t".join(("index", *(names[column] for column in texts)))]
+        texts = [column for column in columns if column in task.columns]
+        lines = ["\t".join(("index", *(name for name in header if known.get(name) in texts)))]
         lines += ["\t".join((str(n), *(_cell(row[column]) for column in texts))) for n, row in enumerate(rows)]
     else:
-        lines = ["\t".join(_NAMES[task.name])] if task.name in _NAMES else []
+        lines = ["\t".join(_HEADERS[task.name])] if task.name in _HEADERS else []
         for number, row in enumerate(rows):
             cells = [_cell(_written(task, row, column)) if column else "" for column in columns]
             lines.append("\t".join([cells[0] or ("" if columns[0] else str(number)), *cells[1:]]))

@@ -9,23 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from ..internal.atomic import whole
-from .glue import GLUE, SPELLED
+from .catalog import GLUE, GLUE_TEST_ROWS, SPELLED
 from .registry import task as task_named
 from .spec import DataError, Task
-
-ROWS: Mapping[str, int] = {
-    "cola": 1063,
-    "sst2": 1821,
-    "mrpc": 1725,
-    "stsb": 1379,
-    "qqp": 390965,
-    "mnli": 9796,
-    "mnli-mm": 9847,
-    "qnli": 5463,
-    "rte": 3000,
-    "wnli": 146,
-    "ax": 1104,
-}
 
 
 @dataclass(frozen=True)
@@ -60,7 +46,7 @@ def submission(
             try:
                 tables[file_name(name)] = table(task_named(name), given[name])
             except DataError as fault:
-                faults.append(str(fault))
+                faults.append(str(fault).removesuffix("."))
     if faults:
         raise DataError("; ".join(faults) + ".")
     path = Path(out)
@@ -75,8 +61,10 @@ def file_name(name: str) -> str:
 
 def table(task: Task, predictions: Sequence[Any]) -> str:
     """The server's table of one task."""
-    if len(predictions) != ROWS[task.name]:
-        raise DataError(f"{task.title} has {len(predictions):,} predictions, its test set {ROWS[task.name]:,} rows")
+    if len(predictions) != GLUE_TEST_ROWS[task.name]:
+        raise DataError(
+            f"{task.title} has {len(predictions):,} predictions, its test set {GLUE_TEST_ROWS[task.name]:,} rows"
+        )
     lines = ["index\tprediction"]
     lines += [f"{row}\t{_written(task, row, value)}" for row, value in enumerate(predictions)]
     return "\n".join(lines) + "\n"

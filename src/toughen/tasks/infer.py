@@ -1,17 +1,70 @@
 """A task described by a person's own file: which columns are text, what the labels are, which head fits."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
-from .read.conll import ENTITY
-from .read.lines import Format, Raw, place, suffix
-from .read.rows import numbered_columns
-from .read.tables import read_rows
-from .seen import MOST_LABELS, Seen
-from .spec import DataError, Head, Task
-from .tokens import ENTITY_METRICS
+from .catalog import ENTITY_METRICS
+from .read.files import ENTITY, FileFormat, Raw, place, read_rows, suffix
+from .read.rows import is_missing, numbered_columns
+from .spec import DataError, Head, Option, Task
+
+MOST_LABELS = 1000
+
+
+@dataclass
+class LabelScan:
+    """The labels of a file: their values, and what all of them are."""
+
+    values: dict[Any, None] = field(default_factory=dict[Any, None])
+    lists: bool = False
+    numbers: bool = True
+    fractions: bool = False
+    words: bool = False
+    """Digits that are a name and no number: 007."""
+    gaps: dict[str, None] = field(default_factory=dict[str, None])
+    """NA, None and their kin: missing among numbers, among words a class as the reader has it too."""
+    truths: dict[bool, None] = field(default_factory=dict[bool, None])
+    """True and False: among numbers 1 and 0, which Python takes for equal; else words."""
+
+    def add(self, value: Any) -> None:
+        """Look at one more."""
+        if isinstance(value, bool):
+            self.truths.setdefault(value)
+            return
+        if is_missing(value):
+            if isinstance(value, str) and _as_number(value) is None and value:
+                self.gaps.setdefault(value)
+            return
+        number = _as_number(value)
+        self.numbers = self.numbers and number is not None
+        self.fractions = self.fractions or (number is not None and not number.is_integer())
+        self.words = self.words or _is_word(value)
+        if len(self.values) <= MOST_LABELS:
+            self.values.setdefault(value)
+
+    def settled(self) -> "LabelScan":
+        """The same once all labels are known: what could be a number or a word is one of them."""
+        if self.truths and self.numbers and self.values:
+            return replace(self, values={**self.values, **{int(truth): None for truth in self.truths}})
+        numbers = self.numbers and not self.truths
+        values = {**{str(truth): None for truth in self.truths}, **self.values}
+        return replace(self, numbers=numbers, values=values if numbers else {**values, **self.gaps})
+
+
+def _as_number(value: Any) -> float | None:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return None
+
+
+def _is_word(value: Any) -> bool:
+    digits = value.strip() if isinstance(value, str) else ""
+    return len(digits) > 1 and digits.isdecimal() and digits.startswith("0")
+
 
 _LABELS = ("label", "labels", "class", "target", "score", "tags", "ner_tags", "pos_tags", "gold_label", "answer")
 _PAIRS = (
@@ -27,10 +80,12 @@ WORDS = ("tokens", "words")
 _CHOICES = ("choices", "choice", "endings", "options")
 _CONTEXTS = ("context", "ctx", "sent1", "dialogue", "article", "passage", "startphrase", "text")
 
+_IN_CONFIG = "name the classes in config.json (id2label)"
+
 
 def infer_task(
     path: Path,
-    form: Format,
+    form: FileFormat,
     text_column: Sequence[str] = (),
     label_column: str | None = None,
     labels: Sequence[str] | None = None,
@@ -54,11 +109,11 @@ def infer_task(
             )
         columns = tuple(text_column) or _text_columns(path, first.fields, label)
         kind = "pair" if len(columns) == 2 else "sentence"
-    seen = _look(path, first, source, label, form, head) if labels is None or head is None else Seen()
-    head = head or _head(seen, form)
+    scan = _look(path, first, source, label, form, head) if labels is None or head is None else LabelScan()
+    head = head or _head(scan, form)
     if labels is not None and len(set(labels)) < len(labels):
         raise DataError(f"labels={list(labels)}: a name is there twice; each class needs its own.")
-    own = tuple(map(str, labels)) if labels is not None else _label_names(path, seen, head, label)
+    own = tuple(map(str, labels)) if labels is not None else _label_names(path, scan, head, label)
     names = ("tokens",) if kind == "tokens" else columns
     task = Task(
         name=path.name.partition(".")[0],
@@ -68,7 +123,6 @@ def infer_task(
         columns=names,
         labels=() if head == "regression" else own,
         metrics=_metrics(head, own),
-        origin=path.name,
         positional=labels is not None,
         synonyms={} if label == "label" else {"label": (label,)},  # for further files of the task
     )
@@ -81,17 +135,18 @@ def _label_column(path: Path, fields: Mapping[str, Any], asked: str | None) -> s
     if found is None:
         raise DataError(
             f"{path}, row 1: there is no column {asked or 'label'!r}; it has {', '.join(map(repr, fields))}; "
-            f"name the right one with label_column={_or_tokens(path, fields, asked)}."
+            "name the right one with label_column=",
+            *_or_tokens(path, fields, asked),
         )
     return found
 
 
-def _or_tokens(path: Path, fields: Mapping[str, Any], asked: str | None) -> str:
+def _or_tokens(path: Path, fields: Mapping[str, Any], asked: str | None) -> tuple[Option, ...]:
     """A further way where the first line may be a word with its tag, and no names of columns."""
     tagged = any(ENTITY.match(name.split()[-1]) for name in fields if name.strip())
     if asked or not (suffix(path) == ".txt" or (suffix(path) == ".tsv" and tagged)):
-        return ""
-    return ", or give head='tokens' if each line is a word and its tag"
+        return ()
+    return (Option("head", ", or give head='tokens' if each line is a word and its tag"),)
 
 
 def _text_columns(path: Path, fields: Mapping[str, Any], label: str) -> tuple[str, ...]:
@@ -112,8 +167,8 @@ def _text_columns(path: Path, fields: Mapping[str, Any], label: str) -> tuple[st
     )
 
 
-def _look(path: Path, first: Raw, rest: Iterator[Raw], label: str, form: Format, head: Head | None) -> Seen:
-    seen = Seen()
+def _look(path: Path, first: Raw, rest: Iterator[Raw], label: str, form: FileFormat, head: Head | None) -> LabelScan:
+    scan = LabelScan()
     for raw in chain((first,), rest):
         value = raw.fields.get(label)
         if isinstance(value, str) and (form.label_separator or head == "multilabel"):
@@ -123,19 +178,19 @@ def _look(path: Path, first: Raw, rest: Iterator[Raw], label: str, form: Format,
         if isinstance(value, dict):
             raise DataError(f"{place(path, raw)}: the column {label!r} holds an object; write one label or a list.")
         if isinstance(value, list):
-            seen.lists = True
+            scan.lists = True
             for part in cast("list[Any]", value):
                 _check_part(part, f"{place(path, raw)}: the list in the column {label!r}")
-                seen.add(part)
+                scan.add(part)
         else:
-            seen.add(value)
-        amounts = head == "regression" or (seen.numbers and head != "classes")
-        if len(seen.values) > MOST_LABELS and not amounts:
+            scan.add(value)
+        amounts = head == "regression" or (scan.numbers and head != "classes")
+        if len(scan.values) > MOST_LABELS and not amounts:
             raise DataError(
                 f"{place(path, raw)}: the column {label!r} already has more than {MOST_LABELS} different labels; "
                 "it looks like text: name the right one with label_column=."
             )
-    return seen.settled()
+    return scan.settled()
 
 
 def _check_part(part: Any, where: str) -> None:
@@ -148,25 +203,28 @@ def _check_part(part: Any, where: str) -> None:
         )
 
 
-def _head(seen: Seen, form: Format) -> Head:
-    if seen.lists:
+def _head(scan: LabelScan, form: FileFormat) -> Head:
+    if scan.lists:
         return "multilabel"
-    return "regression" if seen.numbers and seen.fractions and not form.label_separator else "classes"
+    return "regression" if scan.numbers and scan.fractions and not form.label_separator else "classes"
 
 
-def _label_names(path: Path, seen: Seen, head: Head, label: str) -> tuple[str, ...]:
+def _label_names(path: Path, scan: LabelScan, head: Head, label: str) -> tuple[str, ...]:
     if head == "regression":
         return ()
-    if seen.lists and seen.numbers and set(seen.values) <= {0, 1} and head == "multilabel":
-        raise DataError(f"{path}: the lists of 0 and 1 in {label!r} say nothing of the label names; give labels=[...].")
-    numeric = seen.numbers and not seen.fractions and not seen.words
+    if scan.lists and scan.numbers and set(scan.values) <= {0, 1} and head == "multilabel":
+        raise DataError(
+            f"{path}: the lists of 0 and 1 in {label!r} say nothing of the label names",
+            Option("labels", "; give labels=[...]", otherwise=f"; {_IN_CONFIG}"),
+        )
+    numeric = scan.numbers and not scan.fractions and not scan.words
     # By way of float only where it must be: pandas writes 1 as 1.0, and a long number would lose its last digits.
-    names = sorted({_whole(value) if numeric else str(value) for value in seen.values}, key=int if numeric else None)
+    names = sorted({_whole(value) if numeric else str(value) for value in scan.values}, key=int if numeric else None)
     if len(names) < 2:
         only = f"only {names[0]!r}" if names else "no label at all"
-        raise DataError(
-            f"{path}: the column {label!r} has {only}; learning needs two classes: add rows or give labels=[...]."
-        )
+        more = f"; add rows of another class, or {_IN_CONFIG}" if names else ": nothing can be scored"
+        learning = Option("labels", "; learning needs two classes: add rows or give labels=[...]", otherwise=more)
+        raise DataError(f"{path}: the column {label!r} has {only}", learning)
     if head == "tokens" and "O" in names:
         names = ["O", *(name for name in names if name != "O")]
     return tuple(names)
@@ -207,7 +265,6 @@ def _choice_task(
         head="choices",
         columns=("context", "question", "choices"),
         labels=tuple(map(str, range(count))),
-        origin=path.name,
     )
     named = {"context": context, "label": label}
     named.update({"question": question} if question else {})

@@ -6,25 +6,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from . import vary
-from .data import Data
+from . import subsample
 from .infer import infer_task
 from .read.arrow import stored, streamed
-from .read.conll import scheme
+from .read.files import FileFormat, check_file, describe, is_conll, scheme
 from .read.folder import find_splits
 from .read.hub import hub_split
-from .read.labels import is_missing
-from .read.lines import Format, check_file
-from .read.rows import OnBad, Recipe, all_multi_hot
-from .read.tables import describe, is_conll
+from .read.rows import FileSource, OnBad, all_multi_hot, is_missing
 from .registry import task as task_named
-from .spec import SPLITS, DataError, Head, Task
+from .spec import SPLITS, Data, DataError, Head, Message, Option, Task
 
 PathLike = str | os.PathLike[str]
 
 
 @dataclass(frozen=True)
-class _How:
+class _ReadOptions:
     """Where Arrow files go, and whether rows stream instead."""
 
     cache_dir: PathLike | None
@@ -67,20 +63,20 @@ def load(
     """
     files = {"train": train_file, "validation": validation_file, "test": test_file}
     files = {split: Path(file) for split, file in files.items() if file is not None}
-    form = Format(delimiter, encoding, quoting, label_separator, tag_column, max_line)
+    form = FileFormat(delimiter, encoding, quoting, label_separator, tag_column, max_line)
     if head == "tokens" or (task is not None and task_named(task).head == "tokens"):
         form = replace(form, conll=True)
-    how = _How(cache_dir, streaming)
+    options = _ReadOptions(cache_dir, streaming)
     if files:
         if dir is not None:
             raise DataError("give either dir= (a folder of sets) or train_file= and its kin, not both.")
-        data = _from_files(task, files, form, on_bad, how, _columns(text_column), label_column, labels, head)
+        data = _from_files(task, files, form, on_bad, options, _columns(text_column), label_column, labels, head)
     elif task is None:
         raise DataError("nothing to load: give the name of a task, or train_file= for your own data.")
     elif dir is not None:
-        data = _from_folder(task_named(task), Path(dir), splits, form, on_bad, how)
+        data = _from_folder(task_named(task), Path(dir), splits, form, on_bad, options)
     else:
-        data = _from_hub(task_named(task), how)
+        data = _from_hub(task_named(task), options)
     data = _with_validation(data, validation_share, seed)
     return _varied(data, limit, few_shot, label_noise, imbalance, seed)
 
@@ -95,9 +91,9 @@ def _columns(text_column: str | Sequence[str] | None) -> tuple[str, ...]:
 def _from_files(
     name: str | Task | None,
     files: Mapping[str, Path],
-    form: Format,
+    form: FileFormat,
     on_bad: OnBad,
-    how: _How,
+    options: _ReadOptions,
     columns: tuple[str, ...],
     label: str | None,
     labels: Sequence[str] | None,
@@ -112,52 +108,58 @@ def _from_files(
         task = task_named(name)
         named = dict(zip(task.columns, columns, strict=False))
         named.update({"label": label} if label else {})
-    recipes = {split: Recipe(path, task, split, form, named, on_bad) for split, path in files.items()}
+    sources = {split: FileSource(path, task, split, form, named, on_bad) for split, path in files.items()}
     doubtful = [label for label in task.labels if is_missing(label)] if labels is None and name is None else []
-    way = "give labels=[...] (--data.labels)"
-    doubts = [f"{label!r} is a class; if it means that there is no label, {way}" for label in doubtful]
-    return _read(task, recipes, [], doubts, how)
+    names = Option("labels", "give labels=[...] (--data.labels)", otherwise="leave its rows out")
+    doubts = [Message(f"{label!r} is a class; if it means that there is no label, ", names) for label in doubtful]
+    return _read(task, sources, [], doubts, options)
 
 
 def _from_folder(
-    task: Task, folder: Path, splits: Mapping[str, str] | None, form: Format, on_bad: OnBad, how: _How
+    task: Task, folder: Path, splits: Mapping[str, str] | None, form: FileFormat, on_bad: OnBad, options: _ReadOptions
 ) -> Data:
     files, notes = find_splits(folder, task, splits)
-    recipes: dict[str, Recipe] = {}
+    sources: dict[str, FileSource] = {}
     for split, path in files.items():
         # GLUE and its kin write tabs and no quoting, CSV files of authors do quote.
-        recipes[split] = Recipe(path, task, split, form, on_bad=on_bad, public=True)
-    return _read(task, recipes, notes, [], how)
+        sources[split] = FileSource(path, task, split, form, on_bad=on_bad, public=True)
+    return _read(task, sources, notes, [], options)
 
 
-def _read(task: Task, recipes: Mapping[str, Recipe], notes: Sequence[str], doubts: Sequence[str], how: _How) -> Data:
-    found: dict[str, Any] = {}
-    said, doubts = [*notes, *doubts], list(doubts)
+def _read(
+    task: Task,
+    sources: Mapping[str, FileSource],
+    notes: Sequence[str],
+    doubts: Sequence[Message],
+    options: _ReadOptions,
+) -> Data:
+    splits: dict[str, Any] = {}
+    noted, doubts = [*notes, *doubts], list(doubts)
     if task.head == "multilabel":
-        hot = all_multi_hot(recipes.values())
-        recipes = {split: replace(recipe, multi_hot=hot) for split, recipe in recipes.items()}
-    for split, recipe in recipes.items():
-        said.append(f"{split}: {describe(recipe.path, recipe.form)}")
-        if is_conll(recipe.path, recipe.form) and (tags := scheme(recipe.path, recipe.form)) != "IOB2":
-            said.append(f"{split}: {tags} tags were read as IOB2")
-        if how.streaming:
-            found[split] = streamed(recipe)
+        hot = all_multi_hot(sources.values())
+        sources = {split: replace(source, multi_hot=hot) for split, source in sources.items()}
+    for split, source in sources.items():
+        noted.append(f"{split}: {describe(source.path, source.form)}")
+        if is_conll(source.path, source.form) and (tags := scheme(source.path, source.form)) != "IOB2":
+            noted.append(f"{split}: {tags} tags were read as IOB2")
+        if options.streaming:
+            splits[split] = streamed(source)
             continue
-        found[split], skipped = stored(recipe, how.cache_dir)
-        lost = [f"{split}: {count:,} rows left out ({kind})" for kind, count in sorted(skipped.items())]
-        said, doubts = said + lost, doubts + lost
-        if not len(found[split]):
-            raise DataError(f"{recipe.path} has no usable row; {said[-1] if skipped else 'give another file'}.")
-    return Data(task, notes=tuple(said), doubts=tuple(doubts), **found)
+        splits[split], skipped = stored(source, options.cache_dir)
+        lost = [Message(f"{split}: {count:,} rows left out ({kind})") for kind, count in sorted(skipped.items())]
+        noted, doubts = noted + lost, doubts + lost
+        if not len(splits[split]):
+            raise DataError(f"{source.path} has no usable row; {noted[-1] if skipped else 'give another file'}.")
+    return Data(task, notes=tuple(noted), doubts=tuple(doubts), **splits)
 
 
-def _from_hub(task: Task, how: _How) -> Data:
-    found: dict[str, Any] = {}
+def _from_hub(task: Task, options: _ReadOptions) -> Data:
+    splits: dict[str, Any] = {}
     notes: list[str] = []
     for split in task.splits:
-        found[split], said = hub_split(task, split, how.streaming)
-        notes += said
-    return Data(task, notes=tuple(notes), **found)
+        splits[split], left_out = hub_split(task, split, options.streaming)
+        notes += left_out
+    return Data(task, notes=tuple(notes), **splits)
 
 
 def _with_validation(data: Data, share: float, seed: int) -> Data:
@@ -167,7 +169,7 @@ def _with_validation(data: Data, share: float, seed: int) -> Data:
     if not hasattr(data.train, "__len__"):
         note = "no development set: a stream cannot be split; give validation_file="
         return replace(data, notes=(*data.notes, note))
-    train, validation = vary.hold_out(data.train, data.task, share, seed)
+    train, validation = subsample.hold_out(data.train, data.task, share, seed)
     note = f"validation: made from {len(validation):,} of {len(data.train):,} training rows (seed {seed})"
     return replace(data, train=train, validation=validation, notes=(*data.notes, note))
 
@@ -178,16 +180,16 @@ def _varied(
     train, notes = data.train, list(data.notes)
     if train is not None:
         if imbalance is not None:
-            train = vary.imbalance(train, imbalance, seed)
+            train = subsample.imbalance(train, imbalance, seed)
             notes.append(f"train: class sizes made uneven, smallest to largest {imbalance:g} (seed {seed})")
         if few_shot is not None:
-            train = vary.few_shot(train, few_shot, seed)
+            train = subsample.few_shot(train, few_shot, seed)
             notes.append(f"train: {few_shot} rows a class (seed {seed})")
     data = replace(data, train=train)
     if limit is not None:
-        data = data.each(lambda _, split: vary.limit(split, limit, seed))
+        data = data.each(lambda _, split: subsample.limit(split, limit, seed))
         notes.append(f"every split cut to at most {limit:,} rows (seed {seed})")
     if data.train is not None and noise:
-        data = replace(data, train=vary.label_noise(data.train, noise, seed))
+        data = replace(data, train=subsample.label_noise(data.train, noise, seed))
         notes.append(f"train: {noise:.1%} of the labels changed at random (seed {seed})")
     return replace(data, notes=tuple(notes))

@@ -1,15 +1,13 @@
 """The tasks by name."""
 
 import difflib
-import importlib
 import re
 
-from .spec import DataError, Task
+from .catalog import BUILT_IN
+from .spec import DataError, Option, Task
 
 _TASKS: dict[str, Task] = {}
 _NAMES: dict[str, str] = {}
-_BUILT_IN = ("glue", "nli", "texts", "choices", "tokens")
-_loaded: list[str] = []
 
 
 def plain(name: str) -> str:
@@ -19,7 +17,7 @@ def plain(name: str) -> str:
 
 def register(task: Task) -> Task:
     """Add a task to the registry; a name may be taken once."""
-    spellings = {plain(name): name for name in (task.name, task.title, *task.also)}
+    spellings = {plain(name): name for name in (task.name, task.title, *task.aliases)}
     for short, name in spellings.items():
         if _NAMES.get(short, task.name) != task.name:
             raise ValueError(f"the task name {name!r} already belongs to {_NAMES[short]!r}; choose another.")
@@ -30,7 +28,6 @@ def register(task: Task) -> Task:
 
 def available() -> list[str]:
     """All task names, in order."""
-    _load()
     return sorted(_TASKS)
 
 
@@ -38,18 +35,18 @@ def task(name: "str | Task") -> Task:
     """The task of that name, forgiving about case and punctuation."""
     if isinstance(name, Task):
         return name
-    _load()
     short = plain(name)
     if short in _NAMES:
         return _TASKS[_NAMES[short]]
     near = dict.fromkeys(_NAMES[match] for match in difflib.get_close_matches(short, _NAMES, n=5, cutoff=0.5))
     hint = f"the nearest: {', '.join(list(near)[:3])}" if near else f"there are: {', '.join(available())}"
-    raise DataError(f"no task {name!r}; {hint}. For your own files give train_file=... and no task.")
+    own = Option(
+        "train_file",
+        " For your own files give train_file=... and no task.",
+        otherwise=" For a file of your own give file= (--file).",
+    )
+    raise DataError(f"no task {name!r}; {hint}.", own)
 
 
-def _load() -> None:
-    """Import the built-in entries on first use."""
-    if not _loaded:
-        _loaded.append("yes")
-        for module in _BUILT_IN:
-            importlib.import_module(f".{module}", __package__)
+for _task in BUILT_IN:
+    register(_task)

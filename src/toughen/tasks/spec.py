@@ -1,8 +1,13 @@
-"""What a task is: its columns, labels, head, metrics, splits and origin."""
+"""What a task is (columns, labels, head, metrics, splits, citation), and the data of one."""
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from .data_report import DataReport
+
 
 Kind = Literal["sentence", "pair", "choices", "tokens"]
 Head = Literal["classes", "regression", "multilabel", "tokens", "choices"]
@@ -16,8 +21,52 @@ USUAL_SPLITS: Mapping[str, tuple[str, ...]] = {
 }
 
 
+class Option(NamedTuple):
+    """The clause of a message that names an option of `load`, and the one for callers without that option."""
+
+    name: str
+    clause: str
+    otherwise: str = ""
+
+
+class Message(str):
+    """A problem, then clauses about options; `known` are the options that the caller has."""
+
+    problem: str
+    options: tuple[Option, ...]
+
+    def __new__(cls, problem: str, *options: Option) -> "Message":
+        made = super().__new__(cls, problem + "".join(option.clause for option in options))
+        made.problem, made.options = problem, options
+        return made
+
+    def for_caller(self, known: Collection[str]) -> "Message":
+        """Return the message without the options that are not `known`."""
+        clauses = (each if each.name in known else each._replace(clause=each.otherwise) for each in self.options)
+        return Message(self.problem, *clauses)
+
+
 class DataError(ValueError):
     """Data that cannot be used as it is; one line that names the file, the row and the remedy."""
+
+    def __init__(self, problem: str, *options: Option):
+        """Join the problem and what `options` say of it to one sentence."""
+        self.message = Message(problem, *options)
+        super().__init__(self.message if self.message.endswith((".", "?")) else f"{self.message}.")
+
+    def for_caller(self, known: Collection[str]) -> "DataError":
+        """Return the error without the options that are not `known`."""
+        message = self.message.for_caller(known)
+        return DataError(message.problem, *message.options)
+
+
+@contextmanager
+def options_of_caller(*known: str) -> Generator[None]:
+    """Make data errors name only the options `known`; round a part of a function that calls `load`."""
+    try:
+        yield
+    except DataError as error:
+        raise error.for_caller(known) from error
 
 
 @dataclass(frozen=True)
@@ -47,17 +96,17 @@ class Task:
     splits: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: dict(USUAL_SPLITS), hash=False)
     """train, validation, test -> the Hub's split, then other file names tried in a folder."""
     hub: Hub | None = None
-    origin: str = ""
+    citation: str = ""
     """Paper or page the set comes from."""
-    also: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
     """Other names of the task, and of its folder."""
     folder: str | None = None
     """Folder on disk when it is not named after the task."""
     synonyms: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]], hash=False)
     """Column -> names it has in other editions of the set."""
-    words: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)
+    label_aliases: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)
     """Other spellings of a label -> the label."""
-    keep: tuple[str, ...] = ()
+    extra_columns: tuple[str, ...] = ()
     """Further columns worth keeping when they are there."""
     headerless: tuple[str, ...] = ()
     """Column names of an edition without a header line."""
@@ -65,7 +114,7 @@ class Task:
     """Whether class numbers are accepted where labels are words."""
     tests: str | None = None
     """The task whose model this set tests, for evaluation sets."""
-    fold: tuple[int, ...] = ()
+    class_map: tuple[int, ...] = ()
     """For each class of the tested task, the class of this set (HANS: three classes onto two)."""
     unpack: Callable[[Any], Iterable[dict[str, Any]]] | None = field(default=None, compare=False)
     """Splits one record of the authors' own JSON into rows."""
@@ -80,16 +129,44 @@ class Task:
             raise ValueError(f"task {self.name!r} is a regression and has no label names.")
 
     @property
-    def unsettled(self) -> bool:
+    def has_unlabelled_rows(self) -> bool:
         """Whether some rows have no label though the others' are public: its annotators did not agree (SNLI)."""
-        return "" in self.words.values()
+        return "" in self.label_aliases.values()
 
     @property
-    def decides(self) -> bool:
+    def is_single_label(self) -> bool:
         """Whether a row has one answer, right or wrong."""
         return self.head in ("classes", "choices")
 
     @property
-    def selects(self) -> str:
+    def primary_metric(self) -> str:
         """The metric that selects the best epoch."""
         return self.metrics[0]
+
+
+@dataclass(frozen=True)
+class Data:
+    """A task and its rows: `datasets.Dataset` splits (or streams), and what was noted while reading them."""
+
+    task: Task
+    train: Any = None
+    validation: Any = None
+    test: Any = None
+    notes: tuple[str, ...] = ()
+    doubts: tuple[Message, ...] = ()
+    """Those of the notes that a person should see unasked: rows left out, words that may be no label."""
+
+    @property
+    def splits(self) -> dict[str, Any]:
+        """The splits that are there, by name."""
+        return {name: split for name in SPLITS if (split := getattr(self, name)) is not None}
+
+    def each(self, change: Callable[[str, Any], Any]) -> "Data":
+        """The same data with every split passed through `change(name, split)`."""
+        return replace(self, **{name: change(name, split) for name, split in self.splits.items()})
+
+    def report(self, tokenizer: Any = None, max_length: int | None = None, longest: int | None = None) -> "DataReport":
+        """What a person should know before training on this data; print it. `longest`: tokens the model reads."""
+        from .data_report import data_report
+
+        return data_report(self, tokenizer, max_length, longest)

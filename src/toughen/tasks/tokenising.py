@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ._extra import extra
-from .data import Data
+from ..errors import require
 from .read.arrow import cache_folder
-from .spec import DataError, Task
+from .spec import Data, DataError, Task
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -68,7 +67,7 @@ class Tokenise:
 
     def __call__(self, table: Any) -> Any:
         """Tokenise an Arrow table of text."""
-        arrow = extra("pyarrow")
+        arrow = require("pyarrow", "tasks")
         rows = {name: table.column(name).to_pylist() for name in self.task.columns}
         encoded = self.encode(rows)
         columns = self._ids(encoded, len(table))
@@ -99,12 +98,12 @@ class Tokenise:
             columns["token_type_ids"] = _nested(encoded["token_type_ids"], ends, np.int8)
         if self.task.head == "choices":
             group = np.arange(0, len(ids) + 1, len(ids) // rows, dtype=np.int32)
-            lists = extra("pyarrow").ListArray
+            lists = require("pyarrow", "tasks").ListArray
             columns = {name: lists.from_arrays(group, column) for name, column in columns.items()}
         return columns
 
     def _labels(self, table: Any, encoded: Any) -> Any:
-        arrow = extra("pyarrow")
+        arrow = require("pyarrow", "tasks")
         labels = table.column("label")
         if self.task.head == "tokens":
             aligned = [align(encoded.word_ids(row), tags) for row, tags in enumerate(labels.to_pylist())]
@@ -180,7 +179,7 @@ def _stream(split: Any, work: Tokenise, batch_size: int) -> Any:
     columns = list(split.features)
 
     def batch(rows: dict[str, list[Any]]) -> dict[str, Any]:
-        return work(extra("pyarrow").table(rows)).to_pydict()
+        return work(require("pyarrow", "tasks").table(rows)).to_pydict()
 
     return split.map(batch, batched=True, batch_size=batch_size, remove_columns=columns)
 
@@ -188,11 +187,11 @@ def _stream(split: Any, work: Tokenise, batch_size: int) -> Any:
 def _nested(lists: list[list[int]], ends: Any, kind: Any) -> Any:
     """Lists of whole numbers as one Arrow array, by way of a flat buffer: many times faster than value by value."""
     flat = np.fromiter(chain.from_iterable(lists), dtype=kind, count=int(ends[-1]))
-    return extra("pyarrow").ListArray.from_arrays(ends, flat)
+    return require("pyarrow", "tasks").ListArray.from_arrays(ends, flat)
 
 
 def _full(ends: Any) -> Any:
-    return extra("pyarrow").ListArray.from_arrays(ends, np.ones(int(ends[-1]), dtype=np.int8))
+    return require("pyarrow", "tasks").ListArray.from_arrays(ends, np.ones(int(ends[-1]), dtype=np.int8))
 
 
 def is_labelled(split: Any, task: Task) -> bool:

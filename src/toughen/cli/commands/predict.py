@@ -52,9 +52,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _inputs(arguments: argparse.Namespace, task: Any) -> Iterator[Any]:
     from ...runs.errors import RunError
-    from ...tasks.read.lines import Format
+    from ...tasks.read.files import FileFormat
     from ...tasks.spec import DataError
-    from ...tasks.wording import reworded
 
     texts, seconds = arguments.text, arguments.text_pair
     if seconds and len(texts) != len(seconds):
@@ -67,11 +66,11 @@ def _inputs(arguments: argparse.Namespace, task: Any) -> Iterator[Any]:
                 raise RunError(f"stdin, line {number}: it is empty; fill it in or leave the line out.")
             yield _line(line, task)
     elif arguments.file:
-        form = Format(arguments.delimiter, arguments.encoding)
+        form = FileFormat(arguments.delimiter, arguments.encoding)
         try:
             yield from _rows(Path(arguments.file), arguments.text_column, task, form)
         except DataError as error:
-            told = reworded(str(error), ("text_column", "delimiter", "encoding"))
+            told = str(error.for_caller(("text_column", "delimiter", "encoding")))
             told = told.replace('encoding="cp1252"', "--encoding cp1252").replace("text_column=", "--text_column")
             raise RunError(told) from error
 
@@ -89,16 +88,14 @@ def _line(line: str, task: Any) -> Any:
 def _rows(path: Path, asked: str | None, task: Any, form: Any) -> Iterator[Any]:
     from ...runs.errors import RunError
     from ...tasks.infer import WORDS
-    from ...tasks.read.labels import Bad
-    from ...tasks.read.lines import check_file, place
-    from ...tasks.read.rows import text_of
-    from ...tasks.read.tables import read_rows
+    from ...tasks.read.files import check_file, place, read_rows
+    from ...tasks.read.rows import BadRow, text_of
 
     check_file(path)
     given = [part.strip() for part in asked.split(",")] if asked else []
     for raw in read_rows(path, form):
         if raw.problem:
-            raise RunError(f"{place(path, raw)}: {raw.problem.partition(', or give')[0]}.")
+            raise RunError(f"{place(path, raw)}: {raw.problem}.")
         names, choices = given or list(task.columns), []
         if task.head == "choices":
             names, choices = _choices(path, raw, given)
@@ -115,7 +112,7 @@ def _rows(path: Path, asked: str | None, task: Any, form: Any) -> Iterator[Any]:
             continue
         try:
             texts = [text_of(raw.fields[name], name) if name else "" for name in names]
-        except Bad as bad:
+        except BadRow as bad:
             raise RunError(f"{place(path, raw)}: {bad.kind}; fill it in or leave the row out.") from None
         if task.head == "choices":
             yield {"context": texts[0], "question": texts[1], "choices": choices}

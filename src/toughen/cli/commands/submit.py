@@ -20,7 +20,7 @@ def run(arguments: argparse.Namespace) -> int:
     from ...runs.loading import ALSO
     from ...runs.predictions import read_predictions
     from ...tasks import DataError, submission
-    from ...tasks.glue import GLUE
+    from ...tasks.catalog import GLUE
 
     out = Path(arguments.out)
     if out.exists():

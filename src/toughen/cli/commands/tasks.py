@@ -23,7 +23,7 @@ def run(arguments: argparse.Namespace) -> int:
             task = tasks.task(name)
             tests = f" (tests {task.tests})" if task.tests else ""
             where = task.hub.id if task.hub else "own copy"
-            rows.append((name, task.head, task.selects, where, f"{task.origin}{tests}"))
+            rows.append((name, task.head, task.primary_metric, where, f"{task.citation}{tests}"))
         wide = [max(map(len, column)) for column in zip(*rows, strict=True)]
         for row in rows:
             cells = (f"{cell:<{width}}" for cell, width in zip(row, wide, strict=True))

@@ -10,10 +10,10 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...errors import require
 from ...internal.atomic import whole, write_bytes
-from .._extra import extra
 from ..spec import Task
-from .rows import Recipe
+from .rows import FileSource
 
 if TYPE_CHECKING:
     from datasets import Dataset, Features
@@ -24,7 +24,7 @@ _BATCH = 1000
 
 def features(task: Task, sample: Collection[str] = ()) -> "Features":
     """The columns of a task with their types, and of those worth keeping the ones in the sample."""
-    datasets = extra("datasets")
+    datasets = require("datasets", "tasks")
     text = datasets.Value("string")
     names = list(task.labels)
     columns: dict[str, Any] = {
@@ -36,7 +36,7 @@ def features(task: Task, sample: Collection[str] = ()) -> "Features":
         columns["label"] = datasets.List(datasets.ClassLabel(names=names))
     else:
         columns["label"] = datasets.ClassLabel(names=names)
-    columns.update({name: text for name in task.keep if name in sample})
+    columns.update({name: text for name in task.extra_columns if name in sample})
     return datasets.Features(columns)
 
 
@@ -44,31 +44,31 @@ def cache_folder(cache_dir: "str | os.PathLike[str] | None") -> Path:
     """The folder for Arrow files: the user's choice, or beside the files of `datasets`."""
     if cache_dir is not None:
         return Path(cache_dir)
-    return Path(extra("datasets").config.HF_DATASETS_CACHE) / "toughen"
+    return Path(require("datasets", "tasks").config.HF_DATASETS_CACHE) / "toughen"
 
 
-def stored(recipe: Recipe, cache_dir: "str | os.PathLike[str] | None") -> "tuple[Dataset, Counter[str]]":
+def stored(source: FileSource, cache_dir: "str | os.PathLike[str] | None") -> "tuple[Dataset, Counter[str]]":
     """The file's rows as memory-mapped Arrow, with the counts of rows that were skipped."""
-    file = cache_folder(cache_dir) / f"{_key(recipe)}.arrow"
+    file = cache_folder(cache_dir) / f"{_key(source)}.arrow"
     notes = file.with_suffix(".json")
     if not (file.exists() and notes.exists()):
         skipped = Counter[str]()
-        rows = recipe.rows(skipped)
+        rows = source.rows(skipped)
         first = next(rows, None)
-        write_arrow(chain((first,), rows) if first else (), features(recipe.task, first or ()), file)
+        write_arrow(chain((first,), rows) if first else (), features(source.task, first or ()), file)
         write_bytes(notes, json.dumps(skipped).encode())
-    return extra("datasets").Dataset.from_file(str(file)), Counter(json.loads(notes.read_text()))
+    return require("datasets", "tasks").Dataset.from_file(str(file)), Counter(json.loads(notes.read_text()))
 
 
-def streamed(recipe: Recipe) -> Any:
+def streamed(source: FileSource) -> Any:
     """The file's rows as they are read, for sets that should not be copied to disk."""
-    columns = features(recipe.task, next(recipe.rows(), ()))
-    return extra("datasets").IterableDataset.from_generator(recipe.rows, features=columns)
+    columns = features(source.task, next(source.rows(), ()))
+    return require("datasets", "tasks").IterableDataset.from_generator(source.rows, features=columns)
 
 
 def write_arrow(rows: Iterable[Mapping[str, Any]], columns: "Features", file: Path) -> None:
     """Write rows in batches; the file is whole or absent."""
-    arrow = extra("pyarrow")
+    arrow = require("pyarrow", "tasks")
     schema = columns.arrow_schema
     source = iter(rows)
     with whole(file) as half, arrow.OSFile(str(half), "wb") as sink, arrow.ipc.new_stream(sink, schema) as writer:
@@ -77,10 +77,10 @@ def write_arrow(rows: Iterable[Mapping[str, Any]], columns: "Features", file: Pa
             writer.write_batch(arrow.record_batch(arrays, schema=schema))
 
 
-def _key(recipe: Recipe) -> str:
+def _key(source: FileSource) -> str:
     """A name that changes with the file, the task and the way of reading."""
-    state = recipe.path.stat()
-    described = asdict(recipe)
+    state = source.path.stat()
+    described = asdict(source)
     described["task"].pop("unpack")
-    parts = (_VERSION, str(recipe.path.resolve()), state.st_size, state.st_mtime_ns, described)
+    parts = (_VERSION, str(source.path.resolve()), state.st_size, state.st_mtime_ns, described)
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:32]

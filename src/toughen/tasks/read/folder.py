@@ -4,16 +4,16 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ..registry import plain
-from ..spec import DataError, Task
-from .lines import suffix
-from .tables import ENDINGS
+from ..spec import DataError, Option, Task
+from .files import ENDINGS, suffix
 
 
 def find_splits(folder: Path, task: Task, named: Mapping[str, str] | None = None) -> tuple[dict[str, Path], list[str]]:
     """Split -> file for a task, and notes on files that only nearly have the expected name."""
     if not folder.is_dir():
         raise DataError(
-            f"{folder} is not a folder; give the folder that holds the sets as dir=, or a file as train_file=."
+            f"{folder} is not a folder; give the folder that holds the sets as dir=",
+            Option("train_file", ", or a file as train_file="),
         )
     inside = _own_folder(folder, task)
     found: dict[str, Path] = {}
@@ -48,7 +48,7 @@ def check_apart(folder: Path, task: Task, own: Task) -> None:
 
 def _own_folder(folder: Path, task: Task) -> Path:
     """The task's folder inside a folder of sets, or the folder itself."""
-    wanted = [plain(name) for name in (task.folder, task.title, task.name, *task.also) if name]
+    wanted = [plain(name) for name in (task.folder, task.title, task.name, *task.aliases) if name]
     inside = {plain(path.name): path for path in sorted(folder.iterdir()) if path.is_dir()}
     return next((inside[name] for name in wanted if name in inside), folder)
 

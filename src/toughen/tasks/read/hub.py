@@ -4,11 +4,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .._extra import extra
+from ...errors import require
 from ..spec import DataError, Task
 from .arrow import features
-from .labels import Bad
-from .rows import Recipe, encoder
+from .rows import BadRow, FileSource, encoder
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -33,8 +32,10 @@ class Unreachable(DataError):
 def hub_split(task: Task, split: str, streaming: bool = False) -> "tuple[Dataset, list[str]]":
     """One split of a task, by the Hub's name, with the task's columns; and notes on rows left out."""
     if task.hub is None:
-        raise DataError(f"{task.title} is not on the Hub ({task.origin}); get the files and give their folder as dir=.")
-    datasets = extra("datasets")
+        raise DataError(
+            f"{task.title} is not on the Hub ({task.citation}); get the files and give their folder as dir=."
+        )
+    datasets = require("datasets", "tasks")
     where: dict[str, Any] = {"name": task.hub.config}
     if task.hub.converted:
         where = {"data_dir": task.hub.config, "revision": "refs/convert/parquet"}
@@ -52,7 +53,7 @@ def as_task(raw: Any, task: Task, split: str) -> Any:
     if raw.features is None:
         raw = raw._resolve_features()
     wanted = features(task)
-    kept = [name for name in task.keep if name in raw.column_names]
+    kept = [name for name in task.extra_columns if name in raw.column_names]
     if all(raw.features.get(column) == feature for column, feature in wanted.items()):
         return _labelled(raw.select_columns([*wanted, *kept]), task, split)
     wanted = features(task, kept)
@@ -76,15 +77,15 @@ class _Row:
         named = {key: _words(value, self.names[key]) if key in self.names else value for key, value in fields.items()}
         try:
             return self._encode(named)(named)
-        except Bad as bad:
-            raise DataError(f"{self.where}, row {index + 1}: {bad}.") from None
+        except BadRow as bad:
+            raise DataError(f"{self.where}, row {index + 1}: {bad}", *bad.options) from None
 
     def _encode(self, sample: Mapping[str, Any]) -> Any:
         # Made on the first row and left out of the pickle. As "test", because a row without a label stays
         # -1 here and is left out afterwards.
         if "made" not in self.__dict__:
-            recipe = Recipe(self.where, self.task, "test", public=True)
-            self.__dict__["made"] = encoder(self.task, recipe, sample, optional=True)
+            source = FileSource(self.where, self.task, "test", public=True)
+            self.__dict__["made"] = encoder(self.task, source, sample, optional=True)
         return self.__dict__["made"]
 
     def __getstate__(self) -> dict[str, Any]:
@@ -100,7 +101,7 @@ def _words(value: Any, names: list[str]) -> Any:
 def _class_names(found: Mapping[str, Any], task: Task) -> dict[str, list[str]]:
     """Columns of class numbers whose names are words of this task: read by name, not by position."""
     out: dict[str, list[str]] = {}
-    known = {label.lower() for label in task.labels} | set(task.words)
+    known = {label.lower() for label in task.labels} | set(task.label_aliases)
     for column, feature in found.items():
         inner = getattr(feature, "feature", feature)
         names = getattr(inner, "names", None)
@@ -111,7 +112,7 @@ def _class_names(found: Mapping[str, Any], task: Task) -> dict[str, list[str]]:
 
 def _labelled(table: Any, task: Task, split: str) -> Any:
     """Rows whose label is withheld are kept in a test set only; those that nobody could label are not."""
-    if (split == "test" and not task.unsettled) or task.head in ("regression", "multilabel"):
+    if (split == "test" and not task.has_unlabelled_rows) or task.head in ("regression", "multilabel"):
         return table
     return table.filter(_has_label, input_columns=["label"])
 

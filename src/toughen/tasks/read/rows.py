@@ -3,28 +3,157 @@
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from ..spec import DataError, Task
-from .labels import Bad, is_missing, is_multi_hot, label_reader, unlabelled
-from .lines import Format, Raw, place
-from .tables import read_rows
+from ..spec import DataError, Option, Task
+from .files import FileFormat, place, read_rows
 
+_NO_LABEL = ("", "nan", "na", "n/a", "null", "none")
+
+
+class BadRow(Exception):
+    """A row that cannot be used: what is wrong with it, how to mend it, and options that help."""
+
+    def __init__(self, kind: str, remedy: str, *options: Option):
+        """Keep the kind for the report's counts and the whole for the error."""
+        super().__init__(f"{kind}; {remedy}")
+        self.kind, self.options = kind, options
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a cell says that there is no label, as R (NA), pandas (nan) and Python (None) write it."""
+    if isinstance(value, str):
+        return value.strip().lower() in _NO_LABEL
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+def label_reader(task: Task, form: FileFormat, multi_hot: bool | None = None) -> Callable[[Any], Any]:
+    """A function from a label as written to a number, a list of numbers, or None when there is no label.
+
+    `multi_hot` says whether lists are a 0 or 1 for each label, or class numbers; None: each row for itself.
+    """
+    if task.head == "regression":
+        return _number
+    known: dict[Any, int] = {}
+    words = not all(_is_number(label) for label in task.labels)
+    for number, label in enumerate(task.labels):
+        if task.positional and words:
+            known[number] = known[str(number)] = number
+        if not words:
+            known[int(label)] = known[float(label)] = number
+        known.setdefault(label.lower(), number)
+        known[label] = number
+    known.update({word: known[label] for word, label in task.label_aliases.items() if label})
+    empty = {word for word, label in task.label_aliases.items() if not label}
+
+    def one(value: Any) -> int | None:
+        try:
+            number = known.get(value)
+        except TypeError:
+            multilabel = Option("head", ": give head='multilabel'", otherwise=", as the model gives one")
+            raise BadRow("label is a list", f"{value!r} should be one label", multilabel) from None
+        if number is not None and not isinstance(value, bool):
+            return number
+        if value in empty or value == -1 or value == "-1":
+            return None
+        if is_missing(value) and not isinstance(value, str):  # as a word it may be a class
+            return None
+        if isinstance(value, str):
+            short = value.strip()
+            number = known.get(short, known.get(short.lower()))
+            if number is None and not words:
+                number = known.get(_as_float(short))  # pandas writes 1 as 1.0
+        elif isinstance(value, bool):
+            number = known.get(str(value), known.get(str(value).lower(), known.get(int(value))))
+        else:
+            number = known.get(str(value))  # a file may hold both 1 and "1"
+        if number is None and is_missing(value):
+            return None
+        if number is None:
+            shown = ", ".join(task.labels[:8]) + (", ..." if len(task.labels) > 8 else "")
+            names = Option("labels", " or give labels=[...]", otherwise=" or leave the row out")
+            raise BadRow("label outside the set", f"{value!r} is none of {shown}: mend it", names)
+        return number
+
+    def several(value: Any) -> list[int] | None:
+        if value is None:
+            return None
+        if isinstance(value, str):
+            value = [part.strip() for part in value.split(form.label_separator or "|") if part.strip()]
+        if not isinstance(value, list | tuple):
+            value = [value]
+        if task.head == "multilabel" and is_multi_hot(value, task):
+            if multi_hot or multi_hot is None:
+                return [number for number, on in enumerate(cast(Sequence[Any], value)) if on]
+            if len(set(value)) < len(value):
+                remedy = f"write a 0 or 1 for each of the {len(task.labels)} labels in every row, or names everywhere"
+                raise BadRow("a class number is there twice", f"{value!r} is no list of classes: {remedy}")
+        numbers = [one(part) for part in cast(Sequence[Any], value)]
+        if None in numbers:
+            return None
+        return cast("list[int]", numbers)
+
+    return several if task.head in ("multilabel", "tokens") else one
+
+
+def _is_number(label: str) -> bool:
+    """Whether a label is a whole number as such, and not a name of digits: 007."""
+    digits = label.removeprefix("-")
+    return digits.isdecimal() and (digits == "0" or not digits.startswith("0"))
+
+
+def _as_float(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def is_multi_hot(value: Any, task: Task) -> bool:
+    """Whether a list may be a 0 or 1 for each label; with two labels [0, 1] may be both class numbers as well."""
+    return len(value) == len(task.labels) and all(part in (0, 1) and not isinstance(part, str) for part in value)
+
+
+def _number(value: Any) -> float | None:
+    if is_missing(value):
+        return None
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        share = isinstance(value, str) and _as_float(value.strip().removesuffix("%")) is not None
+        way = "write shares without the sign, in all rows" if share else "mend it"
+        options = () if share else (Option("head", " or give head='classes'"),)
+        raise BadRow("label is not a number", f"{value!r} should be a number: {way}", *options) from None
+    if math.isnan(number):
+        return None
+    if math.isinf(number):
+        raise BadRow("label is infinite", "give a finite number")
+    return number
+
+
+def unlabelled(task: Task, row: Mapping[str, Any]) -> Any:
+    """What the Hub writes where a test set keeps its labels to itself."""
+    if task.head == "tokens":
+        return [-1] * len(row["tokens"])
+    return {"regression": -1.0, "multilabel": []}.get(task.head, -1)
+
+
+SKIP = Option("on_bad", " or give on_bad='skip'", otherwise=" or leave the row out")
 OnBad = Literal["error", "skip"]
 _NUMBERED = re.compile(r"^(choices?|endings?|options?|answers?)[_ ]?([0-9]+|[A-H])$")
 
 
 @dataclass(frozen=True)
-class Recipe:
+class FileSource:
     """How to turn one file into rows of a task."""
 
     path: Path
     task: Task
     split: str
-    form: Format = field(default_factory=Format)
+    form: FileFormat = field(default_factory=FileFormat)
     named: Mapping[str, str] = field(default_factory=dict[str, str])
     """Column of the task -> column of the file, as the user named them."""
     on_bad: OnBad = "error"
@@ -43,55 +172,51 @@ class Recipe:
                 encode = encoder(task, self, raw.fields)
             try:
                 if raw.problem:
-                    raise Bad("ragged row", raw.problem)
+                    raise BadRow("ragged row", raw.problem, *raw.options)
                 yield encode(raw.fields)
-            except Bad as bad:
+            except BadRow as bad:
                 forgiven = self.public and bad.kind in ("ragged row", "no label")
                 if self.on_bad == "error" and not forgiven:
-                    raise DataError(f"{place(self.path, raw)}: {_message(bad, raw)}.") from None
+                    raise DataError(f"{place(self.path, raw)}: {raw.problem or bad}", *bad.options) from None
                 count[bad.kind] += 1
 
 
-def all_multi_hot(recipes: Iterable[Recipe]) -> bool:
+def all_multi_hot(sources: Iterable[FileSource]) -> bool:
     """Whether every list of labels is a 0 or 1 for each label; one that is not makes all of them class numbers."""
     found = False
-    for recipe in recipes:
+    for source in sources:
         label: str | None = None
-        for raw in read_rows(recipe.path, recipe.form, recipe.task.unpack, recipe.task.headerless, strict=False):
-            label = label or find_column(recipe.task, "label", recipe, raw.fields, needed=False)
+        for raw in read_rows(source.path, source.form, source.task.unpack, source.task.headerless, strict=False):
+            label = label or find_column(source.task, "label", source, raw.fields, needed=False)
             value = raw.fields.get(label) if label else None
             if is_missing(value) or value == []:
                 continue  # without a label in either form
-            found = isinstance(value, list) and is_multi_hot(value, recipe.task)
+            found = isinstance(value, list) and is_multi_hot(value, source.task)
             if not found:
                 return False
     return found
 
 
-def _message(bad: Bad, raw: Raw) -> str:
-    return raw.problem or str(bad)
-
-
 def encoder(
-    task: Task, recipe: Recipe, sample: Mapping[str, Any], optional: bool | None = None
+    task: Task, source: FileSource, sample: Mapping[str, Any], optional: bool | None = None
 ) -> Callable[[dict[str, Any]], dict[str, Any]]:
     """A function from raw fields to a row of the task, once the file's columns are known.
 
     `optional` says whether a row may do without a label; by default those of a test set that keeps them to itself.
     """
-    source = {column: find_column(task, column, recipe, sample) for column in task.columns}
-    label_name = find_column(task, "label", recipe, sample, needed=recipe.split != "test")
-    kept = [name for name in task.keep if name in sample]
-    read_label = label_reader(task, recipe.form, recipe.multi_hot)
-    numbered = numbered_columns(sample) if task.head == "choices" and source["choices"] is None else []
+    columns = {column: find_column(task, column, source, sample) for column in task.columns}
+    label_name = find_column(task, "label", source, sample, needed=source.split != "test")
+    kept = [name for name in task.extra_columns if name in sample]
+    read_label = label_reader(task, source.form, source.multi_hot)
+    numbered = numbered_columns(sample) if task.head == "choices" and columns["choices"] is None else []
     if optional is None:
-        told = recipe.public and task.unsettled and label_name is not None
-        optional = recipe.split == "test" and not told
+        published = source.public and task.has_unlabelled_rows and label_name is not None
+        optional = source.split == "test" and not published
     labelled: list[bool] = []
 
     def encode(fields: dict[str, Any]) -> dict[str, Any]:
         row: dict[str, Any] = {}
-        for column, name in source.items():
+        for column, name in columns.items():
             if column == "choices":
                 value = [fields.get(key) for key in numbered] if name is None else fields.get(name)
                 row[column] = _choices(value, len(task.labels))
@@ -105,18 +230,18 @@ def encoder(
         label = read_label(value)
         if not labelled:
             labelled.append(label is not None)  # the first row speaks for all
-        if labelled[0] != (label is not None) and optional and not recipe.public:
+        if labelled[0] != (label is not None) and optional and not source.public:
             # A test set may keep its labels to itself; half of them would be scored as if they were real.
             kind = "has a label and rows before it have none" if label is not None else "has none and others have"
-            raise Bad(f"label in some rows only: this one {kind}", "label all rows of a test file or none")
+            raise BadRow(f"label in some rows only: this one {kind}", "label all rows of a test file or none")
         if label is None:
             if not optional:
                 bare = value is None or value == "" or value == []
                 found = "is empty there" if bare else f"holds {value!r} there, which says that there is none"
-                raise Bad("no label", f"the column {label_name!r} {found}: fill it in or give on_bad='skip'")
+                raise BadRow("no label", f"the column {label_name!r} {found}: fill it in", SKIP)
             label = unlabelled(task, row)
         if task.head == "tokens" and len(label) != len(row["tokens"]):
-            raise Bad(
+            raise BadRow(
                 "tags and tokens differ in number", f"{len(row['tokens'])} tokens have {len(label)} tags: mend it"
             )
         row["label"] = label
@@ -127,9 +252,11 @@ def encoder(
     return encode
 
 
-def find_column(task: Task, column: str, recipe: Recipe, sample: Mapping[str, Any], needed: bool = True) -> str | None:
+def find_column(
+    task: Task, column: str, source: FileSource, sample: Mapping[str, Any], needed: bool = True
+) -> str | None:
     """The file's name for a column of the task."""
-    asked = recipe.named.get(column)
+    asked = source.named.get(column)
     names = (asked,) if asked else (column, *task.synonyms.get(column, ()))
     found = next((name for name in names if name in sample), None)
     if found is None and not asked and (column == "question" and task.head == "choices"):
@@ -139,7 +266,7 @@ def find_column(task: Task, column: str, recipe: Recipe, sample: Mapping[str, An
     if found is None and (needed or (asked and column != "label")):
         option = "label_column" if column == "label" else "text_column"
         raise DataError(
-            f"{recipe.path}, row 1: there is no column {asked or column!r}; it has {', '.join(map(repr, sample))}; "
+            f"{source.path}, row 1: there is no column {asked or column!r}; it has {', '.join(map(repr, sample))}; "
             f"name the right one with {option}=."
         )
     return found
@@ -150,12 +277,12 @@ def text_of(value: Any, name: str) -> str:
     if isinstance(value, str):
         return _whole(value)
     if value is None or (isinstance(value, float) and math.isnan(value)):
-        raise Bad("text is missing", f"the column {name!r} is empty (NaN) there: fill it in or give on_bad='skip'")
+        raise BadRow("text is missing", f"the column {name!r} is empty (NaN) there: fill it in", SKIP)
     parts = cast("list[Any]", value if isinstance(value, list) else [value])
     odd = next((part for part in parts if isinstance(part, (dict, list))), None)
     if odd is not None:
         kind = "an object" if isinstance(odd, dict) else "a list in a list"
-        raise Bad(f"text is {kind}", f"the column {name!r} should hold a text: name another with text_column=")
+        raise BadRow(f"text is {kind}", f"the column {name!r} should hold a text: name another with text_column=")
     return _whole(" ".join(map(str, parts)))
 
 
@@ -166,7 +293,7 @@ def _whole(text: str) -> str:
             text.encode()
         except UnicodeEncodeError as error:
             half = f"{text[error.start]!a} at position {error.start}"
-            raise Bad("text is not Unicode", f"{half} is half a character: mend it or give on_bad='skip'") from None
+            raise BadRow("text is not Unicode", f"{half} is half a character: mend it", SKIP) from None
     return text
 
 
@@ -174,16 +301,16 @@ def _tokens(value: Any) -> list[str]:
     if isinstance(value, str):
         value = value.split()
     if not isinstance(value, list) or not value:
-        raise Bad("no tokens", "write the words as a list of strings, at least one")
+        raise BadRow("no tokens", "write the words as a list of strings, at least one")
     return [_whole(str(word)) for word in cast("list[Any]", value)]
 
 
 def _choices(value: Any, count: int) -> list[str]:
     if not isinstance(value, list) or any(part is None for part in cast("list[Any]", value)):
-        raise Bad("choices are missing", "write them as a list of strings")
+        raise BadRow("choices are missing", "write them as a list of strings")
     choices = [_whole(str(part)) for part in cast("list[Any]", value)]
     if len(choices) != count:
-        raise Bad("wrong number of choices", f"there are {len(choices)} where the task has {count}: mend the row")
+        raise BadRow("wrong number of choices", f"there are {len(choices)} where the task has {count}: mend the row")
     return choices
 
 
@@ -196,7 +323,7 @@ def _choice_label(value: Any, choices: list[str], written: bool) -> Any:
         number = not written and int(value) < len(choices)
         return value if number or value not in choices else choices.index(value)
     if value not in choices:
-        raise Bad("answer is none of the choices", f"{value!r} should be one of them or its number")
+        raise BadRow("answer is none of the choices", f"{value!r} should be one of them or its number")
     return choices.index(value)
 
 

@@ -7,16 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from ._extra import extra
-from .data import Data
-from .spec import Task
+from ..errors import require
+from .spec import Data, Task
 from .tokenising import tokeniser
 
 _SAMPLE = 2000
 
 
 @dataclass(frozen=True)
-class Hygiene:
+class DataReport:
     """A readable report: print it."""
 
     task: str
@@ -73,7 +72,9 @@ class Hygiene:
         return "\n".join(lines)
 
 
-def hygiene(data: Data, tokenizer: Any = None, max_length: int | None = None, longest: int | None = None) -> Hygiene:
+def data_report(
+    data: Data, tokenizer: Any = None, max_length: int | None = None, longest: int | None = None
+) -> DataReport:
     """Look through all rows once. The share that is cut is measured on at most 2,000 rows a split.
 
     `longest` is what the model reads at most; without it the tokenizer's word is taken.
@@ -86,7 +87,7 @@ def hygiene(data: Data, tokenizer: Any = None, max_length: int | None = None, lo
         longest = longest or int(tokenizer.model_max_length)
         max_length = max_length or longest
         truncated = {name: _cut_share(split, task, tokenizer, max_length) for name, split in splits.items()}
-    return Hygiene(
+    return DataReport(
         task=task.title,
         rows={name: len(split) for name, split in splits.items()},
         balance={name: counts for name, split in splits.items() if (counts := _balance(split, task))},
@@ -117,7 +118,7 @@ def _frozen(row: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _empty(split: Any, task: Task) -> int:
-    compute = extra("pyarrow.compute")
+    compute = require("pyarrow.compute", "tasks")
     texts = [name for name in task.columns if name not in ("question", "choices", "tokens") or task.kind == "pair"]
     count = 0
     for batch in split.with_format("arrow").iter(1000) if texts else ():
@@ -133,7 +134,7 @@ def _balance(split: Any, task: Task) -> dict[str, int]:
     if task.head == "regression" or "label" not in split.column_names:
         return {}
     counts = np.zeros(len(task.labels), dtype=np.int64)
-    compute = extra("pyarrow.compute")
+    compute = require("pyarrow.compute", "tasks")
     for batch in split.select_columns(["label"]).with_format("arrow").iter(1000):
         column = batch.column("label")
         nested = task.head in ("tokens", "multilabel")

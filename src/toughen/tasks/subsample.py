@@ -39,9 +39,9 @@ def label_noise(split: Any, share: float, seed: int = 0) -> Any:
         raise DataError(f"label_noise={share} is not a share; give a number from 0 to 1.")
     labels = class_numbers(split)
     classes = split.features["label"].num_classes
-    dice = np.random.default_rng(seed)
-    rows = dice.permutation(len(labels))[: round(share * len(labels))]
-    labels[rows] = (labels[rows] + dice.integers(1, classes, size=len(rows))) % classes
+    rng = np.random.default_rng(seed)
+    rows = rng.permutation(len(labels))[: round(share * len(labels))]
+    labels[rows] = (labels[rows] + rng.integers(1, classes, size=len(rows))) % classes
     feature = split.features["label"]
     order = split.column_names
     changed = split.remove_columns("label").add_column("label", labels.tolist(), feature=feature)
@@ -56,13 +56,13 @@ def imbalance(split: Any, ratio: float, seed: int = 0) -> Any:
     if not 0 < ratio <= 1:
         raise DataError(f"imbalance={ratio} is not a ratio of smallest to largest class; give a number from 0 to 1.")
     labels = class_numbers(split)
-    dice = np.random.default_rng(seed)
-    numbers = dice.permutation(np.unique(labels))
+    rng = np.random.default_rng(seed)
+    numbers = rng.permutation(np.unique(labels))
     smallest = min(int((labels == number).sum()) for number in numbers)
     drawn: list[Any] = []
     for place, number in enumerate(numbers):
         keep = max(1, round(smallest * ratio ** (place / max(1, len(numbers) - 1))))
-        drawn.append(dice.permutation(np.flatnonzero(labels == number))[:keep])
+        drawn.append(rng.permutation(np.flatnonzero(labels == number))[:keep])
     return split.select(np.sort(np.concatenate(drawn)))
 
 
@@ -75,14 +75,14 @@ def hold_out(split: Any, task: Task, share: float, seed: int) -> tuple[Any, Any]
         raise DataError(
             f"{task.name!r} has {rows} training row; no development set can be made: give validation_file=."
         )
-    groups = class_numbers(split) if task.decides else np.zeros(rows, dtype=np.int64)
+    groups = class_numbers(split) if task.is_single_label else np.zeros(rows, dtype=np.int64)
     held = _proportional(groups, max(1, round(share * rows)), np.random.default_rng(seed))
     mask = np.zeros(rows, dtype=bool)
     mask[held] = True
     return split.select(np.flatnonzero(~mask)), split.select(np.flatnonzero(mask))
 
 
-def _proportional(groups: Any, wanted: int, dice: np.random.Generator) -> Any:
+def _proportional(groups: Any, wanted: int, rng: np.random.Generator) -> Any:
     """Rows drawn from each group by largest remainder, never the last row of a group."""
     numbers, counts = np.unique(groups, return_counts=True)
     exact = counts * (wanted / len(groups))
@@ -93,8 +93,7 @@ def _proportional(groups: Any, wanted: int, dice: np.random.Generator) -> Any:
         take[place] += 1
     take = np.minimum(take, counts - 1)
     drawn = [
-        dice.permutation(np.flatnonzero(groups == number))[:amount]
-        for number, amount in zip(numbers, take, strict=True)
+        rng.permutation(np.flatnonzero(groups == number))[:amount] for number, amount in zip(numbers, take, strict=True)
     ]
     return np.concatenate(drawn)
 
