@@ -5,7 +5,7 @@ import torch
 from torch.autograd import gradcheck, gradgradcheck
 
 from toughen.heads import SecondOrderHead
-from toughen.heads.fused import pooled_at_once, pooled_plainly
+from toughen.heads.fused import fused_pool, reference_pool
 
 
 def draw(*shape, seed=0):
@@ -25,7 +25,7 @@ def test_values_and_gradients_are_those_of_the_plain_path(relu, alpha, eps):
     x, mask, start = inputs()
     coefficients = draw(3, 3, 2, seed=4)
     results = []
-    for pool in (pooled_at_once, pooled_plainly):
+    for pool in (fused_pool, reference_pool):
         out = pool(x, mask, start, 3, relu, alpha, eps)
         results.append((out, *torch.autograd.grad((out * coefficients).sum(), (x, start))))
     for ours, plain in zip(*results, strict=True):
@@ -37,7 +37,7 @@ def test_first_and_second_gradients(eps):
     x, mask, start = inputs((6, 5, 4))
 
     def pool(x, start):
-        return pooled_at_once(x, mask, start, 3, False, 0.5, eps)
+        return fused_pool(x, mask, start, 3, False, 0.5, eps)
 
     assert gradcheck(pool, (x, start))
     assert gradgradcheck(pool, (x, start))
@@ -50,7 +50,7 @@ def test_first_and_second_gradients(eps):
 def test_empty_and_one_token_rows_are_finite(lengths, dtype, eps):
     x, mask, start = inputs(lengths)
     x, start = (value.detach().to(dtype).requires_grad_() for value in (x, start))
-    out = pooled_at_once(x, mask, start, 3, True, 0.5, eps)
+    out = fused_pool(x, mask, start, 3, True, 0.5, eps)
     out.square().sum().backward()
     assert out.isfinite().all()
     assert x.grad.isfinite().all()
@@ -61,7 +61,7 @@ def test_the_usual_head_takes_this_path_and_others_do_not(monkeypatch):
     from toughen.heads import pooling
 
     calls = []
-    monkeypatch.setattr(pooling, "pooled_at_once", lambda *args: calls.append(1) or pooled_plainly(*args))
+    monkeypatch.setattr(pooling, "fused_pool", lambda *args: calls.append(1) or reference_pool(*args))
     x = draw(2, 6, 5).float()
     SecondOrderHead(5, 2, q=3, k=2)(x)
     SecondOrderHead(5, 2, q=3, k=2, preset="original-text")(x)

@@ -13,7 +13,7 @@ from toughen.timing.subject import Shape, batch_of, model_named
 
 def test_rows_and_table():
     seen = []
-    rows = bench("tiny", ["smart", "sam"], ["2x8", "3x12/3"], repeats=1, device="cpu", seen=seen.append)
+    rows = bench("tiny", ["smart", "sam"], ["2x8", "3x12/3"], repeats=1, device="cpu", on_row=seen.append)
     assert seen == rows
     assert [(row.method, row.batch, row.length) for row in rows] == [
         *[(name, 2, 8) for name in ("plain", "smart", "sam")],

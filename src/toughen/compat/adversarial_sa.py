@@ -6,7 +6,7 @@ from .losses import kl_loss
 
 
 def divergence(p: Tensor, q: Tensor) -> Tensor:
-    """Half of both KLs, divided by the first dimension, gradient to both.
+    """Return half of both KLs, divided by the first dimension, gradient to both.
 
     Kept: one column is taken as one distribution over the batch, so a shift of all predictions costs nothing. For a
     regression that is right use `toughen.asa()`.

@@ -24,13 +24,13 @@ def _rows(logits: Tensor) -> Tensor:
 
 
 def symmetric_kl(logits: Tensor, target: Tensor) -> Tensor:
-    """Two cross-entropies with fixed targets, one value a row."""
+    """Add two cross-entropies with fixed targets, one value for each row."""
     p, q = log_probabilities(_rows(logits)), log_probabilities(_rows(target))
     return -(q.exp().detach() * p).sum(-1) - (p.exp().detach() * q).sum(-1)
 
 
 def kl(logits: Tensor, target: Tensor) -> Tensor:
-    """Cross-entropy under the fixed target, one value a row."""
+    """Compute the cross-entropy under the fixed target, one value for each row."""
     q = log_probabilities(_rows(target).detach())
     return -(q.exp() * log_probabilities(_rows(logits))).sum(-1)
 
@@ -48,7 +48,7 @@ perturbation_loss_fns: dict[str, LossFn] = {
 
 
 class PerturbationLayer(nn.Module):
-    """Normalises its input; in the adversarial passes gives the cached clean input plus the perturbation."""
+    """Normalise the input; in the adversarial passes return the cached clean input plus the perturbation."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class PerturbationLayer(nn.Module):
         self.perturbation = Perturbation() if adversarial else None
 
     def before(self, _module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """The layer as a forward pre-hook."""
+        """Run the layer as a forward pre-hook."""
         return (self(inputs[0]), *inputs[1:])
 
     def forward(self, input: Tensor) -> Tensor:
@@ -136,7 +136,7 @@ _HOOKED: "WeakKeyDictionary[nn.Module, tuple[RemovableHandle, PerturbationLayer]
 
 
 class AdversarialLearner:
-    """`AdversarialLearner(model, adv_modules).loss(logits, logits_fn, **data)`: SiFT's term for one batch.
+    """Compute SiFT's term for one batch: `AdversarialLearner(model, adv_modules).loss(logits, logits_fn, **data)`.
 
     Kept: one step; the returned loss is the symmetric one whatever `loss_fn` says, which steers the step alone; the
     perturbed pass sends no gradient to the embedding tables. Mended: a positional model input is no longer taken for

@@ -9,7 +9,7 @@ Reduction: TypeAlias = Literal["batchmean", "sum", "mean", "none"]
 
 
 def reduced(elements: Tensor, reduction: str) -> Tensor:
-    """The reductions of `torch.nn.functional.kl_div`."""
+    """Apply a reduction of `torch.nn.functional.kl_div`."""
     if reduction == "none":
         return elements
     if reduction == "mean":
@@ -25,22 +25,22 @@ def log_probabilities(logits: Tensor) -> Tensor:
 
 
 def kl_elements(source: Tensor, target: Tensor) -> Tensor:
-    """Summands of KL(target || source) from log-probabilities; finite where a probability underflows."""
+    """Return the summands of KL(target || source) from log-probabilities, finite if a probability underflows."""
     return target.exp() * (target - source)
 
 
 def kl_loss(input: Tensor, target: Tensor, reduction: Reduction = "batchmean") -> Tensor:
-    """KL(target || input) of two blocks of logits. The original's gradient is NaN where a probability underflows."""
+    """Compute KL(target || input) of logits. The original's gradient is NaN if a probability underflows."""
     return reduced(kl_elements(log_probabilities(input), log_probabilities(target)), reduction)
 
 
 def sym_kl_loss(input: Tensor, target: Tensor, reduction: Reduction = "sum", alpha: float = 1.0) -> Tensor:
-    """Both KLs, each with a fixed target; `alpha` scales the first alone, and the default sums over the batch."""
+    """Add both KLs, each with a fixed target; `alpha` scales the first alone, and the default sums over the batch."""
     return alpha * kl_loss(input, target.detach(), reduction) + kl_loss(target, input.detach(), reduction)
 
 
 def js_loss(input: Tensor, target: Tensor, reduction: Reduction = "sum", alpha: float = 1.0) -> Tensor:
-    """KL(middle || input) + KL(middle || target) with the middle fixed: the original's, not Jensen-Shannon's."""
+    """Compute KL(middle || input) + KL(middle || target) with the middle fixed, as the original; not Jensen-Shannon."""
     p, q = log_probabilities(input), log_probabilities(target)
     middle = (0.5 * (p.exp() + q.exp())).detach()
     elements = [middle * (middle.clamp(min=1e-300 if p.element_size() == 8 else 1e-37).log() - x) for x in (p, q)]

@@ -12,7 +12,7 @@ from .losses import js_loss, kl_loss, log_probabilities
 
 
 def stable_kl(logit: Tensor, target: Tensor, epsilon: float = 1e-6, reduce: bool = True) -> Tensor:
-    """Twice the difference of log-odds weighted by the first argument's probabilities. Not a KL; can be negative."""
+    """Return twice the difference of log-odds under the first argument's probabilities. Not a KL; can be negative."""
     p, y = (log_probabilities(to_float32(x).reshape(-1, x.shape[-1])) for x in (logit, target))
     total = log_odds(p, y, epsilon).sum()
     return total / p.shape[0] if reduce else total
@@ -34,7 +34,7 @@ class _Criterion:
 
 @dataclass(frozen=True)
 class KlCriterion(_Criterion):
-    """KL(target || input), gradient to both."""
+    """Compute KL(target || input) with gradients to both."""
 
     def loss(self, input: Tensor, target: Tensor, reduction: Any) -> Tensor:
         return kl_loss(input, target, reduction)
@@ -42,7 +42,7 @@ class KlCriterion(_Criterion):
 
 @dataclass(frozen=True)
 class SymKlCriterion(_Criterion):
-    """Both KLs, each with a fixed target."""
+    """Add both KLs, each with a fixed target."""
 
     def loss(self, input: Tensor, target: Tensor, reduction: Any) -> Tensor:
         return kl_loss(input, target.detach(), reduction) + kl_loss(target, input.detach(), reduction)
@@ -50,7 +50,7 @@ class SymKlCriterion(_Criterion):
 
 @dataclass(frozen=True)
 class NsKlCriterion(_Criterion):
-    """`stable_kl` with the second argument fixed."""
+    """Compute `stable_kl` with the second argument fixed."""
 
     def loss(self, input: Tensor, target: Tensor, reduction: Any) -> Tensor:
         return stable_kl(input, target.detach())
@@ -58,7 +58,7 @@ class NsKlCriterion(_Criterion):
 
 @dataclass(frozen=True)
 class NsSymKlCriterion(_Criterion):
-    """`stable_kl` both ways, each with a fixed second argument."""
+    """Compute `stable_kl` both ways, each with a fixed second argument."""
 
     def loss(self, input: Tensor, target: Tensor, reduction: Any) -> Tensor:
         return stable_kl(input, target.detach()) + stable_kl(target, input.detach())
@@ -66,7 +66,7 @@ class NsSymKlCriterion(_Criterion):
 
 @dataclass(frozen=True)
 class JSCriterion(_Criterion):
-    """KL of the fixed middle from both sides."""
+    """Compute the KL of the fixed middle from both sides."""
 
     def loss(self, input: Tensor, target: Tensor, reduction: Any) -> Tensor:
         return js_loss(input, target, reduction)
@@ -74,7 +74,7 @@ class JSCriterion(_Criterion):
 
 @dataclass(frozen=True)
 class HLCriterion(_Criterion):
-    """Mean squared difference of the roots of both distributions. The original detaches both; here gradient flows."""
+    """Compute the mean squared difference of root probabilities. The original detaches both; ours does not."""
 
     def loss(self, input: Tensor, target: Tensor, reduction: Any) -> Tensor:
         # exp(log p / 2) is the root of p, and its gradient is finite at p = 0.
@@ -83,9 +83,9 @@ class HLCriterion(_Criterion):
 
 @dataclass(frozen=True)
 class MseCriterion(_Criterion):
-    """Squared error as it is there: only the first argument is squeezed, so (B, 1) against (B, 1) becomes B x B.
+    """Compute mt-dnn's squared error: only the first argument is squeezed, so (B, 1) with (B, 1) becomes B x B.
 
-    For regression that is right use `toughen.smart()`, whose comparison is the head's own.
+    For a correct regression loss use `toughen.smart()`, whose comparison is the head's own.
     """
 
     def loss(self, input: Tensor, target: Tensor, reduction: Any) -> Tensor:

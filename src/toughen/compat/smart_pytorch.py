@@ -1,4 +1,4 @@
-"""smart-pytorch's regulariser on a function of embeddings, by the engine's own search."""
+"""Compute smart-pytorch's regulariser on a function of embeddings with the engine's search."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, cast
@@ -18,7 +18,7 @@ def inf_norm(x: Tensor) -> Tensor:
 
 
 class SMARTLoss(nn.Module):
-    """`SMARTLoss(eval_fn, loss_fn, ...)(embed, state)`, as in smart-pytorch 0.0.4.
+    """Compute `SMARTLoss(eval_fn, loss_fn, ...)(embed, state)` as in smart-pytorch 0.0.4.
 
     Kept: `epsilon` only guards a division, so the noise ends with norm about 1 whatever it is; `noise_var` is a
     standard deviation; no masking; the state keeps its gradient in the last loss.
@@ -87,7 +87,7 @@ def _states(state: Any) -> list[Tensor]:
 
 
 def _loss(functions: Any, new: Sequence[Tensor], old: Sequence[Tensor]) -> Tensor:
-    """One loss for each state; a single function serves them all."""
+    """Return one loss for each state; a single function is used for all."""
     if callable(functions):
         functions = [functions] * len(new)
     if not len(functions) == len(new) == len(old):

@@ -1,4 +1,4 @@
-"""What a head must know of the model below it: its width, its class token, which of its parts are used."""
+"""Read from the backbone what a head needs: its width, its class token, which of its parts are used."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CLASS_TOKENS = ("cls_token", "class_embedding", "class_token")
 
 
 def width_of(config: Any) -> int:
-    """The width of the last hidden state."""
+    """Return the width of the last hidden state."""
     # OPT may leave its layers by a projection to a width of its own.
     for name in ("word_embed_proj_dim", "hidden_size", "d_model", "n_embd", "dim"):
         if isinstance(value := getattr(config, name, None), int):
@@ -26,7 +26,7 @@ def width_of(config: Any) -> int:
 
 
 def class_token_of(model: Any) -> str:
-    """`last` for decoders (only the last token has seen all), `pooled` for vision models without a class token."""
+    """Return `last` for decoders (their last token sees all others), `pooled` for vision models without class token."""
     config = model.config
     if is_vision(config):
         named = any(name.endswith(CLASS_TOKENS) for name, _ in model.named_parameters())
@@ -37,17 +37,17 @@ def class_token_of(model: Any) -> str:
 
 
 def prefix_tokens_of(config: Any) -> int:
-    """How many leading tokens of a vision model are no patches."""
+    """Count the leading tokens of a vision model that are no patches."""
     return PREFIX_TOKENS.get(config.model_type, 1) + int(getattr(config, "num_register_tokens", 0) or 0)
 
 
 def is_vision(config: Any) -> bool:
-    """Whether the backbone reads pixels."""
+    """Tell whether the backbone reads pixels."""
     return hasattr(config, "num_channels") and not hasattr(config, "vocab_size")
 
 
 def body_of(model: Any, class_token: str) -> Any:
-    """The part of a model the head sits on: no task head, the encoder of an encoder-decoder, no unused pooler."""
+    """Return the part of a model that the head reads, without task head, decoder and unused pooler."""
     from transformers.models.auto.modeling_auto import MODEL_MAPPING
 
     kinds = cast(Any, MODEL_MAPPING).get(type(model.config), ())

@@ -1,4 +1,4 @@
-"""`second_order`: the head on a backbone, as a model to train."""
+"""Build a model to train: the second-order head on a backbone."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def second_order(
     from_pretrained: dict[str, Any] | None = None,
     **head: Any,
 ) -> Any:
-    """A pretrained model whose classifier is a second-order head, ready for training.
+    """Return a pretrained model whose classifier is a second-order head, ready for training.
 
     `model_or_name` is a name or folder for `AutoModel.from_pretrained` (which gets the arguments in
     `from_pretrained`), or a model: its body is taken over, its task head left behind. Of an encoder-decoder the encoder

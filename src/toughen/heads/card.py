@@ -1,4 +1,4 @@
-"""The model card of a second-order model: what it is and how to load it."""
+"""Write the model card of a second-order model: what it is and how to load it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TASKS = {
 
 
 def model_card(model: Any) -> str:
-    """The README.md of a model: front matter for the Hub, the head's settings, three lines to load it."""
+    """Return the README.md of a model: front matter for the Hub, the head's settings, three lines to load it."""
     # A class made from ours: by a user, or by FSDP, which gives every module it shards one of its own.
     name = next(each.__name__ for each in type(model).__mro__ if each.__name__ in TASKS)
     auto, pipeline = TASKS[name]
@@ -56,7 +56,7 @@ def model_card(model: Any) -> str:
 
 
 def write_card(model: Any, folder: str | os.PathLike[str]) -> None:
-    """Write README.md into `folder` in one piece, unless one is there: it may have been edited."""
+    """Write README.md into `folder`, unless one is there: it may have been edited."""
     path = Path(folder) / "README.md"
     if not path.exists() and not Path(folder).is_file():
         write_text(path, model_card(model))

@@ -1,4 +1,4 @@
-"""The parameter names of the authors' heads, and ours for the same numbers."""
+"""Read checkpoints of the authors' heads: their parameter names and ours."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BATCH_NORM = ("weight", "bias", "running_mean", "running_var")
 
 
 def is_text(state_dict: Mapping[str, Tensor]) -> bool:
-    """Whether these are weights of the text head (1x1 convolutions) and not of the vision head (one linear)."""
+    """Tell whether these are weights of the text head (1x1 convolutions) and not of the vision head (one linear)."""
     if TEXT_BLOCK + "0.0.weight" in state_dict:
         return True
     if "representation.wr.weight" in state_dict:
@@ -44,7 +44,7 @@ def sizes(state_dict: Mapping[str, Tensor]) -> tuple[int, int, dict[str, Any]]:
 
 
 def rename(state_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The same numbers under our names; two projections become rows of one, q-side first."""
+    """Rename the weights to our names; two projections become rows of one, q-side first."""
     ours = {
         "word_fc.weight": state_dict["visual_fc.weight"],
         "word_fc.bias": state_dict["visual_fc.bias"],

@@ -13,12 +13,12 @@ from .register import register_models
 
 
 def is_published(name: str | None) -> bool:
-    """Whether a backbone's name is one of the Hub: a folder of this machine is nobody's base model."""
+    """Tell whether a backbone's name is one of the Hub and not a local folder."""
     return bool(name) and not os.path.isabs(name) and not Path(name).exists() and name.count("/") <= 1
 
 
 class SecondOrderConfig(PretrainedConfig):
-    """Config of `SecondOrderFor...` models.
+    """Configure `SecondOrderFor...` models.
 
     `backbone_config` is the backbone's own config (or its dictionary), `head` the fields of `HeadSettings`.
     `class_token` says where the class token is: `first` or `last` real token, or `pooled`, the backbone's pooled
@@ -67,13 +67,13 @@ class SecondOrderConfig(PretrainedConfig):
         register_models()
 
     def get_text_config(self, *args: Any, **kwargs: Any) -> Any:
-        """The backbone's: where the vocabulary is, for instance when embeddings are resized."""
+        """Return the backbone's config, which holds the vocabulary, for instance when embeddings are resized."""
         if self.backbone_config is None:
             return super().get_text_config(*args, **kwargs)
         return self.backbone_config.get_text_config(*args, **kwargs)
 
     def to_dict(self) -> dict[str, Any]:
-        """For config.json, without the folder of this machine that a backbone came from."""
+        """Return the values for config.json, without the local folder that a backbone came from."""
         told = super().to_dict()
         backbone = told.get("backbone_config")
         if isinstance(backbone, dict) and not is_published(backbone.get("_name_or_path")):
@@ -82,7 +82,7 @@ class SecondOrderConfig(PretrainedConfig):
 
     @property
     def hidden_size(self) -> int:
-        """The width of the backbone's tokens."""
+        """Return the width of the backbone's tokens."""
         from .backbone import width_of
 
         assert self.backbone_config is not None

@@ -16,7 +16,7 @@ Activation = Literal["relu", "none"]
 
 
 def token_weights(tokens: Tensor, mask: Tensor | None) -> Tensor:
-    """What each token counts in a mean, (B, N): 1/n for the n tokens `mask` keeps, 0 for the others."""
+    """Return the weight of each token in a mean, (B, N): 1/n for the n tokens that `mask` keeps, 0 for the others."""
     if mask is None:
         return tokens.new_full(tokens.shape[:2], 1 / max(1, tokens.shape[1]))
     check_mask(tokens, mask)
@@ -32,15 +32,16 @@ def check_mask(tokens: Tensor, mask: Tensor | None) -> None:
 
 
 def weighted_mean(tokens: Tensor, weights: Tensor) -> Tensor:
-    """The mean of tokens (B, N, C) under weights (B, N), as (B, 1, C)."""
+    """Return the mean of tokens (B, N, C) under weights (B, N), as (B, 1, C)."""
     return torch.bmm(weights[:, None], tokens)
 
 
 def cross_covariance(a: Tensor, b: Tensor, mask: Tensor | None = None, *, center: Center = "channel") -> Tensor:
-    """The cross-covariance (B, q, k) of two views (B, N, q) and (B, N, k) of the same tokens, divided by their number.
+    """Return the cross-covariance (B, q, k) of two views (B, N, q) and (B, N, k) of the same N tokens.
 
-    `mask` (B, N) says which tokens exist; the others enter neither mean nor product. `center="scalar"` removes one
-    number per example, the mean over tokens and channels, as the published vision code does.
+    `mask` (B, N) says which tokens exist; the others enter neither mean nor product, and the sum is divided by
+    the number of tokens that exist. `center="scalar"` removes one number per
+    example, the mean over tokens and channels, as the published vision code does.
     """
     with no_autocast(a):
         a, b = at_least_float32(a), at_least_float32(b)
@@ -49,7 +50,7 @@ def cross_covariance(a: Tensor, b: Tensor, mask: Tensor | None = None, *, center
 
 
 def centered(x: Tensor, weights: Tensor, center: Center) -> Tensor:
-    """Tokens (B, N, C) less their mean under `weights` (B, N)."""
+    """Subtract from tokens (B, N, C) their mean under `weights` (B, N)."""
     if center == "none":
         return x
     mean = weighted_mean(x, weights)
@@ -57,12 +58,12 @@ def centered(x: Tensor, weights: Tensor, center: Center) -> Tensor:
 
 
 def product(a: Tensor, b: Tensor, weights: Tensor) -> Tensor:
-    """The weighted sum of outer products of two views of the tokens."""
+    """Return the weighted sum of outer products of two views of the tokens."""
     return torch.bmm(a.mT, b * weights[..., None])
 
 
 class MaskedBatchNorm(nn.BatchNorm1d):
-    """BatchNorm over the tokens a mask keeps; without a mask, over all of them."""
+    """Normalise over the tokens that a mask keeps (BatchNorm); without a mask, over all of them."""
 
     def forward(self, input: Tensor, mask: Tensor | None = None) -> Tensor:
         # torch's own takes no float32 tokens where the weights are in half precision.
@@ -74,7 +75,7 @@ class MaskedBatchNorm(nn.BatchNorm1d):
         return (input - mean) * torch.rsqrt(var.to(input.dtype) + self.eps) * self.weight + self.bias
 
     def _batch(self, input: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Mean and variance of the tokens that are kept; the running ones follow."""
+        """Return mean and variance of the tokens that are kept, and update the running ones."""
         kept = input.new_ones(*input.shape[:2], 1) if mask is None else mask.to(input.dtype)[..., None]
         count = kept.sum().clamp_min(1)
         mean = (input * kept).sum((0, 1)) / count
@@ -90,7 +91,7 @@ class MaskedBatchNorm(nn.BatchNorm1d):
 
 
 class CrossCovariance(nn.Module):
-    """Two projections of the tokens, for each of `heads` heads, and their cross-covariance (B, heads, q, k).
+    """Compute two projections of the tokens for each of `heads` heads, and their cross-covariance (B, heads, q, k).
 
     Both projections of all heads are rows of one weight, first the q-side of every head, then the k-side: one matrix
     product. `k=None` shares the q-side and gives an ordinary covariance (B, heads, q, q).
@@ -119,7 +120,7 @@ class CrossCovariance(nn.Module):
         self.k_norm = nn.LayerNorm(k) if norm == "layer" and k else None
 
     def project(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Both projections of all heads before activation and LayerNorm."""
+        """Project the tokens for all heads, before activation and LayerNorm."""
         x = self.projection(tokens)
         if self.batch_norm is None:
             return x
@@ -144,7 +145,7 @@ class CrossCovariance(nn.Module):
             return product(a, b, weights).unflatten(0, (-1, self.heads))
 
     def _split(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """The q-side and the k-side as (B * heads, N, q) and (B * heads, N, k)."""
+        """Return the q-side and the k-side as (B * heads, N, q) and (B * heads, N, k)."""
         a = self._per_head(x[..., : self.heads * self.q], self.q, self.q_norm)
         if self.k is None:
             return a, a

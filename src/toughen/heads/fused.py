@@ -1,4 +1,4 @@
-"""The usual head (one head, one singular value, one iteration) as a single autograd step.
+"""Compute the usual head (one head, one singular value, one iteration) as a single autograd step.
 
 Eager training of a head is bound by launches, not by arithmetic. Written out, forward and backward of pooling are 38
 kernels instead of 90 and pass by the recording of autograd; with Triton on a GPU they are three. Values are those of
@@ -22,23 +22,21 @@ from .normalize import svpn
 LARGEST = 64, 128  # the smaller and the larger of q and k for which a kernel's registers suffice
 
 
-def pooled_at_once(
-    x: Tensor, mask: Tensor | None, start: Tensor, q: int, relu: bool, alpha: float, eps: float
-) -> Tensor:
-    """`svpn` of the cross-covariance of the first `q` channels of x (B, N, C) with the others: (B, q, C - q).
+def fused_pool(x: Tensor, mask: Tensor | None, start: Tensor, q: int, relu: bool, alpha: float, eps: float) -> Tensor:
+    """Compute `svpn` of the cross-covariance of the first `q` channels of x (B, N, C) with the others: (B, q, C - q).
 
     Tokens where `mask` (B, N) is 0 enter neither mean nor product.
     """
     check_mask(x, mask)
     mask = None if mask is None else mask.contiguous()
     start = start.to(torch.float64 if x.dtype == torch.float64 else torch.float32)
-    return cast(Tensor, _Pooled.apply(x.contiguous(), mask, start, (q, relu, float(alpha), float(eps))))
+    return cast(Tensor, _FusedPool.apply(x.contiguous(), mask, start, (q, relu, float(alpha), float(eps))))
 
 
-def pooled_plainly(
+def reference_pool(
     x: Tensor, mask: Tensor | None, start: Tensor, q: int, relu: bool, alpha: float, eps: float
 ) -> Tensor:
-    """The same by ordinary operations, for gradients of gradients."""
+    """Compute the same by ordinary operations, for gradients of gradients and as the reference in tests."""
     with no_autocast(x):
         x = at_least_float32(x)
         weights = token_weights(x, mask)
@@ -46,7 +44,7 @@ def pooled_plainly(
         return svpn(product(x[..., :q], x[..., q:], weights), start, alpha=alpha, eps=eps)
 
 
-class _Pooled(torch.autograd.Function):
+class _FusedPool(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, x: Tensor, mask: Tensor | None, start: Tensor, settings: tuple[int, bool, float, float]
@@ -65,7 +63,7 @@ class _Pooled(torch.autograd.Function):
         (grad,) = grads
         x, mask, start, *saved = ctx.saved_tensors
         if torch.is_grad_enabled():  # create_graph: the backward itself will be differentiated
-            out = pooled_plainly(x, mask, start, *ctx.settings)
+            out = reference_pool(x, mask, start, *ctx.settings)
             wanted = [value for value, needed in ((x, 0), (start, 2)) if ctx.needs_input_grad[needed]]
             found = list(torch.autograd.grad(out, wanted, grad, create_graph=True))
             d_x, d_start = (found.pop(0) if ctx.needs_input_grad[needed] else None for needed in (0, 2))
@@ -134,7 +132,7 @@ def _backward(
 
 
 def _kernels_for(x: Tensor, q: int) -> ModuleType | None:
-    """The Triton kernels where they serve: on the current GPU, for sizes that fit, and not for float64."""
+    """Return the Triton kernels if they can run: on the current GPU, for sizes that fit, and not in float64."""
     if not x.is_cuda or x.dtype == torch.float64 or x.get_device() != torch.cuda.current_device():
         return None
     k = x.shape[2] - q

@@ -15,7 +15,7 @@ from .settings import HeadSettings, head_settings
 
 
 class SecondOrderHead(nn.Module):
-    """Logits from all tokens of the last layer, after SoT (Xie et al. 2021) and its text counterpart MGCrP.
+    """Compute logits from all tokens of the last layer, after SoT (Xie et al. 2021) and its text counterpart MGCrP.
 
     `dim` is the width of the tokens. Everything else is a field of `HeadSettings`, given singly, by `preset`, or as one
     record. Parameters: `pool.covariance.projection`, `pool.normalize.start`, `word_fc`, `class_fc`.
@@ -52,7 +52,7 @@ class SecondOrderHead(nn.Module):
         class_index: Tensor | None = None,
         class_vector: Tensor | None = None,
     ) -> Tensor | tuple[Tensor, Tensor]:
-        """Logits (B, labels) of tokens (B, N, dim); for `fusion="sum_loss"` the pair (class logits, word logits).
+        """Compute logits (B, labels) of tokens (B, N, dim), or (class logits, word logits) if `fusion="sum_loss"`.
 
         `mask` (B, N) is 0 for padding and whatever else must stay out. The class token is position 0, or `class_index`
         (B,), or none of the tokens but `class_vector` (B, dim).
@@ -99,7 +99,7 @@ class SecondOrderHead(nn.Module):
 
     @classmethod
     def from_original(cls, state_dict: Mapping[str, Tensor], **changes: Any) -> SecondOrderHead:
-        """The head of a checkpoint written by the authors' text or vision code, its sizes read off the weights."""
+        """Load a head from a checkpoint of the authors' text or vision code; the weights give its sizes."""
         dim, num_labels, found = original.sizes(state_dict)
         head = cls(dim, num_labels, head_settings(**{**found, **changes}))
         weights = original.rename(state_dict)
@@ -116,6 +116,6 @@ def _linear(layer: nn.Linear, x: Tensor) -> Tensor:
 
 
 def _at(tokens: Tensor, index: Tensor) -> Tensor:
-    """The token at `index` (B,) of each row."""
+    """Select the token at `index` (B,) of each row."""
     # gather, not indexing: the backward of indexing sorts.
     return tokens.gather(1, index[:, None, None].expand(-1, 1, tokens.shape[2])).squeeze(1)

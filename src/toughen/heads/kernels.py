@@ -44,7 +44,7 @@ def backward(
     alpha: float,
     eps: float,
 ) -> tuple[Tensor, Tensor]:
-    """Gradients of the projections and of the start vector."""
+    """Compute the gradients of the projections and of the start vector."""
     rows, count, width = x.shape
     d_x, d_start = torch.empty_like(x), x.new_empty(rows, q, dtype=torch.float32)
     tensors = (grad, x, x if mask is None else mask, start, matrix, mean, d_x, d_start)
@@ -64,7 +64,7 @@ def _launch(
     numbers: tuple[float, ...],
     settings: tuple[int, int, bool, bool],
 ) -> None:
-    """Run a kernel; from the second time on past Triton's own look-up, which takes as long as ten launches."""
+    """Run a kernel; from the second time on skip Triton's own look-up, which takes as long as ten launches."""
     key = (id(kernel), tensors[0].device, settings, *[tensor.dtype for tensor in tensors])
     aligned = not any(tensor.data_ptr() % 16 for tensor in tensors)  # what Triton would look at, beside the types
     built = _built.get(key) if aligned else None
@@ -81,7 +81,7 @@ def _launch(
 
 @triton.jit
 def _load(at, row, count, places, channels, first, size, width, relu: tl.constexpr):
-    """Channels `first` to `first + size` of some tokens, zero outside of either."""
+    """Load channels `first` to `first + size` of some tokens, zero outside of either."""
     inside = (places < count)[:, None] & (channels < size)[None, :]
     x = tl.load(at + (row * count + places[:, None]) * width + first + channels[None, :], mask=inside, other=0.0)
     x = x.to(tl.float32)
@@ -90,7 +90,7 @@ def _load(at, row, count, places, channels, first, size, width, relu: tl.constex
 
 @triton.jit
 def _kept(mask, row, count, places, masked: tl.constexpr):
-    """How much each of some tokens counts, not yet divided by their number."""
+    """Load the weight of each of some tokens, not yet divided by their number."""
     inside = places < count
     return (
         tl.load(mask + row * count + places, mask=inside, other=0).to(tl.float32)
@@ -101,7 +101,7 @@ def _kept(mask, row, count, places, masked: tl.constexpr):
 
 @triton.jit
 def _powers(matrix, start, alpha, eps, floor, tiny):
-    """As in `normalize._svpn`: |z|, v = z / |z|, y = matrix v, s = |y|, and the powers of s."""
+    """Compute, as in `normalize._svpn`: |z|, v = z / |z|, y = matrix v, s = |y|, and the powers of s."""
     z = tl.sum(start[:, None] * matrix, 0)
     length = tl.maximum(tl.sqrt(tl.sum(z * z)), tiny)
     v = z / length

@@ -22,7 +22,7 @@ from .settings import HeadSettings
 
 
 class SecondOrderPreTrainedModel(PreTrainedModel):
-    """A backbone and a `SecondOrderHead` named `classifier`, so that adapters and optimizers find it by that name."""
+    """Join a backbone and a `SecondOrderHead` named `classifier`, the name that adapters and optimizers look for."""
 
     config_class = SecondOrderConfig
     config: SecondOrderConfig
@@ -73,7 +73,7 @@ class SecondOrderPreTrainedModel(PreTrainedModel):
         self.backbone.set_input_embeddings(value)
 
     def save_pretrained(self, save_directory: str | os.PathLike[str], *args: Any, **kwargs: Any) -> None:
-        """Save as every pretrained model does, with a model card beside it unless the folder has one."""
+        """Save the model as `PreTrainedModel` does, with a model card unless the folder has one."""
         if kwargs.get("is_main_process", True):
             write_card(self, save_directory)
         super().save_pretrained(save_directory, *args, **kwargs)
@@ -105,19 +105,19 @@ class SecondOrderPreTrainedModel(PreTrainedModel):
         return losses[0] if len(losses) == 1 else torch.stack(losses).sum()
 
     def _result(self, kind: Any, output: Any, loss: Tensor | None, logits: Tensor, return_dict: bool | None) -> Any:
-        """What a model returns: a record of this kind, or a tuple where that is asked for."""
+        """Return the outputs as a record of this kind, or as a tuple if that is asked for."""
         seen = {name: output.get(name) for name in ("hidden_states", "attentions")}
         result = kind(loss=loss, logits=logits, **seen)
         return result.to_tuple() if words.wants_tuple(self.config, return_dict) else result
 
 
 def _single(logits: Any) -> Tensor:
-    """One prediction of a head that trains two: their mean."""
+    """Average the two predictions of a head that trains two."""
     return (logits[0] + logits[1]) / 2 if isinstance(logits, tuple) else logits
 
 
 class SecondOrderForSequenceClassification(SecondOrderPreTrainedModel):
-    """Classification (one or several labels) and regression of a text or of a pair of texts."""
+    """Classify a text or a pair of texts (one or several labels), or predict a number."""
 
     def forward(
         self,
@@ -137,7 +137,7 @@ class SecondOrderForSequenceClassification(SecondOrderPreTrainedModel):
 
 
 class SecondOrderForMultipleChoice(SecondOrderPreTrainedModel):
-    """One score for each of several texts (B, choices, L); the highest is the answer."""
+    """Score each of several texts (B, choices, L); the highest score is the answer."""
 
     def _outputs(self) -> int:
         return 1
@@ -169,7 +169,7 @@ class SecondOrderForMultipleChoice(SecondOrderPreTrainedModel):
 
 
 class SecondOrderForImageClassification(SecondOrderPreTrainedModel):
-    """Classification of images by a vision transformer: its patches are the words."""
+    """Classify images with a vision transformer, whose patches are the words."""
 
     main_input_name = "pixel_values"
 

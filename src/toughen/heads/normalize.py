@@ -77,7 +77,7 @@ def _svpn(x: Tensor, start: Tensor, alpha: float, singular_values: int, iteratio
 
 
 def _leading(x: Tensor, start: Tensor, iterations: int) -> tuple[Tensor, Tensor]:
-    """The leading singular direction after some power iterations: (x v, v^T), so that s = |x v| and u = x v / s."""
+    """Find the leading singular direction by power iteration: (x v, v^T), so that s = |x v| and u = x v / s."""
     direction = F.normalize(torch.bmm(start.expand(x.shape[0], 1, -1), x), dim=2)
     image = torch.bmm(x, direction.mT)
     for _ in range(iterations - 1):
@@ -91,7 +91,7 @@ def _join(parts: list[Tensor], dim: int) -> Tensor:
 
 
 def check_power_method(alpha: float, singular_values: int, iterations: int, side: str) -> None:
-    """Refuse settings the power method cannot serve, before any data is seen."""
+    """Refuse settings that the power method cannot handle, before any data is seen."""
     if alpha < 0:
         raise ValueError(f"alpha={alpha}: a negative power blows up small singular values. Use 0 <= alpha (0.5).")
     if singular_values < 1 or iterations < 1:
@@ -107,7 +107,7 @@ def check_power_method(alpha: float, singular_values: int, iterations: int, side
 
 
 class SVPN(nn.Module):
-    """svPN with its own start vector.
+    """Apply svPN with its own start vector.
 
     `size` is the length of that vector (q for `side="rows"`, k for `side="columns"`). `start`:
 

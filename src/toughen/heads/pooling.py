@@ -1,4 +1,4 @@
-"""Ways to make one vector of many tokens: MGCrP, covariance with a matrix root, average."""
+"""Pool many tokens into one vector: MGCrP, covariance with a matrix root, average."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from torch import Tensor, nn
 
 from ..internal.foreach import at_least_float32, no_autocast
 from .covariance import CrossCovariance, token_weights, weighted_mean
-from .fused import pooled_at_once
+from .fused import fused_pool
 from .normalize import SVPN
 from .settings import HeadSettings, head_settings
 from .square_root import matrix_square_root, upper_triangle
 
 
 class MultiHeadPooling(nn.Module):
-    """MGCrP: per head a cross-covariance of two projections, normalised by svPN, all flattened to (B, heads * q * k).
+    """Pool by MGCrP: for each head a cross-covariance of two projections, normalised by svPN: (B, heads * q * k).
 
     Any field of `HeadSettings` can be given; the start vector of svPN is shared by the heads, as in the original.
     """
@@ -36,12 +36,12 @@ class MultiHeadPooling(nn.Module):
         # A compiler fuses the plain path by itself.
         if self.usual and not torch.compiler.is_compiling():
             x = self.covariance.project(tokens, mask)
-            return pooled_at_once(x, mask, cast(Tensor, self.normalize.start), *self.at_once).flatten(1)
+            return fused_pool(x, mask, cast(Tensor, self.normalize.start), *self.at_once).flatten(1)
         return self.normalize(self.covariance(tokens, mask)).flatten(1)
 
 
 class CovariancePooling(nn.Module):
-    """The covariance of one projection, normalised by its matrix square root (iSQRT) or svPN.
+    """Pool by the covariance of one projection, normalised by its matrix square root (iSQRT) or svPN.
 
     As the matrix is symmetric, its upper triangle is the output: (B, heads * q * (q + 1) / 2).
     """
@@ -62,7 +62,7 @@ class CovariancePooling(nn.Module):
 
 
 class AveragePooling(nn.Module):
-    """The mean of the tokens the mask keeps."""
+    """Pool by the mean of the tokens that the mask keeps."""
 
     def __init__(self, dim: int, settings: HeadSettings | None = None) -> None:
         super().__init__()

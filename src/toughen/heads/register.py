@@ -58,7 +58,7 @@ def _register_config(auto: ModuleType) -> None:
 
 
 class _Watch:  # not of importlib.abc, which imports half the standard library
-    """Finds one module the ordinary way and registers the config after it has run."""
+    """Find one module the ordinary way and register the config after it has run."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None

@@ -1,4 +1,4 @@
-"""All choices of a second-order head in one frozen record, and the published ones by name."""
+"""Hold all options of a second-order head in one frozen record, and the published ones by name."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class HeadSettings:
-    """What a `SecondOrderHead` does, between the backbone's tokens and the logits."""
+    """Configure a `SecondOrderHead`: all options between the backbone's tokens and the logits."""
 
     pooling: Pooling = "cross_covariance"
     """`cross_covariance` (MGCrP), `covariance` (with `normalization="isqrt"`: iSQRT-COV), `average`, or `class`."""
@@ -108,7 +108,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
 
 
 def head_settings(preset: str | Iterable[str] | None = None, **changes: Any) -> HeadSettings:
-    """Settings from one or several presets (later ones win) and single changes on top; `wr_dim=w` is q = k = w."""
+    """Make settings from one or several presets (later ones win) and single changes on top; `wr_dim=w` is q = k = w."""
     names = [preset] if isinstance(preset, str) else list(preset or ())
     values: dict[str, Any] = {}
     for name in names:

@@ -1,4 +1,4 @@
-"""The singular values of what a second-order head pools, before and after its normalisation."""
+"""Measure the singular values of what a second-order head pools, before and after normalisation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .square_root import matrix_square_root
 
 @torch.no_grad()
 def spectrum(model: nn.Module, batch: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Singular values by rank, largest first: mean and 10 % and 90 % quantiles over rows and heads; effective ranks.
+    """Return singular values, largest first: mean, 10 % and 90 % quantiles over rows and heads; effective ranks.
 
     One forward pass of the model. None for a head that pools no covariance.
     """

@@ -9,7 +9,7 @@ from ..internal.foreach import at_least_float32, floor_of, no_autocast
 
 
 def matrix_square_root(x: Tensor, iterations: int = 5) -> Tensor:
-    """The square root of symmetric positive semi-definite matrices (..., d, d), from matrix products alone.
+    """Compute the square root of symmetric positive semi-definite matrices (..., d, d), from matrix products alone.
 
     The trace scales the spectrum into the region of convergence and its root is multiplied back. A zero matrix gives
     zeros and a zero gradient.
@@ -28,6 +28,6 @@ def matrix_square_root(x: Tensor, iterations: int = 5) -> Tensor:
 
 
 def upper_triangle(x: Tensor) -> Tensor:
-    """The upper triangle of (..., d, d), diagonal included, as a vector: a symmetric matrix says everything once."""
+    """Flatten the upper triangle of symmetric matrices (..., d, d), with the diagonal, into vectors."""
     rows, columns = torch.triu_indices(x.shape[-2], x.shape[-1], device=x.device).unbind(0)
     return x[..., rows, columns]

@@ -1,4 +1,4 @@
-"""svPN through a full singular value decomposition, with a gradient that survives equal singular values."""
+"""Compute svPN by a full singular value decomposition, with a finite gradient for equal singular values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EQUAL = 1e-5
 
 
 def svpn_exact(x: Tensor, *, alpha: float = 0.5, singular_values: int = 1, eps: float = 1e-5) -> Tensor:
-    """What `svpn` converges to with more iterations, for matrices (..., q, k) small enough to decompose.
+    """Compute what `svpn` converges to with more iterations, for matrices (..., q, k) small enough to decompose.
 
     The gradient is that of a spectral function, U h(s) V^T, written with divided differences of h; the gradient of
     `torch.linalg.svd` divides by differences of squared singular values and is infinite where two of them meet.
@@ -76,7 +76,7 @@ class _ExactSVPN(torch.autograd.Function):
 
 
 def _floor(s: Tensor) -> Tensor:
-    """Below this a singular value is rounding: (..., 1)."""
+    """Return the value (..., 1) below which a singular value is rounding error."""
     return (s[..., :1] * torch.finfo(s.dtype).eps * 8).clamp_min(floor_of(s))
 
 

@@ -1,4 +1,4 @@
-"""Which tokens of a batch are words, and which one is the class token."""
+"""Find which tokens of a batch are words, and which one is the class token."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def text_inputs(
     position_ids: Tensor | None,
     inputs_embeds: Tensor | None,
 ) -> dict[str, Tensor | None]:
-    """The inputs of a text model by name."""
+    """Return the inputs of a text model by name."""
     return {
         "input_ids": input_ids,
         "attention_mask": attention_mask,
@@ -30,12 +30,12 @@ def text_inputs(
 
 
 def wants_tuple(config: SecondOrderConfig, return_dict: bool | None) -> bool:
-    """Whether the caller, or else the config, asks for a plain tuple."""
+    """Tell whether the caller, or else the config, asks for a plain tuple."""
     return not (config.return_dict if return_dict is None else return_dict)
 
 
 def real_tokens(config: SecondOrderConfig, inputs: dict[str, Any]) -> Tensor | None:
-    """The tokens that are no padding, (B, L); None when all are."""
+    """Return the mask (B, L) of tokens that are no padding; None if there is no padding."""
     mask = inputs.get("attention_mask")
     if mask is not None:
         if mask.dim() != 2:
@@ -51,7 +51,7 @@ def real_tokens(config: SecondOrderConfig, inputs: dict[str, Any]) -> Tensor | N
 
 
 def class_index(config: SecondOrderConfig, tokens: Tensor, real: Tensor | None) -> Tensor | None:
-    """The position of the class token in each row; None stands for 0."""
+    """Return the position of the class token in each row; None stands for 0."""
     if config.class_token == "first":
         # With padding on the left the first real token is not at 0.
         return None if real is None else real.int().argmax(1)
@@ -62,7 +62,7 @@ def class_index(config: SecondOrderConfig, tokens: Tensor, real: Tensor | None) 
 
 
 def mean_of(tokens: Tensor, real: Tensor | None) -> Tensor:
-    """The mean of the tokens that are no padding, (B, D)."""
+    """Return the mean (B, D) of the tokens that are no padding."""
     if real is None:
         return tokens.mean(1)
     with no_autocast(tokens):
@@ -71,7 +71,7 @@ def mean_of(tokens: Tensor, real: Tensor | None) -> Tensor:
 
 
 def without_prefix(config: SecondOrderConfig, tokens: Tensor) -> Tensor:
-    """Tokens (B, N, D) of an image less those between the class token and the patches.
+    """Drop from tokens (B, N, D) of an image those between the class token and the patches.
 
     Cut out and not masked: they are no padding, which a head without `masked` lets in.
     """

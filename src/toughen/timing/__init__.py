@@ -1,4 +1,4 @@
-"""How long a step takes and what memory, for every method, beside a plain step."""
+"""Measure time and memory of a training step of each method, beside a plain step."""
 
 from typing import TYPE_CHECKING
 

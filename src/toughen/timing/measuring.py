@@ -1,4 +1,4 @@
-"""`toughen bench`: training steps of every method, eager and fast, beside a plain step, in one run."""
+"""Time training steps of every method, eager and fast, beside a plain step (`toughen bench`)."""
 
 import gc
 import itertools
@@ -25,7 +25,7 @@ WARM_UP = 5  # two eager steps if compiled, the capture, that of the update, and
 
 @dataclass(frozen=True)
 class Row:
-    """One method in one mode at one shape. A step is forward, search, backward, clipping and AdamW."""
+    """Hold one method's result in one mode at one shape. A step is forward, search, backward, clipping and AdamW."""
 
     model: str
     method: str
@@ -56,9 +56,9 @@ def bench(
     repeats: int = 20,
     compile: bool = False,
     memory_budget: float | None = None,
-    seen: Callable[[Row], None] | None = None,
+    on_row: Callable[[Row], None] | None = None,
 ) -> list[Row]:
-    """Time training steps; rows come in the order of shapes, methods and modes, and to `seen` as they are made.
+    """Time training steps; rows are ordered by shape, method and mode; `on_row` gets each one when it is ready.
 
     Medians of `repeats` steps made one after the other, with no waiting between them. `compile` compiles the layers of
     the fast mode before they are captured, `memory_budget` is the share of activations it keeps (`compile_layers`). On
@@ -101,8 +101,8 @@ def bench(
                     note,
                 )
                 rows.append(row)
-                if seen is not None:
-                    seen(row)
+                if on_row is not None:
+                    on_row(row)
     return rows
 
 
@@ -145,7 +145,7 @@ def _settings(name: str) -> dict[str, Any]:
 
 
 class _step:
-    """One update, as a training loop makes it."""
+    """Make one update, as a training loop does."""
 
     def __init__(self, attached: Attached, model: nn.Module, dtype: str, device: str, fast: bool) -> None:
         self.attached, self.model, self.device = attached, model, device
@@ -174,7 +174,7 @@ class _step:
 
 
 def _batches(model: nn.Module, shape: Shape, cuda: bool, on_device: bool) -> Iterator[Mapping[str, Tensor]]:
-    """The same texts in every batch. The eager step gets them on the device; the fast one from the loader's memory."""
+    """Repeat one batch. The eager step gets it on the device, the fast step from pinned memory."""
     batch = batch_of(shape, *settings_of(model))
     if cuda:
         batch = {k: v.cuda() if on_device else v.pin_memory() for k, v in batch.items()}
@@ -183,7 +183,7 @@ def _batches(model: nn.Module, shape: Shape, cuda: bool, on_device: bool) -> Ite
 
 
 def _median_ms(step: Callable[[], None], repeats: int, cuda: bool, settled: int) -> float:
-    """`settled` steps are made before the peak of memory is looked at."""
+    """Return the median time of a step; the peak of memory is measured after `settled` steps."""
     for number in range(WARM_UP):
         if cuda and number == settled:
             torch.cuda.reset_peak_memory_stats()  # the compiler tries kernels; the capture shows what a replay needs
@@ -205,7 +205,7 @@ def _median_ms(step: Callable[[], None], repeats: int, cuda: bool, settled: int)
 
 
 def markdown(rows: Sequence[Row]) -> str:
-    """A table for each shape: milliseconds, times the plain step of the same mode, peak memory."""
+    """Write a table for each shape: milliseconds, times the plain step of the same mode, peak memory."""
     parts: list[str] = []
     for shape in dict.fromkeys((row.batch, row.length, row.shortest) for row in rows):
         own = [row for row in rows if (row.batch, row.length, row.shortest) == shape]

@@ -1,4 +1,4 @@
-"""What is measured: a model of a known size with random weights, or a model folder; and batches of random tokens."""
+"""Make what is measured: a model of a known size or of a folder, and batches of random tokens."""
 
 import os
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ SPECIAL = SimpleNamespace(all_special_ids=[0, 1, 2])
 
 @dataclass(frozen=True)
 class Shape:
-    """Texts in a batch, tokens in a text, and how short the shortest text is."""
+    """Hold the texts in a batch, the tokens in a text, and the shortest text as a share of the longest."""
 
     batch: int
     length: int
@@ -29,7 +29,7 @@ class Shape:
 
     @classmethod
     def parse(cls, text: str) -> "Shape":
-        """16x64, or 64x512/3: lengths spread evenly from a third to the whole."""
+        """Parse 16x64, or 64x512/3: lengths spread evenly from a third to the whole."""
         size, _, part = text.partition("/")
         batch, _, length = size.lower().partition("x")
         try:
@@ -46,7 +46,7 @@ class Shape:
 
 
 def model_named(name: "str | os.PathLike[str]") -> nn.Module:
-    """A BERT of a known size with random weights, or the model of a folder."""
+    """Make a BERT of a known size with random weights, or load the model of a folder."""
     from transformers import AutoModelForSequenceClassification, BertConfig, BertForSequenceClassification
 
     if os.path.isdir(name):
@@ -59,7 +59,7 @@ def model_named(name: "str | os.PathLike[str]") -> nn.Module:
 
 
 def batch_of(shape: Shape, vocabulary: int, labels: int, seed: int = 0) -> Mapping[str, Tensor]:
-    """Random tokens between a class and a separator token, padded on the right."""
+    """Draw random tokens between a class and a separator token, padded on the right."""
     random = torch.Generator().manual_seed(seed)
     ids = torch.randint(3, vocabulary, (shape.batch, shape.length), generator=random)
     lengths = torch.linspace(shape.shortest * shape.length, shape.length, shape.batch).round().long()
@@ -75,6 +75,6 @@ def batch_of(shape: Shape, vocabulary: int, labels: int, seed: int = 0) -> Mappi
 
 
 def settings_of(model: nn.Module) -> tuple[int, int]:
-    """The number of tokens and of classes a model knows."""
+    """Return the sizes of a model's vocabulary and classes."""
     config: Any = model.config
     return int(config.get_text_config().vocab_size), int(config.num_labels)

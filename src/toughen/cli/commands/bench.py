@@ -52,7 +52,7 @@ def run(arguments: Any) -> int:
         repeats=arguments.repeats,
         compile=arguments.compile,
         memory_budget=arguments.memory_budget,
-        seen=seen,
+        on_row=seen,
     )
     print_line("\n" + markdown(rows))
     if arguments.out is not None:
