@@ -145,7 +145,8 @@ BAD_METHODS = [
     ),
     (
         lambda: Method(WordEmbedding(), SharpnessAscent(0.1), TaskLoss(), SharpnessAware()),
-        r"site=Weights\(\) and combine=SharpnessAware\(\) go together; here are site=WordEmbedding and combine=SharpnessAware",
+        r"site=Weights\(\) and combine=SharpnessAware\(\) go together; here are site=WordEmbedding and "
+        "combine=SharpnessAware",
     ),
     (
         lambda: Method(Weights(), SharpnessAscent(0.1), TaskLoss(), Add()),
