@@ -1,7 +1,7 @@
 """A method: four parts put together, refused at once where they do not fit."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from torch import nn
@@ -19,7 +19,7 @@ from .engine.step import wants
 from .engine.validation import require_module
 from .errors import MethodError
 from .internal.architectures import HeadType
-from .internal.rng import Dropout
+from .options import Dropout, MethodOptions
 from .search import Ascent, Zeros
 from .search.base import LearnedAdversary, Search
 from .search.constraint import Constraint
@@ -39,6 +39,7 @@ class Method:
     dropout: Dropout = "shared"  # one mask for all passes of a batch, a "fresh" one for each, or "off"
     against: EmaTeacher | None = None  # what the comparison is with; None: the clean pass
     constraint: Constraint | None = None
+    options: MethodOptions | None = field(default=None, repr=False, compare=False)  # those it was built from
 
     def __post_init__(self) -> None:
         for problem in (_dropout, _clean_pass, _steps, _weights, _attention, _dead_start):

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from ..runs.config import Config
 from ..runs.config_io import build, merge, normalised
-from ..runs.signatures import own_file
+from ..runs.method_options import own_file
 
 FILES = ("dir", "train_file", "validation_file", "test_file", "cache_dir")
 
