@@ -40,7 +40,7 @@ class HintingParser(ArgumentParser):
             kind = getattr(action, "_typehint", None) or getattr(action, "type", None)
             expected = "another value" if kind is None else worded(kind)
             raise RunError(f"{wrong['key']}={wrong['value']}: expected {expected}.")
-        flags = [flag for action in self._actions for flag in action.option_strings]
+        flags = [flag for action in self._actions if action.help != SUPPRESS for flag in action.option_strings]
         unknown = [word.split("=")[0] for word in message.split() if word.startswith("--")]
         hint = ""
         if "nrecognized arguments" in message:
