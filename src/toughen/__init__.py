@@ -27,27 +27,26 @@ if TYPE_CHECKING:
     from .heads.build import second_order as second_order
     from .method import Method as Method
     from .method import MethodSum as MethodSum
-    from .methods.asa import asa as asa
-    from .methods.bregman import bregman as bregman
-    from .methods.creat import creat as creat
-    from .methods.fgm import fgm as fgm
-    from .methods.freeat import freeat as freeat
-    from .methods.freelb import freelb as freelb
-    from .methods.neftune import neftune as neftune
-    from .methods.pgd import pgd as pgd
-    from .methods.plain import plain as plain
-    from .methods.r3f import r3f as r3f
-    from .methods.r4f import r4f as r4f
-    from .methods.rdrop import rdrop as rdrop
-    from .methods.sam import asam as asam
-    from .methods.sam import awp as awp
-    from .methods.sam import sam as sam
-    from .methods.sift import sift as sift
-    from .methods.smart import alum as alum
-    from .methods.smart import smart as smart
-    from .methods.spectral import spectral as spectral
-    from .methods.vat import vat as vat
+    from .methods.asa import ASA
+    from .methods.bregman import Bregman
+    from .methods.creat import CreAT
+    from .methods.fgm import FGM
+    from .methods.freeat import FreeAT
+    from .methods.freelb import FreeLB
+    from .methods.neftune import NEFTune
+    from .methods.pgd import PGD
+    from .methods.plain import Plain
+    from .methods.r3f import R3F
+    from .methods.r4f import R4F
+    from .methods.rdrop import RDrop
+    from .methods.sam import ASAM, AWP, SAM
+    from .methods.sift import Sift
+    from .methods.smart import Alum, Smart
+    from .methods.spectral import Spectral
+    from .methods.vat import VAT
+    from .options import MethodOptions as MethodOptions
     from .registry import create_method as create_method
+    from .registry import factory
     from .registry import list_methods as list_methods
     from .registry import register_method as register_method
     from .reports.attention import draw_attention as draw_attention
@@ -61,6 +60,27 @@ if TYPE_CHECKING:
     from .sweeps.api import sweep as sweep
     from .trainers.accelerate import accelerate_backward as accelerate_backward
     from .trainers.hf import robust as robust
+
+    alum = factory(Alum)
+    asa = factory(ASA)
+    asam = factory(ASAM)
+    awp = factory(AWP)
+    bregman = factory(Bregman)
+    creat = factory(CreAT)
+    fgm = factory(FGM)
+    freeat = factory(FreeAT)
+    freelb = factory(FreeLB)
+    neftune = factory(NEFTune)
+    pgd = factory(PGD)
+    plain = factory(Plain)
+    r3f = factory(R3F)
+    r4f = factory(R4F)
+    rdrop = factory(RDrop)
+    sam = factory(SAM)
+    sift = factory(Sift)
+    smart = factory(Smart)
+    spectral = factory(Spectral)
+    vat = factory(VAT)
 
     # Short or former names of the same things.
     available = list_methods
@@ -76,6 +96,7 @@ _HOMES = {
     "Method": "method",
     "LinearSchedule": "schedules",
     "draw_attention": "reports.attention",
+    "MethodOptions": "options",
     "MethodSum": "method",
     "list_methods": "registry",
     "create_method": "registry",

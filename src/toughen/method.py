@@ -10,8 +10,8 @@ from .combine.base import Combine
 from .compare.base import Compare
 from .compare.ema_teacher import EmaTeacher
 from .errors import MethodError
-from .internal.rng import Dropout
 from .needs import declared
+from .options import Dropout, MethodOptions
 from .search.base import Search
 from .search.constraint import Constraint
 from .sites.base import Site
@@ -35,7 +35,7 @@ class Method:
     dropout: Dropout = "shared"  # one mask for all passes of a batch, a "fresh" one for each, or "off"
     reference: EmaTeacher | None = None  # what the comparison is with; None: the clean pass
     constraint: Constraint | None = None
-    options: Any = field(default=None, repr=False, compare=False)  # the options it was built from
+    options: MethodOptions | None = field(default=None, repr=False, compare=False)  # those it was built from
 
     def __post_init__(self) -> None:
         for problem in (_dropout, _targets, _clean_pass, _steps, _dead_start):

@@ -3,12 +3,13 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias, cast
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from .errors import MethodError
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
 
 
 @dataclass
@@ -17,12 +18,12 @@ class TrainingProgress:
 
     updates: int = 0
     total: int | None = None
-    device: torch.device | None = None  # where settings that change are kept, if a captured step is to read them
-    value_tensors: "dict[LinearSchedule, Tensor]" = field(
-        default_factory=lambda: dict[LinearSchedule, Tensor](), repr=False
-    )
+    device: "torch.device | None" = None  # where settings that change are kept, if a captured step is to read them
+    value_tensors: "dict[LinearSchedule, Tensor]" = field(default_factory=lambda: {}, repr=False)
 
-    def value_tensor(self, ramp: "LinearSchedule") -> Tensor:
+    def value_tensor(self, ramp: "LinearSchedule") -> "Tensor":
+        import torch
+
         if ramp not in self.value_tensors:
             self.value_tensors[ramp] = torch.tensor(ramp.at(self), device=self.device)
         return self.value_tensors[ramp]
@@ -76,7 +77,7 @@ def scheduled(value: "Scheduled | Sequence[float]") -> Scheduled:
     return LinearSchedule(*numbers)
 
 
-def value_at(value: Scheduled, clock: TrainingProgress) -> float | Tensor:
+def value_at(value: Scheduled, clock: TrainingProgress) -> "float | Tensor":
     if not isinstance(value, LinearSchedule):
         return value
     return value.at(clock) if clock.device is None else clock.value_tensor(value)

@@ -172,7 +172,7 @@ def test_sums_and_schedules():
     assert_same(trained(method, True, **DROPOUT), trained(method, False, **DROPOUT), 1e-4)
     asa = toughen.asa(adversary_weight=(0.1, 1.0, 6), temperature=(2.0, 1.0, 6), weight=(0.5, 1.0, 6))
     assert_same(trained(asa, True, **DROPOUT), trained(asa, False, **DROPOUT), 1e-4)
-    growing = toughen.freelb(growth=(0.1, 1.0, 6))
+    growing = toughen.freelb(radius_schedule=(0.1, 1.0, 6))
     assert_same(trained(growing, True, **DROPOUT), trained(growing, False, **DROPOUT), 1e-4)
 
 

@@ -211,7 +211,7 @@ def test_lengths_grow_with_the_training(name: str, device: bool) -> None:
     whole = perturbation(toughen.make(name, **layer), Toy())[0].flatten(1).norm(dim=1)
     embedded = Toy().table(BATCH["input_ids"]).detach().flatten(1).norm(dim=1)
     model = Toy()
-    with toughen.make(name, growth=(0.1, 1, 0.5), **layer).attach(model, seed=1, total_steps=20) as attached:
+    with toughen.make(name, radius_schedule=(0.1, 1, 0.5), **layer).attach(model, seed=1, total_steps=20) as attached:
         if device:
             attached.keep_schedules_on_device()
         for update in range(13):
@@ -225,12 +225,15 @@ def test_lengths_grow_with_the_training(name: str, device: bool) -> None:
                 torch.testing.assert_close(length, factor * whole, rtol=1e-6, atol=0)
 
 
-def test_a_growth_of_one_is_none() -> None:
+def test_a_radius_schedule_of_one_is_none() -> None:
     for name in [*EMBEDDED, "alum", "sift"]:
-        assert toughen.make(name, growth=1.0) == toughen.make(name)
-    with pytest.raises(MethodError, match="growth=0"):
-        toughen.smart(growth=(0, 1))
-    with pytest.raises(MethodError, match="leave growth out"):
-        toughen.fgm("matrix", growth=0.5)
-    with toughen.smart(growth=(0.1, 1)).attach(Toy()) as attached, pytest.raises(MethodError, match="total_steps"):
+        assert toughen.make(name, radius_schedule=1.0) == toughen.make(name)
+    with pytest.raises(MethodError, match="radius_schedule=0"):
+        toughen.smart(radius_schedule=(0, 1))
+    with pytest.raises(MethodError, match="leave radius_schedule out"):
+        toughen.fgm("matrix", radius_schedule=0.5)
+    with (
+        toughen.smart(radius_schedule=(0.1, 1)).attach(Toy()) as attached,
+        pytest.raises(MethodError, match="total_steps"),
+    ):
         attached.backward(attached.model, BATCH)

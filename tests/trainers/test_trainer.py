@@ -369,7 +369,7 @@ def test_an_interrupted_window_is_forgotten(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["growth", "bregman"])
 def test_a_second_training_begins_anew(name: str, tmp_path: Path) -> None:
     """Trainer's step count and learning rates do; a ramp that stayed at its end would not match them."""
-    method = toughen.smart(growth=(0.1, 1.0)) if name == "growth" else toughen.bregman(decay=0.5)
+    method = toughen.smart(radius_schedule=(0.1, 1.0)) if name == "growth" else toughen.bregman(decay=0.5)
     trainer = toughen.robust(Trainer)(
         bert(0.0), settings(tmp_path, max_steps=4), train_dataset=texts(32), method=method
     )

@@ -3,6 +3,7 @@
 import difflib
 import re
 import sys
+from argparse import SUPPRESS
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any, NoReturn
@@ -10,13 +11,14 @@ from typing import Any, NoReturn
 import yaml
 from jsonargparse import ArgumentParser, Namespace
 
+from ..options import OLD_NAMES
 from ..runs.config import GROUPS, docs_of
 from ..runs.config_io import merge, seeds_of
 from ..runs.errors import RunError
 from ..runs.kinds import worded
 from ..runs.method_config import options_of
+from ..runs.method_options import NO_DEFAULT
 from ..runs.model_keys import check_model_keys
-from ..runs.signatures import NO_DEFAULT
 from ..runs.trainer_options import check_trainer, trainer_options
 from .words import split_arguments
 
@@ -38,7 +40,7 @@ class HintingParser(ArgumentParser):
             kind = getattr(action, "_typehint", None) or getattr(action, "type", None)
             expected = "another value" if kind is None else worded(kind)
             raise RunError(f"{wrong['key']}={wrong['value']}: expected {expected}.")
-        flags = [flag for action in self._actions for flag in action.option_strings]
+        flags = [flag for action in self._actions if action.help != SUPPRESS for flag in action.option_strings]
         unknown = [word.split("=")[0] for word in message.split() if word.startswith("--")]
         hint = ""
         if "nrecognized arguments" in message:
@@ -110,6 +112,9 @@ def add_options(parser: Any, options: Mapping[str, tuple[Any, Any]]) -> None:
     for key, (_, option) in options.items():
         default = None if option.default is NO_DEFAULT else option.default
         parser.add_argument(f"--method.{key}", type=option.type, default=default, help=option.help.replace("%", "%%"))
+        for old in (old for old, new in OLD_NAMES.items() if option.name == new):
+            former = f"--method.{key.removesuffix(option.name)}{old}"
+            parser.add_argument(former, type=option.type, default=SUPPRESS, help=SUPPRESS)
 
 
 def _open_keys(group: str, rest: Sequence[str], below: Mapping[str, Any]) -> list[str]:

@@ -16,9 +16,10 @@ from ..errors import MethodError, RobustnessWarning, SiteError, StepError
 from ..internal.architectures import HeadType
 from ..internal.distributed import reshard, swap_weights
 from ..internal.foreach import add_pairs, l2_norm, no_autocast, zero
-from ..internal.rng import Dropout, DropoutSwitch, RngSnapshot
+from ..internal.rng import DropoutSwitch, RngSnapshot
 from ..method import Method
 from ..needs import declared
+from ..options import Dropout
 from ..schedules import TrainingProgress
 from ..sites import Weights
 from ..sites.base import Activation, Detach

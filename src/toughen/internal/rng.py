@@ -5,7 +5,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import product
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -18,8 +18,6 @@ from torch.nn.modules.dropout import (
 )
 
 from .distributed import is_single_process
-
-Dropout: TypeAlias = Literal["shared", "fresh", "off"]
 
 # Attributes in which transformers' layers keep the rate of a functional dropout.
 RATES = (

@@ -1,18 +1,9 @@
 """What several methods share: how a ball and a start are written."""
 
-from collections.abc import Callable
-from typing import TypeAlias
-
-from torch import Tensor
-
-from ..schedules import Scheduled
+from ..options import Schedule, Start
+from ..schedules import scheduled
 from ..search import Absolute, Ball, CustomInit, Init, NoProjection, Relative, ScheduledUnits, Units
 from ..search.norms import Project
-from ..sites.base import Activation
-
-Start: TypeAlias = Callable[[Activation], Tensor]
-"""A function that gives the starting perturbation of a view, to take the random draw's place."""
-
 
 OURS = ("recommended", "robust")  # presets whose lengths are shares of the embedding's
 
@@ -25,7 +16,7 @@ def start(given: Start | None, otherwise: Init) -> Init:
     return otherwise if given is None else CustomInit(given)
 
 
-def units(preset: str, growth: Scheduled) -> Units:
+def units(preset: str, radius_schedule: Schedule) -> Units:
     """Shares of the embedding in our presets, the papers' absolute numbers in theirs."""
-    base = Relative() if preset in OURS else Absolute()
-    return base if growth == 1.0 else ScheduledUnits(growth, base)
+    base, factor = Relative() if preset in OURS else Absolute(), scheduled(radius_schedule)
+    return base if factor == 1.0 else ScheduledUnits(factor, base)

@@ -1,54 +1,20 @@
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from numbers import Integral
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from ..combine.single_pass import Add
-from ..compare import Divergence, DivergenceWithBudget
-from ..compare.budget import BatchSumDivergence
 from ..errors import MethodError
-from ..internal.rng import Dropout
-from ..method import Method
-from ..presets import choose
+from ..options import Dropout, MethodOptions, Schedule
 from ..registry import register_method
-from ..schedules import Scheduled
-from ..search import GradientReversalAdversary
-from ..sites import AttentionLogits
+from ..schedules import scheduled
 
-
-@dataclass(frozen=True)
-class Settings:
-    weight: Scheduled
-    tau: float
-    temperature: Scheduled
-    visible: float
-    rank: int | None
-    adversary_weight: Scheduled = 1.0
-    adversary_rate: float = 1.0
-    dropout: Dropout = "shared"
-
-
-PRESETS = {
-    "recommended": Settings(weight=0.3, tau=0.5, temperature=1.0, visible=0.9, rank=64),
-    "original": Settings(weight=1.0, tau=0.5, temperature=1.0, visible=0.5, rank=None, dropout="fresh"),
-}
+if TYPE_CHECKING:
+    from ..method import Method
 
 
 @register_method("asa")
-def asa(
-    preset: str = "recommended",
-    *,
-    weight: float | Sequence[float] | Scheduled | None = None,
-    tau: float | None = None,
-    temperature: float | Sequence[float] | Scheduled | None = None,
-    visible: float | None = None,
-    layers: Sequence[int] | None = None,
-    per_head: bool = False,
-    rank: int | None = None,
-    adversary_rate: float | None = None,
-    adversary_weight: float | Sequence[float] | Scheduled | None = None,
-    dropout: Dropout | None = None,
-) -> Method:
+@dataclass(frozen=True)
+class ASA(MethodOptions):
     """Adversarial self-attention (Wu et al., AAAI 2023): the prediction must hold when attention pairs are hidden.
 
     An adversary in each layer hides the pairs that change the prediction most, and pays `tau` squared for hiding. It
@@ -67,28 +33,63 @@ def asa(
             regression, fresh dropout; BERT zeroes hidden logits first. Token labels on padding are left out, as its
             head does. Not repeated: its RoBERTa has no dropout on attention.
     """
-    s = choose(
-        PRESETS,
-        preset,
-        weight=weight,
-        tau=tau,
-        temperature=temperature,
-        visible=visible,
-        rank=rank,
-        adversary_weight=adversary_weight,
-        adversary_rate=adversary_rate,
-        dropout=dropout,
-    )
-    chosen: Any = layers  # one number is easily written
-    if chosen is not None and (isinstance(chosen, (int, str)) or not all(isinstance(n, Integral) for n in chosen)):
-        raise MethodError(f"layers={layers!r}: give a list of layers by number, e.g. layers=[0, -1].")
-    original = preset == "original"
-    return Method(
-        site=AttentionLogits(None if layers is None else tuple(layers), as_published=original),
-        search=GradientReversalAdversary(
-            s.temperature, s.visible, s.rank, per_head, s.adversary_rate, s.adversary_weight, as_published=original
-        ),
-        compare=DivergenceWithBudget(BatchSumDivergence() if original else Divergence(), s.tau, total=original),
-        combine=Add(s.weight),
-        dropout=s.dropout,
-    )
+
+    preset: str = "recommended"
+    """Named settings, those of a paper or its code; single options go over them."""
+    _: KW_ONLY
+    weight: Schedule = 0.3
+    """Weight of the added term in the loss."""
+    tau: float = 0.5
+    """Price of hiding attention pairs, squared."""
+    temperature: Schedule = 1.0
+    """Temperature of the drawn masks."""
+    visible: float = 0.9
+    """Share of attention pairs visible at the start."""
+    layers: Sequence[int] | None = None
+    """Numbers of the layers; by default all."""
+    per_head: bool = False
+    """A mask of its own for each head."""
+    rank: int | None = 64
+    """Width of the adversary's projections."""
+    adversary_rate: float = 1.0
+    """The adversary's learning rate, as a multiple of the optimizer's."""
+    adversary_weight: Schedule = 1.0
+    """Weight of the adversary's own gradient."""
+    dropout: Dropout = "shared"
+    """One dropout mask for all passes of a batch (shared), one for each (fresh), or none (off)."""
+
+    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "recommended": {},
+        "original": {"weight": 1.0, "visible": 0.5, "rank": None, "dropout": "fresh"},
+    }
+
+    def __post_init__(self) -> None:
+        chosen: Any = self.layers  # one number is easily written
+        if chosen is not None and (isinstance(chosen, (int, str)) or not all(isinstance(n, Integral) for n in chosen)):
+            raise MethodError(f"layers={chosen!r}: give a list of layers by number, e.g. layers=[0, -1].")
+        super().__post_init__()
+
+    def build(self) -> "Method":
+        from ..combine.single_pass import Add
+        from ..compare import Divergence, DivergenceWithBudget
+        from ..compare.budget import BatchSumDivergence
+        from ..method import Method
+        from ..search import GradientReversalAdversary
+        from ..sites import AttentionLogits
+
+        original = self.preset == "original"
+        return Method(
+            site=AttentionLogits(None if self.layers is None else tuple(self.layers), as_published=original),
+            search=GradientReversalAdversary(
+                scheduled(self.temperature),
+                self.visible,
+                self.rank,
+                self.per_head,
+                self.adversary_rate,
+                scheduled(self.adversary_weight),
+                as_published=original,
+            ),
+            compare=DivergenceWithBudget(BatchSumDivergence() if original else Divergence(), self.tau, total=original),
+            combine=Add(scheduled(self.weight)),
+            dropout=self.dropout,
+        )

@@ -1,33 +1,48 @@
-from ..combine.single_pass import Add
-from ..compare import Divergence
-from ..compare.ema_teacher import EmaTeacher
-from ..internal.rng import Dropout
-from ..method import Method
+from dataclasses import KW_ONLY, dataclass
+from typing import TYPE_CHECKING
+
+from ..options import Dropout, MethodOptions
 from ..registry import register_method
-from ..search import no_perturbation
-from ..sites import NoSite
+
+if TYPE_CHECKING:
+    from ..method import Method
 
 
 @register_method("bregman")
-def bregman(
-    weight: float = 0.3,
-    *,
-    decay: float = 0.99,
-    later: float = 0.999,
-    switch: float = 0.1,
-    dropout: Dropout = "shared",
-) -> Method:
+@dataclass(frozen=True)
+class Bregman(MethodOptions):
     """Momentum Bregman proximal point (SMART, Jiang et al. 2020): stay near the prediction of a mean of past weights.
 
     `decay` holds for the first `switch` of the updates, `later` after it (paper: 0.99, 0.999, a tenth). The paper's
     weight is 1, which held small models back on CoLA; in its ablation this term alone brings most of the gain on small
     data. The teacher runs without dropout.
     """
-    return Method(
-        site=NoSite(),
-        search=no_perturbation(),
-        compare=Divergence(),
-        combine=Add(weight),
-        reference=EmaTeacher(decay, later, switch),
-        dropout=dropout,
-    )
+
+    weight: float = 0.3
+    """Weight of the added term in the loss."""
+    _: KW_ONLY
+    decay: float = 0.99
+    """Decay of the mean weights in the first updates."""
+    later: float = 0.999
+    """Decay after them."""
+    switch: float = 0.1
+    """Share of the updates after which `later` holds."""
+    dropout: Dropout = "shared"
+    """One dropout mask for all passes of a batch (shared), one for each (fresh), or none (off)."""
+
+    def build(self) -> "Method":
+        from ..combine.single_pass import Add
+        from ..compare import Divergence
+        from ..compare.ema_teacher import EmaTeacher
+        from ..method import Method
+        from ..search import no_perturbation
+        from ..sites import NoSite
+
+        return Method(
+            site=NoSite(),
+            search=no_perturbation(),
+            compare=Divergence(),
+            combine=Add(self.weight),
+            reference=EmaTeacher(self.decay, self.later, self.switch),
+            dropout=self.dropout,
+        )

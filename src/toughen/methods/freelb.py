@@ -1,79 +1,51 @@
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from ..combine.accumulate import Accumulate
-from ..compare import TaskLoss
 from ..errors import MethodError
-from ..internal.rng import Dropout
-from ..method import Method
-from ..presets import choose
+from ..options import AscentOptions
 from ..registry import register_method
-from ..schedules import Scheduled
-from ..search import INF, Ascent, Normalized, Uniform, UniformBall
-from ..sites import WordEmbedding
-from ..sites.embedding import RECOMMENDED_SKIP
-from ..sites.token_mask import Skip
-from ._common import Start, ball, start, units
+
+if TYPE_CHECKING:
+    from ..method import Method
+    from ..search import Ascent
 
 
-@dataclass(frozen=True)
-class Settings:
-    steps: int
-    step_size: float
-    init_scale: float
-    max_norm: float
+@dataclass(frozen=True, kw_only=True)
+class FreeOptions(AscentOptions):
+    """Options of FreeLB, and of FreeAT."""
+
+    steps: int = 3
+    """Forward and backward passes; the perturbation takes a step between two of them."""
+    step_size: float = 0.0005
+    init_scale: float = 0.0002
+    max_norm: float = 0.001
     norm: Literal["l2", "linf"] = "l2"
-    dropout: Dropout = "shared"
-    skip: Skip = ("padding",)
-    average: bool = True
-    floor: float = 1e-8
-    growth: Scheduled = 1.0
+    """Norm of step and ball."""
 
+    def ascent(self, preset: str = "recommended") -> "Ascent":
+        """Make the step between two passes."""
+        from ..search import INF, Ascent, Normalized, Uniform, UniformBall
+        from ._common import ball, start, units
 
-PRESETS = {
-    "recommended": Settings(
-        steps=3, step_size=0.0005, init_scale=0.0002, max_norm=0.001, skip=RECOMMENDED_SKIP, floor=1e-30
-    ),
-    "original": Settings(steps=3, step_size=0.1, init_scale=0.0, max_norm=0.0),
-    "fairseq": Settings(steps=3, step_size=0.1, init_scale=0.1, max_norm=0.3),
-    "paragen": Settings(
-        steps=3, step_size=0.1, init_scale=0.05, max_norm=0.06, skip=(1,), average=False, floor=1e-30, dropout="fresh"
-    ),
-}
-
-
-def ascend(s: Settings, preset: str, init: Start | None) -> Ascent:
-    """A step between two passes; FreeAT's, too."""
-    if s.norm not in ("l2", "linf"):
-        raise MethodError(f"norm={s.norm!r} is not known. Choose 'l2' or 'linf'.")
-    p = 2.0 if s.norm == "l2" else INF
-    noise = start(init, UniformBall(s.init_scale) if s.norm == "l2" else Uniform(s.init_scale))
-    ours = preset == "recommended"
-    return Ascent(
-        step_size=s.step_size,
-        steps=s.steps - 1,
-        init=noise,
-        shape=Normalized(p, "example", floor=s.floor),
-        project=ball(s.max_norm, p),
-        units=units(preset, s.growth),
-        mask_gradient=ours,
-    )
+        if self.norm not in ("l2", "linf"):
+            raise MethodError(f"norm={self.norm!r} is not known. Choose 'l2' or 'linf'.")
+        p = 2.0 if self.norm == "l2" else INF
+        noise = UniformBall(self.init_scale) if self.norm == "l2" else Uniform(self.init_scale)
+        return Ascent(
+            step_size=self.step_size,
+            steps=self.steps - 1,
+            init=start(self.init, noise),
+            shape=Normalized(p, "example", floor=1e-8 if preset in ("original", "fairseq") else 1e-30),
+            project=ball(self.max_norm, p),
+            units=units(preset, self.radius_schedule),
+            mask_gradient=preset == "recommended",
+        )
 
 
 @register_method("freelb")
-def freelb(
-    preset: str = "recommended",
-    *,
-    steps: int | None = None,
-    step_size: float | None = None,
-    init_scale: float | None = None,
-    max_norm: float | None = None,
-    norm: Literal["l2", "linf"] | None = None,
-    dropout: Dropout | None = None,
-    growth: float | Sequence[float] | Scheduled | None = None,
-    init: Start | None = None,
-) -> Method:
+@dataclass(frozen=True)
+class FreeLB(FreeOptions):
     """Free large-batch adversarial training (Zhu et al., ICLR 2020): every pass of the ascent also trains the weights.
 
     `steps` counts forward and backward passes; the perturbation climbs between them. `max_norm` 0 is no ball.
@@ -88,16 +60,25 @@ def freelb(
         paragen: bytedance/ParaGen 4e33a90: gradients of the three passes summed, not averaged; token id 1 taken for
             padding whatever the tokenizer says; fresh dropout.
     """
-    s = choose(
-        PRESETS,
-        preset,
-        steps=steps,
-        step_size=step_size,
-        init_scale=init_scale,
-        max_norm=max_norm,
-        norm=norm,
-        dropout=dropout,
-        growth=growth,
-    )
-    site, combine = WordEmbedding(s.skip), Accumulate(s.steps, s.average)
-    return Method(site, ascend(s, preset, init), TaskLoss(), combine, dropout=s.dropout)
+
+    preset: str = "recommended"
+    """Named settings, those of a paper or its code; single options go over them."""
+    _: KW_ONLY
+
+    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "recommended": {},
+        "original": {"step_size": 0.1, "init_scale": 0.0, "max_norm": 0.0},
+        "fairseq": {"step_size": 0.1, "init_scale": 0.1, "max_norm": 0.3},
+        "paragen": {"step_size": 0.1, "init_scale": 0.05, "max_norm": 0.06, "dropout": "fresh"},
+    }
+
+    def build(self) -> "Method":
+        from ..combine.accumulate import Accumulate
+        from ..compare import TaskLoss
+        from ..method import Method
+        from ..sites import WordEmbedding
+        from ..sites.embedding import RECOMMENDED_SKIP
+
+        skip = {"recommended": RECOMMENDED_SKIP, "paragen": (1,)}.get(self.preset, ("padding",))
+        combine = Accumulate(self.steps, average=self.preset != "paragen")
+        return Method(WordEmbedding(skip), self.ascent(self.preset), TaskLoss(), combine, dropout=self.dropout)

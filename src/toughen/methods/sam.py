@@ -1,35 +1,76 @@
-from ..combine.sharpness import SharpnessAware
-from ..compare import TaskLoss
-from ..internal.rng import Dropout
-from ..method import Method
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import TYPE_CHECKING
+
+from ..options import Dropout, MethodOptions
 from ..registry import register_method
-from ..search import RelativeWeightAscent, SharpnessAscent
-from ..sites import Weights
+
+if TYPE_CHECKING:
+    from ..method import Method
 
 
 @register_method("sam")
-def sam(rho: float = 0.02, *, dropout: Dropout = "shared") -> Method:
+@dataclass(frozen=True)
+class SAM(MethodOptions):
     """Sharpness-aware minimisation (Foret et al., ICLR 2021): the gradient at weights moved uphill by `rho`.
 
     The direction is that of the whole update: accumulation and several processes do not change it.
     """
-    return Method(Weights(), SharpnessAscent(rho), TaskLoss(), SharpnessAware(), dropout=dropout)
+
+    rho: float = 0.02
+    """How far the weights move uphill."""
+    _: KW_ONLY
+    dropout: Dropout = "shared"
+    """One dropout mask for all passes of a batch (shared), one for each (fresh), or none (off)."""
+
+    def build(self) -> "Method":
+        from ..combine.sharpness import SharpnessAware
+        from ..compare import TaskLoss
+        from ..method import Method
+        from ..search import SharpnessAscent
+        from ..sites import Weights
+
+        return Method(Weights(), SharpnessAscent(self.rho), TaskLoss(), SharpnessAware(), dropout=self.dropout)
 
 
 @register_method("asam")
-def asam(rho: float = 0.2, *, eta: float = 0.01, dropout: Dropout = "shared") -> Method:
+@dataclass(frozen=True)
+class ASAM(SAM):
     """Adaptive SAM (Kwon et al., ICML 2021): as `sam`, each weight measured in units of its own size plus `eta`."""
-    return Method(
-        Weights(), SharpnessAscent(rho, adaptive=True, eta=eta), TaskLoss(), SharpnessAware(), dropout=dropout
-    )
+
+    rho: float = 0.2
+    _: KW_ONLY
+    eta: float = 0.01
+    """Added to each weight's size before it is used as a unit."""
+
+    def build(self) -> "Method":
+        from ..search import SharpnessAscent
+
+        return replace(super().build(), search=SharpnessAscent(self.rho, adaptive=True, eta=self.eta))
 
 
 @register_method("awp")
-def awp(step_size: float = 1.0, *, max_norm: float = 1e-4, dropout: Dropout = "shared") -> Method:
+@dataclass(frozen=True)
+class AWP(MethodOptions):
     """Adversarial weight perturbation (Wu et al., NeurIPS 2020), in the form common for text.
 
     Each weight matrix moves along its gradient by `step_size` of its norm, no element by more than `max_norm` of
     itself; the gradient there is the update's. Biases and norms' offsets are left alone.
     """
-    search = RelativeWeightAscent(step_size, max_norm)
-    return Method(Weights(only=("weight",)), search, TaskLoss(), SharpnessAware(), dropout=dropout)
+
+    step_size: float = 1.0
+    """Length of the step, as a share of the norm of each weight matrix."""
+    _: KW_ONLY
+    max_norm: float = 1e-4
+    """Share of itself by which an element moves at most."""
+    dropout: Dropout = "shared"
+    """One dropout mask for all passes of a batch (shared), one for each (fresh), or none (off)."""
+
+    def build(self) -> "Method":
+        from ..combine.sharpness import SharpnessAware
+        from ..compare import TaskLoss
+        from ..method import Method
+        from ..search import RelativeWeightAscent
+        from ..sites import Weights
+
+        search = RelativeWeightAscent(self.step_size, self.max_norm)
+        return Method(Weights(only=("weight",)), search, TaskLoss(), SharpnessAware(), dropout=self.dropout)

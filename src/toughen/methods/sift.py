@@ -1,49 +1,17 @@
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from ..combine.single_pass import Add
-from ..compare import Divergence
-from ..internal.rng import Dropout
-from ..method import Method
-from ..presets import choose
+from ..options import AscentOptions
 from ..registry import register_method
-from ..schedules import Scheduled
-from ..search import INF, Ascent, Normal, Normalized
-from ..sites import NormalizedEmbedding
-from ._common import OURS, Start, ball, start, units
 
-
-@dataclass(frozen=True)
-class Settings:
-    weight: float
-    step_size: float
-    init_scale: float
-    max_norm: float
-    steps: int = 1
-    dropout: Dropout = "fresh"
-    growth: Scheduled = 1.0
-
-
-PRESETS = {
-    "recommended": Settings(weight=1.0, step_size=0.01, init_scale=0.001, max_norm=0.01, dropout="shared"),
-    "robust": Settings(weight=1.0, step_size=0.03, init_scale=0.003, max_norm=0.03, dropout="shared"),
-    "deberta": Settings(weight=5.0, step_size=1e-4, init_scale=1e-2, max_norm=0.0),
-}
+if TYPE_CHECKING:
+    from ..method import Method
 
 
 @register_method("sift")
-def sift(
-    preset: str = "recommended",
-    *,
-    weight: float | None = None,
-    step_size: float | None = None,
-    init_scale: float | None = None,
-    max_norm: float | None = None,
-    steps: int | None = None,
-    dropout: Dropout | None = None,
-    growth: float | Sequence[float] | Scheduled | None = None,
-    init: Start | None = None,
-) -> Method:
+@dataclass(frozen=True)
+class Sift(AscentOptions):
     """Scale-invariant fine-tuning (He et al. 2021, DeBERTa): SMART on normalised embeddings.
 
     Presets:
@@ -55,29 +23,38 @@ def sift(
             perturbed pass to the embedding tables, the extra LayerNorm (eps 1e-7) in the clean pass too. weight 5 is
             that of mnli.sh base-sift. Regression uses squared error, where the original's term is always 0.
     """
-    s = choose(
-        PRESETS,
-        preset,
-        weight=weight,
-        step_size=step_size,
-        init_scale=init_scale,
-        max_norm=max_norm,
-        steps=steps,
-        dropout=dropout,
-        growth=growth,
-    )
-    scale = units(preset, s.growth)
-    if preset in OURS:
-        noise = start(init, Normal(s.init_scale))
-        search = Ascent(s.step_size, s.steps, noise, Normalized(p=2, over="example"), ball(s.max_norm), scale)
-        return Method(NormalizedEmbedding(), search, Divergence(), Add(s.weight), dropout=s.dropout)
-    noise = start(init, Normal(s.init_scale, clip=2.0))
-    shape = Normalized(p=INF, over="token", plus=1e-6)
-    return Method(
-        site=NormalizedEmbedding(skip=(), replace=True),
-        search=Ascent(s.step_size, s.steps, noise, shape, ball(s.max_norm, p=INF), scale),
-        compare=Divergence("cross_entropies"),
-        combine=Add(s.weight),
-        search_objective=Divergence("cross_entropies", reduction="sum"),
-        dropout=s.dropout,
-    )
+
+    preset: str = "recommended"
+    """Named settings, those of a paper or its code; single options go over them."""
+    _: KW_ONLY
+    weight: float = 1.0
+    """Weight of the added term in the loss."""
+
+    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "recommended": {},
+        "robust": {"step_size": 0.03, "init_scale": 0.003, "max_norm": 0.03},
+        "deberta": {"weight": 5.0, "step_size": 1e-4, "init_scale": 1e-2, "max_norm": 0.0, "dropout": "fresh"},
+    }
+
+    def build(self) -> "Method":
+        from ..combine.single_pass import Add
+        from ..compare import Divergence
+        from ..method import Method
+        from ..search import INF, Ascent, Normal, Normalized
+        from ..sites import NormalizedEmbedding
+        from ._common import OURS, ball, start, units
+
+        scale = units(self.preset, self.radius_schedule)
+        if self.preset in OURS:
+            noise, shape = start(self.init, Normal(self.init_scale)), Normalized(p=2, over="example")
+            search = Ascent(self.step_size, self.steps, noise, shape, ball(self.max_norm), scale)
+            return Method(NormalizedEmbedding(), search, Divergence(), Add(self.weight), dropout=self.dropout)
+        noise, shape = start(self.init, Normal(self.init_scale, clip=2.0)), Normalized(p=INF, over="token", plus=1e-6)
+        return Method(
+            site=NormalizedEmbedding(skip=(), replace=True),
+            search=Ascent(self.step_size, self.steps, noise, shape, ball(self.max_norm, p=INF), scale),
+            compare=Divergence("cross_entropies"),
+            combine=Add(self.weight),
+            search_objective=Divergence("cross_entropies", reduction="sum"),
+            dropout=self.dropout,
+        )

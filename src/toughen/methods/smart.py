@@ -1,54 +1,19 @@
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from ..combine.single_pass import Add
-from ..compare import Divergence
-from ..internal.rng import Dropout
-from ..method import Method
-from ..presets import choose
+from ..options import AscentOptions, Schedule
 from ..registry import register_method
-from ..schedules import Scheduled
-from ..search import INF, Ascent, Ball, Normal, Normalized, RawGradient, RescaleTo
-from ..sites import Hidden, WordEmbedding
-from ._common import OURS, Start, ball, start, units
 
-
-@dataclass(frozen=True)
-class Settings:
-    weight: float
-    step_size: float
-    init_scale: float
-    max_norm: float
-    steps: int = 1
-    dropout: Dropout = "fresh"
-    growth: Scheduled = 1.0
-
-
-PRESETS = {
-    "recommended": Settings(weight=1.0, step_size=0.01, init_scale=0.001, max_norm=0.01, dropout="shared"),
-    "robust": Settings(weight=1.0, step_size=0.03, init_scale=0.003, max_norm=0.03, dropout="shared"),
-    "paper": Settings(weight=1.0, step_size=1e-3, init_scale=1e-5, max_norm=1e-5),
-    "smart-pytorch": Settings(weight=0.02, step_size=1e-3, init_scale=1e-5, max_norm=1.0),
-    "mt-dnn": Settings(weight=1.0, step_size=1e-5, init_scale=1e-5, max_norm=1.0),
-}
-
+if TYPE_CHECKING:
+    from ..method import Method
 
 RESCALED = ("smart-pytorch", "mt-dnn")  # whatever the length of the step, it ends at max_norm
 
 
 @register_method("smart")
-def smart(
-    preset: str = "recommended",
-    *,
-    weight: float | None = None,
-    step_size: float | None = None,
-    init_scale: float | None = None,
-    max_norm: float | None = None,
-    steps: int | None = None,
-    dropout: Dropout | None = None,
-    growth: float | Sequence[float] | Scheduled | None = None,
-    init: Start | None = None,
-) -> Method:
+@dataclass(frozen=True)
+class Smart(AscentOptions):
     """Smoothness-inducing regularisation (Jiang et al., ACL 2020): the prediction must not change near the input.
 
     Presets:
@@ -64,62 +29,70 @@ def smart(
 
     Full SMART is `smart(preset="paper") + bregman(1.0)`.
     """
-    s = choose(
-        PRESETS,
-        preset,
-        ball=preset not in RESCALED,
-        weight=weight,
-        step_size=step_size,
-        init_scale=init_scale,
-        max_norm=max_norm,
-        steps=steps,
-        dropout=dropout,
-        growth=growth,
-    )
-    noise, scale = start(init, Normal(s.init_scale)), units(preset, s.growth)
-    if preset in OURS:
-        search = Ascent(s.step_size, s.steps, noise, Normalized(p=2, over="example"), ball(s.max_norm), scale)
-        return Method(WordEmbedding(), search, Divergence(), Add(s.weight), dropout=s.dropout)
-    if preset == "paper":
-        shape, project = Normalized(p=INF, over="example"), Ball(s.max_norm, p=INF)
-        search = Ascent(s.step_size, s.steps, noise, shape, project, scale)
-        return Method(WordEmbedding(skip=()), search, Divergence(), Add(s.weight), dropout=s.dropout)
-    search = Ascent(s.step_size, s.steps, noise, RawGradient(), RescaleTo(s.max_norm, plus=1e-6), scale)
-    if preset == "smart-pytorch":
-        site, goal = WordEmbedding(skip=()), Divergence("kl")
-        compare = Divergence("symmetric_kl", stop="targets", reduction="sum")
-    else:
-        site, goal = Hidden("embeddings", skip=()), Divergence("log_odds", reduction="sum")
-        compare = Divergence("symmetric_kl", stop="targets")
-    return Method(site, search, compare, Add(s.weight), search_objective=goal, dropout=s.dropout)
+
+    preset: str = "recommended"
+    """Named settings, those of a paper or its code; single options go over them."""
+    _: KW_ONLY
+    weight: float = 1.0
+    """Weight of the added term in the loss."""
+
+    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "recommended": {},
+        "robust": {"step_size": 0.03, "init_scale": 0.003, "max_norm": 0.03},
+        "paper": {"step_size": 1e-3, "init_scale": 1e-5, "max_norm": 1e-5, "dropout": "fresh"},
+        "smart-pytorch": {"weight": 0.02, "step_size": 1e-3, "init_scale": 1e-5, "max_norm": 1.0, "dropout": "fresh"},
+        "mt-dnn": {"step_size": 1e-5, "init_scale": 1e-5, "max_norm": 1.0, "dropout": "fresh"},
+    }
+
+    @property
+    def ball_radius(self) -> Schedule:
+        return 0.0 if self.preset in RESCALED else self.max_norm
+
+    def build(self) -> "Method":
+        from ..combine.single_pass import Add
+        from ..compare import Divergence
+        from ..method import Method
+        from ..search import INF, Ascent, Ball, Normal, Normalized, RawGradient, RescaleTo
+        from ..sites import Hidden, WordEmbedding
+        from ._common import OURS, ball, start, units
+
+        noise, scale = start(self.init, Normal(self.init_scale)), units(self.preset, self.radius_schedule)
+        if self.preset in OURS:
+            shape, project = Normalized(p=2, over="example"), ball(self.max_norm)
+            search = Ascent(self.step_size, self.steps, noise, shape, project, scale)
+            return Method(WordEmbedding(), search, Divergence(), Add(self.weight), dropout=self.dropout)
+        if self.preset == "paper":
+            shape, project = Normalized(p=INF, over="example"), Ball(self.max_norm, p=INF)
+            search = Ascent(self.step_size, self.steps, noise, shape, project, scale)
+            return Method(WordEmbedding(skip=()), search, Divergence(), Add(self.weight), dropout=self.dropout)
+        project = RescaleTo(self.max_norm, plus=1e-6)
+        search = Ascent(self.step_size, self.steps, noise, RawGradient(), project, scale)
+        if self.preset == "smart-pytorch":
+            site, goal = WordEmbedding(skip=()), Divergence("kl")
+            compare = Divergence("symmetric_kl", stop="targets", reduction="sum")
+        else:
+            site, goal = Hidden("embeddings", skip=()), Divergence("log_odds", reduction="sum")
+            compare = Divergence("symmetric_kl", stop="targets")
+        return Method(site, search, compare, Add(self.weight), search_objective=goal, dropout=self.dropout)
 
 
 @register_method("alum")
-def alum(
-    layer: int | str = 0,
-    *,
-    weight: float | None = None,
-    step_size: float | None = None,
-    init_scale: float | None = None,
-    max_norm: float | None = None,
-    steps: int | None = None,
-    dropout: Dropout | None = None,
-    growth: float | Sequence[float] | Scheduled | None = None,
-    init: Start | None = None,
-) -> Method:
+@dataclass(frozen=True)
+class Alum(AscentOptions):
     """SMART at any layer (Liu et al. 2020, ALUM): `layer` is a number or the dotted path of a module.
 
     The settings are those of `smart`'s recommended preset; ALUM's published code (mt-dnn v0.2) does not run. Special
     tokens are left alone, so a head that reads the class token alone sees nothing of it at the last layer.
     """
-    method = smart(
-        weight=weight,
-        step_size=step_size,
-        init_scale=init_scale,
-        max_norm=max_norm,
-        steps=steps,
-        dropout=dropout,
-        growth=growth,
-        init=init,
-    )
-    return replace(method, site=Hidden(layer))
+
+    layer: int | str = 0
+    """Number of the layer, or the dotted path of a module."""
+    _: KW_ONLY
+    weight: float = 1.0
+    """Weight of the added term in the loss."""
+
+    def build(self) -> "Method":
+        from ..sites import Hidden
+
+        options = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "layer"}
+        return replace(Smart(**options).build(), site=Hidden(self.layer))

@@ -1,47 +1,17 @@
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from ..combine.single_pass import Add
-from ..compare import Divergence
-from ..internal.rng import Dropout
-from ..method import Method
-from ..presets import choose
+from ..options import Dropout, MethodOptions, Schedule, Start
 from ..registry import register_method
-from ..schedules import Scheduled
-from ..search import Normal, PowerIteration
-from ..sites import WordEmbedding
-from ._common import Start, start, units
 
-
-@dataclass(frozen=True)
-class Settings:
-    weight: float
-    max_norm: float
-    probe: float
-    steps: int = 1
-    dropout: Dropout = "shared"
-    growth: Scheduled = 1.0
-
-
-PRESETS = {
-    "recommended": Settings(weight=1.0, max_norm=0.01, probe=0.001),
-    "robust": Settings(weight=1.0, max_norm=0.03, probe=0.003),
-    "paper": Settings(weight=1.0, max_norm=5.0, probe=0.1),
-}
+if TYPE_CHECKING:
+    from ..method import Method
 
 
 @register_method("vat")
-def vat(
-    preset: str = "recommended",
-    *,
-    weight: float | None = None,
-    max_norm: float | None = None,
-    probe: float | None = None,
-    steps: int | None = None,
-    dropout: Dropout | None = None,
-    growth: float | Sequence[float] | Scheduled | None = None,
-    init: Start | None = None,
-) -> Method:
+@dataclass(frozen=True)
+class VAT(MethodOptions):
     """Virtual adversarial training (Miyato et al. 2016, 2018): needs no labels, so unlabelled batches may be mixed in.
 
     The direction is found by power iteration from a random probe; the clean prediction is the fixed target.
@@ -52,17 +22,39 @@ def vat(
         paper: l2 radius 5 with probe 0.1 in absolute numbers, those of adversarial training for text (Miyato et al.
             2017), where embeddings are normalised first; here they are not.
     """
-    s = choose(
-        PRESETS,
-        preset,
-        weight=weight,
-        max_norm=max_norm,
-        probe=probe,
-        steps=steps,
-        dropout=dropout,
-        growth=growth,
-    )
-    scale = units(preset, s.growth)
-    search = PowerIteration(s.max_norm, s.probe, s.steps, units=scale, init=start(init, Normal(1.0)))
-    compare = Divergence("kl", stop="clean")
-    return Method(WordEmbedding(), search, compare, Add(s.weight, optional_labels=True), dropout=s.dropout)
+
+    preset: str = "recommended"
+    """Named settings, those of a paper or its code; single options go over them."""
+    _: KW_ONLY
+    weight: float = 1.0
+    """Weight of the added term in the loss."""
+    max_norm: float = 0.01
+    """Length of the perturbation; in the recommended presets a share of the embedding's norm."""
+    probe: float = 0.001
+    """Size of the random probe from which the direction is found."""
+    steps: int = 1
+    """Steps of the search."""
+    dropout: Dropout = "shared"
+    """One dropout mask for all passes of a batch (shared), one for each (fresh), or none (off)."""
+    radius_schedule: Schedule = 1.0
+    """Factor on all lengths of the search; [start, end] or [start, end, over] if it grows over the training."""
+    init: Start | None = None
+
+    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "recommended": {},
+        "robust": {"max_norm": 0.03, "probe": 0.003},
+        "paper": {"max_norm": 5.0, "probe": 0.1},
+    }
+
+    def build(self) -> "Method":
+        from ..combine.single_pass import Add
+        from ..compare import Divergence
+        from ..method import Method
+        from ..search import Normal, PowerIteration
+        from ..sites import WordEmbedding
+        from ._common import start, units
+
+        scale, noise = units(self.preset, self.radius_schedule), start(self.init, Normal(1.0))
+        search = PowerIteration(self.max_norm, self.probe, self.steps, units=scale, init=noise)
+        compare, combine = Divergence("kl", stop="clean"), Add(self.weight, optional_labels=True)
+        return Method(WordEmbedding(), search, compare, combine, dropout=self.dropout)

@@ -12,9 +12,8 @@ from .config_io import build, merge, normalised
 from .errors import RunError
 from .folder import Results, create, read, read_config
 from .launch import execute_everywhere, run_new
-from .method_config import OWN
+from .method_config import OWN, config_of, is_method_of
 from .predictor import Predictor, load
-from .recognise import recognised
 
 if TYPE_CHECKING:
     from ..method import Method, MethodSum
@@ -82,7 +81,7 @@ def train(
     if method is None:
         method = str(below.get("method", {}).get("name") or "smart")
     given: dict[str, Any] = {
-        "method": {"name": method, **settings} if made is None else recognised(made),
+        "method": {"name": method, **settings} if made is None else config_of(made),
         "model": None if model is None else os.fspath(model),
         "task": task,
         "seed": list(seeds) if isinstance(seeds, Sequence) else seeds,
@@ -121,7 +120,7 @@ def _with_its_home(message: str, settings: Mapping[str, Any]) -> str:
 def resume(run: "str | os.PathLike[str]", method: "Method | MethodSum | None" = None) -> Run:
     """Go on with an unfinished run; one whose method was an object that no name makes needs it again."""
     config = read_config(Path(run))
-    if method is not None and recognised(method) != config.method:
+    if method is not None and not is_method_of(config.method, method):
         raise RunError(f"{run} began with another method: {config.method.get('repr', config.method)}.")
     execute_everywhere(Path(run), method=method)
     return Run(Path(run))
@@ -132,7 +131,7 @@ def _object(method: Any, settings: Mapping[str, Any], nproc: int) -> Any:
         raise RunError(f"method={method!r}: give a name such as 'smart', or a method such as toughen.smart().")
     if settings:
         raise RunError(f"{', '.join(settings)}: settings go with a method's name; this one is made already.")
-    if nproc > 1 and recognised(method)["name"] == OWN:
+    if nproc > 1 and config_of(method)["name"] == OWN:
         raise RunError(
             "a method object cannot go to other processes: write it into a file (toughen new) and name that."
         )

@@ -1,10 +1,10 @@
 """What a run is made of: typed, nested, plain values; written to and read from config.yaml."""
 
-import ast
 import inspect
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal
+
+from ..options import attribute_docs
 
 Precision = Literal["auto", "fp32", "bf16", "fp16"]
 Split = Literal["train", "validation", "test"]
@@ -161,11 +161,5 @@ GROUPS: dict[str, Any] = {"data": DataConfig, "train": TrainConfig, "head": Head
 
 
 def docs_of(group: type) -> dict[str, str]:
-    """What each field of a group means, by name, and under "" the group itself; read from this file."""
-    tree = ast.parse(Path(__file__).read_text(encoding="utf-8"))
-    record = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == group.__name__)
-    found = {"": inspect.getdoc(group) or ""}
-    for line, following in zip(record.body, record.body[1:], strict=False):
-        if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name) and isinstance(following, ast.Expr):
-            found[line.target.id] = str(ast.literal_eval(following.value))
-    return found
+    """What each field of a group means, by name, and under "" the group itself."""
+    return {"": inspect.getdoc(group) or "", **attribute_docs(group)}

@@ -4,7 +4,17 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import MethodError, nearest
-from .signatures import NO_DEFAULT, Signature, own_file, signature
+from ..options import OLD_NAMES
+from ..registry import get_factory, sum_methods
+from .method_options import (
+    NO_DEFAULT,
+    MethodDescription,
+    Option,
+    describe_method,
+    method_in_file,
+    options_of_method,
+    own_file,
+)
 
 if TYPE_CHECKING:
     from ..method import Method, MethodSum
@@ -26,12 +36,12 @@ def parts_of(name: str) -> list[tuple[str, str]]:
     return keyed
 
 
-def options_of(name: str) -> dict[str, tuple[Signature, Any]]:
+def options_of(name: str) -> dict[str, tuple[MethodDescription, Option]]:
     """The dotted options of a method or sum: `weight`, or `smart.weight` in a sum."""
     parts = parts_of(name)
-    found: dict[str, tuple[Signature, Any]] = {}
+    found: dict[str, tuple[MethodDescription, Option]] = {}
     for part, key in parts:
-        described = signature(part)
+        described = describe_method(part)
         prefix = f"{key}." if len(parts) > 1 else ""
         found |= {f"{prefix}{option.name}": (described, option) for option in described.options}
     return found
@@ -58,22 +68,22 @@ def missing_options(method: Mapping[str, Any]) -> list[str]:
     return [
         f"{keys[part]}{option.name}"
         for part, settings in given.items()
-        for option in signature(part).options
+        for option in describe_method(part).options
         if option.default is NO_DEFAULT and option.name not in settings
     ]
 
 
 def check_method(method: Mapping[str, Any]) -> None:
-    """Refuse unknown methods, options and presets without importing any method."""
+    """Refuse unknown methods, options and presets without torch; a person's own file is imported."""
     if method.get("name") == OWN and "repr" in method:
         return
     if not method.get("name"):
         raise MethodError("method has no name. Give one: --method smart (see: toughen methods).")
     for part, given in settings_of(method).items():
-        described = signature(part)
+        described = describe_method(part)
         names = [option.name for option in described.options]
         for key in given:
-            if key not in names:
+            if key not in names and OLD_NAMES.get(key) not in names:
                 hint = nearest(key, names) if names else "It has no options."
                 raise MethodError(f"method {described.name} has no option {key!r}. {hint}")
         preset = given.get("preset")
@@ -84,31 +94,34 @@ def check_method(method: Mapping[str, Any]) -> None:
 
 
 def make_method(method: Mapping[str, Any]) -> "Method | MethodSum":
-    """The method of a config, made. A person's own file is executed here, and only here."""
-    from .. import registry
-
+    """Make the method of a config."""
     if method["name"] == OWN and "repr" in method:
         raise MethodError(
             "the method was an object of a Python program and no name makes it; give it again, to toughen.train or "
             f"toughen.resume. It was {method['repr']}."
         )
-
     made: list[tuple[str, Any]] = []
     for part, given in settings_of(method).items():
         path, key = own_file(part)
-        factory = registry.get_factory(key) if path is None else _from_file(path, key)
+        factory = get_factory(key) if path is None else method_in_file(path, key)
         made.append((key, factory(**given)))
-    return registry.sum_methods(made)
+    return sum_methods(made)
 
 
-def _from_file(path: Any, key: str) -> Any:
-    import importlib.util
+def config_of(method: "Method | MethodSum") -> dict[str, Any]:
+    """The `method:` group of a config for a method or sum; one that its options no longer make is `own`, as text."""
+    parts = [options_of_method(part) for part in getattr(method, "methods", (method,))]
+    named = {str(part["name"]): part for part in parts if part is not None}
+    if len(named) < len(parts):
+        return {"name": OWN, "repr": repr(method)}
+    if len(parts) == 1:
+        return dict(parts[0] or {})
+    settings = {name: {key: v for key, v in part.items() if key != "name"} for name, part in named.items()}
+    return {"name": "+".join(named), **{name: given for name, given in settings.items() if given}}
 
-    from .. import registry
 
-    spec = importlib.util.spec_from_file_location(f"toughen_own_{path.stem}", path)
-    assert spec is not None  # a .py file always has both
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)  # registers it; a name of the package's own is refused there
-    return registry.get_factory(key)
+def is_method_of(config: Mapping[str, Any], method: "Method | MethodSum") -> bool:
+    """Whether a `method:` group makes this method."""
+    if config["name"] == OWN and "repr" in config:
+        return config["repr"] == repr(method)
+    return make_method(config) == method

@@ -6,12 +6,12 @@ Importing TrainingArguments takes seconds, and a typo should be told at once.
 import ast
 import importlib.util
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, reduce
+from operator import or_
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from ..errors import nearest
-from .annotations import type_of
 from .errors import RunError
 
 # Fields a run decides itself, and what to use instead.
@@ -48,6 +48,17 @@ OURS: Mapping[str, str] = {
 }
 
 
+# What a command line can write, of the types that TrainingArguments names.
+PLAIN: Mapping[str, Any] = {
+    **{kind.__name__: kind for kind in (bool, int, float, str, dict)},
+    "None": type(None),
+    "list[str]": list[str],
+    "dict[str, Any]": dict[str, Any],
+    "dict[str, bool]": dict[str, bool],
+    "Literal[False]": Literal[False],
+}
+
+
 @cache
 def trainer_options() -> dict[str, Any]:
     """Field -> type; a type that a command line cannot write is Any."""
@@ -57,10 +68,15 @@ def trainer_options() -> dict[str, Any]:
     tree = ast.parse((Path(found.origin).parent / "training_args.py").read_text(encoding="utf-8"))
     record = next(n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "TrainingArguments")
     return {
-        line.target.id: type_of(ast.unparse(line.annotation)) or Any
+        line.target.id: _type_of(ast.unparse(line.annotation))
         for line in record.body
         if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name) and not line.target.id.startswith("_")
     }
+
+
+def _type_of(annotation: str) -> Any:
+    kinds = [PLAIN[part] for part in annotation.split(" | ") if part in PLAIN]
+    return reduce(or_, kinds) if {*kinds} - {type(None)} else Any
 
 
 def check_trainer(given: Mapping[str, Any]) -> None:

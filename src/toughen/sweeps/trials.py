@@ -14,7 +14,7 @@ from ..runs.config import Config
 from ..runs.config_io import build, merge, normalised, to_yaml
 from ..runs.files import remove_folder, write_json, write_text
 from ..runs.folder import read_config
-from ..runs.signatures import own_file
+from ..runs.method_options import own_file
 from .definition import Settings
 from .errors import SweepError
 

@@ -11,16 +11,16 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from ...runs.signatures import known
+    from ...registry import create_method, list_methods
 
     if arguments.names:
-        sys.stdout.write("".join(f"{name}\n" for name in known()))
+        sys.stdout.write("".join(f"{name}\n" for name in list_methods()))
         return 0
-    from ...registry import create_method
     from ...runs.cost import cost_of
+    from ...runs.method_options import describe_methods
 
     lines = [f"{'method':<9} {'cost':>4}  what it is"]
-    for name, described in known().items():
+    for name, described in describe_methods().items():
         presets = [preset for preset in described.presets if preset != "recommended"]
         more = f" [{', '.join(presets)}]" if presets else ""
         lines.append(f"{name:<9} {cost_of(create_method(name)):>4.1f}  {described.title.rstrip('.')}{more}")

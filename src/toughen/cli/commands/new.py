@@ -14,7 +14,7 @@ import toughen
 from toughen import Method
 from toughen.combine import Add
 from toughen.compare import Divergence
-from toughen.search import Ascent, Ball, Normal, Unit
+from toughen.search import Ascent, Ball, Normal, Normalized
 from toughen.sites import WordEmbedding
 
 
@@ -29,9 +29,11 @@ def {function}(weight: float = 1.0, step_size: float = 0.03, steps: int = 1) -> 
     """
     return Method(
         site=WordEmbedding(),  # WHERE: also Hidden(layer), NormalizedEmbedding(), Weights()
-        search=Ascent(step_size, steps, Normal(0.1 * step_size), Unit(p=2, over="example"), Ball(step_size)),  # HOW
+        search=Ascent(  # HOW
+            step_size, steps, Normal(0.1 * step_size), Normalized(p=2, over="example"), Ball(step_size)
+        ),
         compare=Divergence("symmetric_kl"),  # WHAT: also TaskLoss(), Divergence("js"), or a function of your own
-        combine=Add(weight),  # INTO the update: also Replace(), Average(), Accumulate(passes)
+        combine=Add(weight),  # INTO the update: also PerturbedOnly(), Average(), Accumulate(passes)
     )
 '''
 
@@ -41,9 +43,9 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from ...registry import list_methods
     from ...runs.errors import RunError
     from ...runs.files import write_text
-    from ...runs.signatures import known
 
     path = Path(arguments.file)
     path = path if path.suffix else path.with_suffix(".py")
@@ -52,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
     if path.exists():
         raise RunError(f"{path} is there already and nothing is overwritten; choose another name.")
     name = re.sub(r"\W+", "-", path.stem).strip("-") or "mine"
-    name = f"my-{name}" if name in known() or not name[0].isalpha() else name
+    name = f"my-{name}" if name in list_methods() or not name[0].isalpha() else name
     write_text(path, TEMPLATE.format(file=path.name, name=name, function=re.sub(r"\W", "_", name)))
     shown = path if path.is_absolute() else f"./{path}"
     sys.stdout.write(f"wrote {path}; try: toughen show {quote(str(shown))}\n")

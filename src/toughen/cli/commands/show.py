@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any
 
 HELP = "A method's composition, options and presets: toughen show smart [--method.weight 5]."
@@ -12,7 +13,7 @@ def main(arguments: Sequence[str]) -> int:
     from jsonargparse import ArgumentParser
 
     from ...runs.method_config import make_method, missing_options, options_of, parts_of
-    from ...runs.signatures import NO_DEFAULT, signature
+    from ...runs.method_options import NO_DEFAULT, describe_method
     from ..parser import HintingParser, add_options
 
     words = [word for word in arguments if word not in ("-h", "--help")]
@@ -25,7 +26,7 @@ def main(arguments: Sequence[str]) -> int:
     add_options(parser, options)
     values: dict[str, Any] = parser.parse_args([_full(word) for word in rest]).as_dict().get("method") or {}
     method = {"name": name, **values}
-    described = [signature(part) for part, _ in parts_of(name)]
+    described = [describe_method(part) for part, _ in parts_of(name)]
     lines = [f"{each.name}: {each.doc}" for each in described]
     lines += ["", "Options:"] if options else []
     wide = max(map(len, options), default=0)
@@ -50,9 +51,7 @@ def composition(made: Any) -> list[str]:
     lines: list[str] = []
     for method in methods:
         lines += [f"  {type(method).__name__}("]
-        for name in method.__dataclass_fields__:
-            value = getattr(method, name)
-            if value is not None:
-                lines.append(f"    {name}={value!r},")
+        shown = {each.name: getattr(method, each.name) for each in fields(method) if each.repr}
+        lines += [f"    {name}={value!r}," for name, value in shown.items() if value is not None]
         lines.append("  )")
     return lines
