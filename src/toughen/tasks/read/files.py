@@ -3,6 +3,7 @@
 import codecs
 import csv
 import gzip
+import io
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -105,26 +106,15 @@ def lines(path: Path, form: FileFormat) -> Iterator[str]:
 
 
 def _wide_lines(path: Path, encoding: str, form: FileFormat) -> Iterator[str]:
-    with open_bytes(path) as file:
-        reader = codecs.getreader(encoding)(file)
-        number = 0
-        buffer = ""
-        while True:
-            try:
-                chunk = reader.read(1 << 16)
-            except UnicodeError:
-                raise DataError(f"{path}, line {number + 1}: is not {encoding}; save the file as UTF-8.") from None
-            buffer += chunk
-            *whole, buffer = buffer.split("\n")
-            for line in whole:
+    with open_bytes(path) as file, io.TextIOWrapper(file, encoding, newline="\n") as text:
+        number = 1
+        try:
+            while line := text.readline(form.max_line + 2):
+                _check_length(len(line.removesuffix("\n")), path, number, form)
+                yield line
                 number += 1
-                _check_length(len(line), path, number, form)
-                yield line + "\n"
-            _check_length(len(buffer), path, number + 1, form)
-            if not chunk:
-                break
-        if buffer:
-            yield buffer
+        except UnicodeError:
+            raise DataError(f"{path}, line {number}: is not {encoding}; save the file as UTF-8.") from None
 
 
 def find_delimiter(path: Path, form: FileFormat, header: str) -> str:
