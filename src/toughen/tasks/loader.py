@@ -1,4 +1,4 @@
-"""Data by the name of a task or from a person's own files."""
+"""Load data by the name of a task or from the user's own files."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -71,7 +71,7 @@ def load(
     options = _ReadOptions(form, on_bad, cache_dir, streaming)
     if files:
         if dir is not None:
-            raise DataError("give either dir= (a folder of sets) or train_file= and its kin, not both.")
+            raise DataError("give either dir= (a folder of sets) or train_file=, not both.")
         data = _from_files(task, files, options, _columns(text_column), label_column, labels, head)
     elif task is None:
         raise DataError("nothing to load: give the name of a task, or train_file= for your own data.")

@@ -136,7 +136,7 @@ def _check_length(length: int, path: Path, number: int, form: FileFormat) -> Non
     if length > form.max_line:
         raise DataError(
             f"{path}, line {number}: longer than {form.max_line:,} bytes, likely a broken file or an unclosed quote; "
-            "mend it",
+            "fix it",
             Option("max_line", f" or give max_line={10 * form.max_line} if the text is real"),
         )
 
@@ -231,7 +231,7 @@ def _sentences(path: Path, form: FileFormat) -> Iterator[tuple[int, list[str], l
         if len(cells) != width or width < 2:
             raise DataError(
                 f"{path}, line {number}: has {len(cells)} columns where {max(width, 2)} are expected (word, ..., tag); "
-                "mend the line or separate sentences by a blank line."
+                "fix the line or separate sentences by a blank line."
             )
         start = start if words else number
         words.append(cells[0])
@@ -317,7 +317,7 @@ def _read_table(path: Path, form: FileFormat, headerless: tuple[str, ...], stric
         row += 1
         fields = dict(zip(header, record, strict=False))
         if len(record) < len(header) or (strict and len(record) > len(header)):
-            ragged = f"has {len(record)} fields where the header has {len(header)}; mend the row"
+            ragged = f"has {len(record)} fields where the header has {len(header)}; fix the row"
             yield Raw(row, line, fields, ragged, (differs,))
         else:
             yield Raw(row, line, fields)
@@ -352,7 +352,7 @@ def _quoted_records(
                     f"{path}, line {reader.line_num}: lines end with a carriage return alone; save it with common ones."
                 ) from None
             raise DataError(
-                f"{path}, line {reader.line_num}: {problem} - a quote is not closed or not doubled; mend it",
+                f"{path}, line {reader.line_num}: {problem} - a quote is not closed or not doubled; fix it",
                 Option("quoting", " or give quoting=False"),
             ) from None
         if record is None:
@@ -369,7 +369,7 @@ def _read_json_lines(path: Path, form: FileFormat, unpack: Unpack | None) -> Ite
         try:
             record = json.loads(line)
         except json.JSONDecodeError as problem:
-            raise DataError(f"{path}, line {number}: is not JSON ({problem.msg}); mend or remove the line.") from None
+            raise DataError(f"{path}, line {number}: is not JSON ({problem.msg}); fix or remove the line.") from None
         for fields in unpack(record) if unpack else (record,):
             row += 1
             yield Raw(row, number, _object(fields, path, row))
