@@ -254,10 +254,10 @@ def test_bad_input(tmp_path, run, file):
         "text,label\nw5,0\nw6,\nw7,1\n": "'label' is empty there: fill it in or leave the row out.",
         "text,label\nw5,1\nw6,1\n": "only '1'; add rows of another class, or name the classes in config.json",
         "text,label\nw5,\nw6,\n": "has no label at all: nothing can be scored.",
-        "text,label\nw5,0,1\nw6,1\n": "has 3 fields where the header has 2; mend the row.",
-        'text,label\nw5,0\n"w6,1\n': "a quote is not closed or not doubled; mend it.",
+        "text,label\nw5,0,1\nw6,1\n": "has 3 fields where the header has 2; fix the row.",
+        'text,label\nw5,0\n"w6,1\n': "a quote is not closed or not doubled; fix it.",
         "text,label\nw\xe4,0\n": "is not utf-8; save the file as UTF-8.",
-        "text,label\n" + "w5 " * 400_000 + ",0\n": "likely a broken file or an unclosed quote; mend it.",
+        "text,label\n" + "w5 " * 400_000 + ",0\n": "likely a broken file or an unclosed quote; fix it.",
     }.items(),
 )
 def test_no_way_out_is_told_that_an_evaluation_has_not(tmp_path, content, message, capsys):

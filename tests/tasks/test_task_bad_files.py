@@ -1,6 +1,7 @@
 """Bad files: one line that names the file, the row and the remedy, and nothing half-written."""
 
 import gzip
+import pickle
 
 import pytest
 
@@ -193,3 +194,27 @@ def test_a_label_that_says_there_is_none_is_not_called_empty(tmp_path):
     files["validation_file"].write_text("text,label\na b,0\nc d,-1\n")
     with pytest.raises(ValueError, match=r"dev.csv, row 2 .*'label' holds '-1' there, which says that there is none"):
         tasks.load(**files, cache_dir=tmp_path / "cache")
+
+
+def test_a_caller_without_an_option_gets_another_remedy(tmp_path):
+    """The options of `load` are data of the error, so that no caller has to rewrite its text."""
+    (tmp_path / "x.csv").write_bytes(GOOD + b"no label,\n")
+    with pytest.raises(tasks.DataError) as caught:
+        tasks.load(train_file=tmp_path / "x.csv", cache_dir=tmp_path / "cache")
+    error = pickle.loads(pickle.dumps(caught.value))
+    assert [option.name for option in error.message.options] == ["on_bad"]
+    assert str(error.for_caller(["on_bad"])) == str(error) == str(caught.value)
+    assert str(error.for_caller([])).endswith("fill it in or leave the row out.")
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-32"])
+def test_long_lines_and_broken_bytes_of_wide_encodings(tmp_path, encoding):
+    path = tmp_path / "x.csv"
+    path.write_bytes("text,label\nä\u2028ö,pos\nü,neg\n".encode(encoding))
+    options = {"encoding": encoding, "cache_dir": tmp_path / "cache", "validation_file": path}
+    assert tasks.load(train_file=path, **options).train["text"][:] == ["ä\u2028ö", "ü"]
+    with pytest.raises(tasks.DataError, match=r"line 1: longer than 9 bytes.*max_line="):
+        tasks.load(train_file=path, max_line=9, **options)
+    path.write_bytes(path.read_bytes()[:-3])
+    with pytest.raises(tasks.DataError, match=f"is not {encoding}"):
+        tasks.load(train_file=path, **options)

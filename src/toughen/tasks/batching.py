@@ -71,7 +71,7 @@ class Collate:
 
 
 def rows_of(encoded: Any, choices: Sequence[int] = ()) -> list[dict[str, Any]]:
-    """What a tokenizer gave of a batch, as rows for the collator; `choices` are how many each row has."""
+    """Turn the output of a tokenizer into rows for the collator; `choices` are how many each row has."""
     names = [name for name in ("input_ids", "token_type_ids") if name in encoded]
     flat = [
         {"attention_mask": [1] * len(ids), **{name: encoded[name][place] for name in names}}
@@ -237,9 +237,9 @@ class LengthBucketed(_Batches):
         for number in range(len(self.edges)):
             rows = [*carried, *order[bucket == number].tolist()]
             whole = len(rows) // size * size
-            # Dealt out like cards, so that rows that moved up do not make a batch of their own.
-            hands = _cut(rows[:whole], size)
-            groups += [[hand[process :: self.world] for process in range(self.world)] for hand in hands]
+            # Every process takes each `world`-th row, so that rows that moved up do not form a batch of their own.
+            parts = _cut(rows[:whole], size)
+            groups += [[part[process :: self.world] for process in range(self.world)] for part in parts]
             carried = rows[whole:]
         rest = self._batches(carried)
         groups = [groups[place] for place in rng.permutation(len(groups))]
@@ -258,7 +258,7 @@ class Pair(NamedTuple):
 
 
 class Paired:
-    """Goes once through the labelled batches and round and round through the unlabelled ones."""
+    """Yield every labelled batch once, each with an unlabelled one; the unlabelled batches repeat as needed."""
 
     def __init__(self, labelled: Iterable[Any], unlabelled: Iterable[Any]):
         """Both may be any iterable of batches, such as a DataLoader."""
@@ -271,7 +271,7 @@ class Paired:
 
     def set_epoch(self, epoch: int) -> None:
         """Pass the epoch on to the labelled batches; the unlabelled ones count their own rounds."""
-        _tell(self.labelled, epoch)
+        _set_epoch(self.labelled, epoch)
 
     def __iter__(self) -> Iterator[Pair]:
         for batch in self.labelled:
@@ -281,7 +281,7 @@ class Paired:
         """The next unlabelled batch, from a new round when one ends; rounds run on over epochs."""
         if self._left is not None and (batch := next(self._left, None)) is not None:
             return batch
-        _tell(self.unlabelled, self._round)
+        _set_epoch(self.unlabelled, self._round)
         self._round += 1
         self._left = iter(self.unlabelled)
         batch = next(self._left, None)
@@ -291,13 +291,13 @@ class Paired:
 
 
 def without_labels(batch: Any) -> Any:
-    """The batch less its labels, so that none can leak into an unlabelled term."""
+    """Return the batch without its labels, so that no unlabelled term can read them."""
     return {name: value for name, value in batch.items() if name != "labels"} if isinstance(batch, dict) else batch
 
 
-def _tell(loader: Any, epoch: int) -> None:
-    """Tell the first of loader, batch sampler and sampler that wants to know."""
+def _set_epoch(loader: Any, epoch: int) -> None:
+    """Call `set_epoch` of the first of loader, batch sampler and sampler that has it."""
     for part in (loader, getattr(loader, "batch_sampler", None), getattr(loader, "sampler", None)):
-        if (tell := getattr(part, "set_epoch", None)) is not None:
-            tell(epoch)
+        if (set_epoch := getattr(part, "set_epoch", None)) is not None:
+            set_epoch(epoch)
             return

@@ -1,4 +1,4 @@
-"""How far to trust a score: bootstrap intervals, by seed and without a loop over resamples."""
+"""Bootstrap intervals of scores, by seed and without a loop over resamples."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ def interval(
     level: float = 0.95,
     seed: int = 0,
 ) -> Interval:
-    """The percentile bootstrap interval of a metric (by default the one that selects), rows drawn by seed."""
+    """Return the percentile bootstrap interval of a metric (by default the primary one); `seed` draws the rows."""
     return _interval(_resampled(task, metric or task.primary_metric, predictions, labels, samples, seed), level)
 
 
@@ -55,20 +55,20 @@ def difference(
     level: float = 0.95,
     seed: int = 0,
 ) -> Interval:
-    """The interval of score(first) - score(second) on the same resampled rows (paired bootstrap)."""
+    """Return the interval of score(first) - score(second) on the same resampled rows (paired bootstrap)."""
     name = metric or task.primary_metric
     one, two = (_resampled(task, name, predictions, labels, samples, seed) for predictions in (first, second))
     return _interval(one - two, level)
 
 
 def _interval(values: Any, level: float) -> Interval:
-    """Of a score and its resamples, as `_resampled` has them."""
+    """Return the interval of `values`: a score, then its resamples."""
     low, high = np.quantile(values[1:], [(1 - level) / 2, (1 + level) / 2])
     return Interval(float(values[0]), float(low), float(high))
 
 
 def _resampled(task: Task, name: str, predictions: Any, labels: Any, samples: int, seed: int) -> Any:
-    """The score of the rows as they are, then of every resample."""
+    """Return the score of all rows, then the score of every resample."""
     answers = answers_of(task, predictions)
     rows = len(labels)
     rng = np.random.default_rng(seed)
@@ -146,7 +146,7 @@ def _token_sums(task: Task, name: str, answers: Any, labels: Any) -> _Sums:
 
 
 def _unit(values: Any) -> Any:
-    """With mean 0 and deviation 1, so that whatever they measure, `_ratio` can tell them from constant ones: zeros."""
+    """Scale to mean 0 and deviation 1; constant values become zeros, so that `_ratio` returns 0 for them."""
     away, spread = values - values.mean(), values.std()
     return away / spread if spread > 1e-13 * np.abs(values).max() else np.zeros_like(away)
 

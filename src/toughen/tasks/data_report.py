@@ -1,4 +1,4 @@
-"""What a person should know about data before training on it."""
+"""A report on data before training: classes, repeated and shared rows, empty and cut texts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

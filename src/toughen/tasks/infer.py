@@ -1,4 +1,4 @@
-"""A task described by a person's own file: which columns are text, what the labels are, which head fits."""
+"""A task inferred from the user's own file: which columns are text, what the labels are, which head fits."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,7 +25,7 @@ class LabelScan:
     words: bool = False
     """Digits that are a name and no number: 007."""
     gaps: dict[str, None] = field(default_factory=dict[str, None])
-    """NA, None and their kin: missing among numbers, among words a class as the reader has it too."""
+    """NA, None and the like: missing labels among numbers, classes among words (as for the label reader)."""
     truths: dict[bool, None] = field(default_factory=dict[bool, None])
     """True and False: among numbers 1 and 0, which Python takes for equal; else words."""
 

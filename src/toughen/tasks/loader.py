@@ -1,4 +1,4 @@
-"""Data by the name of a task or from a person's own files."""
+"""Load data by the name of a task or from the user's own files."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -21,8 +21,10 @@ PathLike = str | os.PathLike[str]
 
 @dataclass(frozen=True)
 class _ReadOptions:
-    """Where Arrow files go, and whether rows stream instead."""
+    """How files are written, what becomes of bad rows, where Arrow files go, and whether rows stream instead."""
 
+    form: FileFormat
+    on_bad: OnBad
     cache_dir: PathLike | None
     streaming: bool
 
@@ -66,17 +68,17 @@ def load(
     form = FileFormat(delimiter, encoding, quoting, label_separator, tag_column, max_line)
     if head == "tokens" or (task is not None and task_named(task).head == "tokens"):
         form = replace(form, conll=True)
-    options = _ReadOptions(cache_dir, streaming)
+    options = _ReadOptions(form, on_bad, cache_dir, streaming)
     if files:
         if dir is not None:
-            raise DataError("give either dir= (a folder of sets) or train_file= and its kin, not both.")
-        data = _from_files(task, files, form, on_bad, options, _columns(text_column), label_column, labels, head)
+            raise DataError("give either dir= (a folder of sets) or train_file=, not both.")
+        data = _from_files(task, files, options, _columns(text_column), label_column, labels, head)
     elif task is None:
         raise DataError("nothing to load: give the name of a task, or train_file= for your own data.")
     elif dir is not None:
-        data = _from_folder(task_named(task), Path(dir), splits, form, on_bad, options)
+        data = _from_folder(task_named(task), Path(dir), splits, options)
     else:
-        data = _from_hub(task_named(task), options)
+        data = _from_hub(task_named(task), streaming)
     data = _with_validation(data, validation_share, seed)
     return _varied(data, limit, few_shot, label_noise, imbalance, seed)
 
@@ -91,8 +93,6 @@ def _columns(text_column: str | Sequence[str] | None) -> tuple[str, ...]:
 def _from_files(
     name: str | Task | None,
     files: Mapping[str, Path],
-    form: FileFormat,
-    on_bad: OnBad,
     options: _ReadOptions,
     columns: tuple[str, ...],
     label: str | None,
@@ -103,26 +103,24 @@ def _from_files(
         check_file(path)
     if name is None:
         first = next(files[split] for split in SPLITS if split in files)
-        task, named = infer_task(first, form, columns, label, labels, head)
+        task, named = infer_task(first, options.form, columns, label, labels, head)
     else:
         task = task_named(name)
         named = dict(zip(task.columns, columns, strict=False))
         named.update({"label": label} if label else {})
-    sources = {split: FileSource(path, task, split, form, named, on_bad) for split, path in files.items()}
+    sources = {
+        split: FileSource(path, task, split, options.form, named, options.on_bad) for split, path in files.items()
+    }
     doubtful = [label for label in task.labels if is_missing(label)] if labels is None and name is None else []
     names = Option("labels", "give labels=[...] (--data.labels)", otherwise="leave its rows out")
     doubts = [Message(f"{label!r} is a class; if it means that there is no label, ", names) for label in doubtful]
     return _read(task, sources, [], doubts, options)
 
 
-def _from_folder(
-    task: Task, folder: Path, splits: Mapping[str, str] | None, form: FileFormat, on_bad: OnBad, options: _ReadOptions
-) -> Data:
+def _from_folder(task: Task, folder: Path, splits: Mapping[str, str] | None, options: _ReadOptions) -> Data:
     files, notes = find_splits(folder, task, splits)
-    sources: dict[str, FileSource] = {}
-    for split, path in files.items():
-        # GLUE and its kin write tabs and no quoting, CSV files of authors do quote.
-        sources[split] = FileSource(path, task, split, form, on_bad=on_bad, public=True)
+    form, on_bad = options.form, options.on_bad
+    sources = {split: FileSource(path, task, split, form, {}, on_bad, public=True) for split, path in files.items()}
     return _read(task, sources, notes, [], options)
 
 
@@ -153,11 +151,11 @@ def _read(
     return Data(task, notes=tuple(noted), doubts=tuple(doubts), **splits)
 
 
-def _from_hub(task: Task, options: _ReadOptions) -> Data:
+def _from_hub(task: Task, streaming: bool) -> Data:
     splits: dict[str, Any] = {}
     notes: list[str] = []
     for split in task.splits:
-        splits[split], left_out = hub_split(task, split, options.streaming)
+        splits[split], left_out = hub_split(task, split, streaming)
         notes += left_out
     return Data(task, notes=tuple(notes), **splits)
 
@@ -178,13 +176,12 @@ def _varied(
     data: Data, limit: int | None, few_shot: int | None, noise: float, imbalance: float | None, seed: int
 ) -> Data:
     train, notes = data.train, list(data.notes)
-    if train is not None:
-        if imbalance is not None:
-            train = subsample.imbalance(train, imbalance, seed)
-            notes.append(f"train: class sizes made uneven, smallest to largest {imbalance:g} (seed {seed})")
-        if few_shot is not None:
-            train = subsample.few_shot(train, few_shot, seed)
-            notes.append(f"train: {few_shot} rows a class (seed {seed})")
+    if train is not None and imbalance is not None:
+        train = subsample.imbalance(train, imbalance, seed)
+        notes.append(f"train: class sizes made uneven, smallest to largest {imbalance:g} (seed {seed})")
+    if train is not None and few_shot is not None:
+        train = subsample.few_shot(train, few_shot, seed)
+        notes.append(f"train: {few_shot} rows a class (seed {seed})")
     data = replace(data, train=train)
     if limit is not None:
         data = data.each(lambda _, split: subsample.limit(split, limit, seed))

@@ -57,6 +57,6 @@ def longest_input(tokenizer: Any, config: Any) -> int | None:
     places = getattr(config, "max_position_embeddings", None)
     # DeBERTa's positions are relative; its config names a number that bounds nothing.
     if isinstance(places, int) and places > 0 and getattr(config, "position_biased_input", True):
-        # RoBERTa and its kin count positions from behind the padding index.
+        # RoBERTa and similar models count positions from the padding index on.
         limits.append(places - (config.pad_token_id or 0) - 1 if config.model_type in _COUNT_FROM_PADDING else places)
     return min(limits, default=None)

@@ -32,7 +32,7 @@ def available() -> list[str]:
 
 
 def task(name: "str | Task") -> Task:
-    """The task of that name, forgiving about case and punctuation."""
+    """Return the task of that name; case and punctuation do not matter."""
     if isinstance(name, Task):
         return name
     short = plain(name)

@@ -81,7 +81,7 @@ class Hub:
 
 @dataclass(frozen=True)
 class Task:
-    """One data set as a problem to learn: the registry's entry, or the description of a person's own files."""
+    """One data set as a problem to learn: a built-in one, or the description of the user's own files."""
 
     name: str
     title: str
@@ -154,7 +154,7 @@ class Data:
     test: Any = None
     notes: tuple[str, ...] = ()
     doubts: tuple[Message, ...] = ()
-    """Those of the notes that a person should see unasked: rows left out, words that may be no label."""
+    """The notes to show without being asked: rows left out, words that may be no label."""
 
     @property
     def splits(self) -> dict[str, Any]:
@@ -166,7 +166,7 @@ class Data:
         return replace(self, **{name: change(name, split) for name, split in self.splits.items()})
 
     def report(self, tokenizer: Any = None, max_length: int | None = None, longest: int | None = None) -> "DataReport":
-        """What a person should know before training on this data; print it. `longest`: tokens the model reads."""
+        """Return a report to print before training. `longest`: how many tokens the model reads."""
         from .data_report import data_report
 
         return data_report(self, tokenizer, max_length, longest)

@@ -3,6 +3,7 @@
 import codecs
 import csv
 import gzip
+import io
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -105,26 +106,15 @@ def lines(path: Path, form: FileFormat) -> Iterator[str]:
 
 
 def _wide_lines(path: Path, encoding: str, form: FileFormat) -> Iterator[str]:
-    with open_bytes(path) as file:
-        reader = codecs.getreader(encoding)(file)
-        number = 0
-        buffer = ""
-        while True:
-            try:
-                chunk = reader.read(1 << 16)
-            except UnicodeError:
-                raise DataError(f"{path}, line {number + 1}: is not {encoding}; save the file as UTF-8.") from None
-            buffer += chunk
-            *whole, buffer = buffer.split("\n")
-            for line in whole:
+    with open_bytes(path) as file, io.TextIOWrapper(file, encoding, newline="\n") as text:
+        number = 1
+        try:
+            while line := text.readline(form.max_line + 2):
+                _check_length(len(line.removesuffix("\n")), path, number, form)
+                yield line
                 number += 1
-                _check_length(len(line), path, number, form)
-                yield line + "\n"
-            _check_length(len(buffer), path, number + 1, form)
-            if not chunk:
-                break
-        if buffer:
-            yield buffer
+        except UnicodeError:
+            raise DataError(f"{path}, line {number}: is not {encoding}; save the file as UTF-8.") from None
 
 
 def find_delimiter(path: Path, form: FileFormat, header: str) -> str:
@@ -146,7 +136,7 @@ def _check_length(length: int, path: Path, number: int, form: FileFormat) -> Non
     if length > form.max_line:
         raise DataError(
             f"{path}, line {number}: longer than {form.max_line:,} bytes, likely a broken file or an unclosed quote; "
-            "mend it",
+            "fix it",
             Option("max_line", f" or give max_line={10 * form.max_line} if the text is real"),
         )
 
@@ -241,7 +231,7 @@ def _sentences(path: Path, form: FileFormat) -> Iterator[tuple[int, list[str], l
         if len(cells) != width or width < 2:
             raise DataError(
                 f"{path}, line {number}: has {len(cells)} columns where {max(width, 2)} are expected (word, ..., tag); "
-                "mend the line or separate sentences by a blank line."
+                "fix the line or separate sentences by a blank line."
             )
         start = start if words else number
         words.append(cells[0])
@@ -327,7 +317,7 @@ def _read_table(path: Path, form: FileFormat, headerless: tuple[str, ...], stric
         row += 1
         fields = dict(zip(header, record, strict=False))
         if len(record) < len(header) or (strict and len(record) > len(header)):
-            ragged = f"has {len(record)} fields where the header has {len(header)}; mend the row"
+            ragged = f"has {len(record)} fields where the header has {len(header)}; fix the row"
             yield Raw(row, line, fields, ragged, (differs,))
         else:
             yield Raw(row, line, fields)
@@ -362,7 +352,7 @@ def _quoted_records(
                     f"{path}, line {reader.line_num}: lines end with a carriage return alone; save it with common ones."
                 ) from None
             raise DataError(
-                f"{path}, line {reader.line_num}: {problem} - a quote is not closed or not doubled; mend it",
+                f"{path}, line {reader.line_num}: {problem} - a quote is not closed or not doubled; fix it",
                 Option("quoting", " or give quoting=False"),
             ) from None
         if record is None:
@@ -379,7 +369,7 @@ def _read_json_lines(path: Path, form: FileFormat, unpack: Unpack | None) -> Ite
         try:
             record = json.loads(line)
         except json.JSONDecodeError as problem:
-            raise DataError(f"{path}, line {number}: is not JSON ({problem.msg}); mend or remove the line.") from None
+            raise DataError(f"{path}, line {number}: is not JSON ({problem.msg}); fix or remove the line.") from None
         for fields in unpack(record) if unpack else (record,):
             row += 1
             yield Raw(row, number, _object(fields, path, row))

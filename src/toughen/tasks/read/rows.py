@@ -15,7 +15,7 @@ _NO_LABEL = ("", "nan", "na", "n/a", "null", "none")
 
 
 class BadRow(Exception):
-    """A row that cannot be used: what is wrong with it, how to mend it, and options that help."""
+    """A row that cannot be used: what is wrong with it, how to fix it, and options that help."""
 
     def __init__(self, kind: str, remedy: str, *options: Option):
         """Keep the kind for the report's counts and the whole for the error."""
@@ -24,7 +24,7 @@ class BadRow(Exception):
 
 
 def is_missing(value: Any) -> bool:
-    """Whether a cell says that there is no label, as R (NA), pandas (nan) and Python (None) write it."""
+    """Return whether a cell says that there is no label, as R (NA), pandas (nan) and Python (None) write it."""
     if isinstance(value, str):
         return value.strip().lower() in _NO_LABEL
     return value is None or (isinstance(value, float) and math.isnan(value))
@@ -75,7 +75,7 @@ def label_reader(task: Task, form: FileFormat, multi_hot: bool | None = None) ->
         if number is None:
             shown = ", ".join(task.labels[:8]) + (", ..." if len(task.labels) > 8 else "")
             names = Option("labels", " or give labels=[...]", otherwise=" or leave the row out")
-            raise BadRow("label outside the set", f"{value!r} is none of {shown}: mend it", names)
+            raise BadRow("label outside the set", f"{value!r} is none of {shown}: fix it", names)
         return number
 
     def several(value: Any) -> list[int] | None:
@@ -124,7 +124,7 @@ def _number(value: Any) -> float | None:
         number = float(value)
     except (TypeError, ValueError):
         share = isinstance(value, str) and _as_float(value.strip().removesuffix("%")) is not None
-        way = "write shares without the sign, in all rows" if share else "mend it"
+        way = "write shares without the sign, in all rows" if share else "fix it"
         options = () if share else (Option("head", " or give head='classes'"),)
         raise BadRow("label is not a number", f"{value!r} should be a number: {way}", *options) from None
     if math.isnan(number):
@@ -175,8 +175,8 @@ class FileSource:
                     raise BadRow("ragged row", raw.problem, *raw.options)
                 yield encode(raw.fields)
             except BadRow as bad:
-                forgiven = self.public and bad.kind in ("ragged row", "no label")
-                if self.on_bad == "error" and not forgiven:
+                tolerated = self.public and bad.kind in ("ragged row", "no label")
+                if self.on_bad == "error" and not tolerated:
                     raise DataError(f"{place(self.path, raw)}: {raw.problem or bad}", *bad.options) from None
                 count[bad.kind] += 1
 
@@ -229,7 +229,7 @@ def encoder(
             value = _choice_label(value, row["choices"], written=label_name == "answer")
         label = read_label(value)
         if not labelled:
-            labelled.append(label is not None)  # the first row speaks for all
+            labelled.append(label is not None)  # the first row decides for all
         if labelled[0] != (label is not None) and optional and not source.public:
             # A test set may keep its labels to itself; half of them would be scored as if they were real.
             kind = "has a label and rows before it have none" if label is not None else "has none and others have"
@@ -242,7 +242,7 @@ def encoder(
             label = unlabelled(task, row)
         if task.head == "tokens" and len(label) != len(row["tokens"]):
             raise BadRow(
-                "tags and tokens differ in number", f"{len(row['tokens'])} tokens have {len(label)} tags: mend it"
+                "tags and tokens differ in number", f"{len(row['tokens'])} tokens have {len(label)} tags: fix it"
             )
         row["label"] = label
         for name in kept:
@@ -293,7 +293,7 @@ def _whole(text: str) -> str:
             text.encode()
         except UnicodeEncodeError as error:
             half = f"{text[error.start]!a} at position {error.start}"
-            raise BadRow("text is not Unicode", f"{half} is half a character: mend it", SKIP) from None
+            raise BadRow("text is not Unicode", f"{half} is half a character: fix it", SKIP) from None
     return text
 
 
@@ -310,7 +310,7 @@ def _choices(value: Any, count: int) -> list[str]:
         raise BadRow("choices are missing", "write them as a list of strings")
     choices = [_whole(str(part)) for part in cast("list[Any]", value)]
     if len(choices) != count:
-        raise BadRow("wrong number of choices", f"there are {len(choices)} where the task has {count}: mend the row")
+        raise BadRow("wrong number of choices", f"there are {len(choices)} where the task has {count}: fix the row")
     return choices
 
 
