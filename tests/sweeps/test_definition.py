@@ -228,7 +228,7 @@ BAD = {
     "parameters.a: a constant distribution needs value:": {
         "parameters": {"a": {"min": 1, "max": 2, "distribution": "constant"}}
     },
-    "parameters.baseline: a trial has no plain twin": {"parameters": {"baseline": [True, False]}},
+    "parameters.baseline: a trial trains no baseline": {"parameters": {"baseline": [True, False]}},
     "base.baseline": {"base": {**BASE, "baseline": True}},
 }
 

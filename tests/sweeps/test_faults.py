@@ -3,6 +3,9 @@
 import csv
 import json
 import os
+import signal
+import subprocess
+import sys
 import time
 
 import psutil
@@ -212,3 +215,18 @@ def test_a_process_that_does_not_stop_is_killed_with_its_children(tmp_path, fake
     assert worker.process is None
     psutil.wait_procs([child], timeout=10)
     assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
+
+
+def test_a_trial_ends_with_the_process_that_started_it():
+    code = (
+        "import subprocess, time; from toughen.sweeps.trial_process import _end_with_parent; _end_with_parent();"
+        "print(subprocess.Popen(['sleep', '600']).pid, flush=True); time.sleep(600)"
+    )
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    trial = subprocess.Popen([sys.executable, "-c", code], start_new_session=True, **pipes)
+    child = psutil.Process(int(trial.stdout.readline()))
+    trial.stdin.close()  # as the system does when the other process is killed
+    assert trial.wait(timeout=60) == -signal.SIGKILL
+    psutil.wait_procs([child], timeout=10)
+    assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
+    trial.stdout.close()

@@ -101,8 +101,8 @@ def parse(given: Mapping[str, Any]) -> Definition:
         if key in ("seed", "output_dir", "recipe"):
             raise SweepError(f"parameters.{key}: a sweep decides this itself; use seeds:, --output_dir or base:.")
     if base.get("baseline") or "baseline" in searched:
-        place = "parameters" if "baseline" in searched else "base"
-        raise SweepError(f"{place}.baseline: a trial has no plain twin; search over method.name: [plain, ...] instead.")
+        key = "parameters" if "baseline" in searched else "base"
+        raise SweepError(f"{key}.baseline: a trial trains no baseline; search over method.name: [plain, ...] instead.")
     metric, goal = _metric(values.get("metric"))
     own = base.pop("seed", [1])
     base.pop("output_dir", None)  # of the run that the base was taken from; trials have their own, and best.yaml none
@@ -141,10 +141,10 @@ def _tied(given: Any, parameters: Mapping[str, Any]) -> tuple[Settings, ...]:
         raise SweepError("tied: give a list of rows, each with the same keys: - {method.init_scale: 0.1, ...}.")
     rows = [{str(key): number(value) for key, value in row.items()} for row in cast("list[Mapping[str, Any]]", given)]
     first = set(rows[0])
-    for place, row in enumerate(rows, 1):
+    for index, row in enumerate(rows, 1):
         if set(row) != first:
             odd = ", ".join(sorted(first ^ set(row)))
-            raise SweepError(f"tied: row {place} and row 1 do not have the same keys ({odd}).")
+            raise SweepError(f"tied: row {index} and row 1 do not have the same keys ({odd}).")
     if both := first & set(parameters):
         raise SweepError(f"tied: {', '.join(sorted(both))} stands under parameters: too.")
     return tuple(rows)

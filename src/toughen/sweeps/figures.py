@@ -37,15 +37,15 @@ def parallel(rows: Sequence[Row], keys: Sequence[str], metric: str, sign: int) -
         columns.append(_scale(means, most=1))
         low, high = min(means), max(means)
         shades = require("matplotlib", "plot").colormaps[SHADES]
-        for place in reversed(range(len(scored))):  # the best last, on top
-            share = 0.5 if high == low else (means[place] - low) / (high - low)
+        for index in reversed(range(len(scored))):  # the best last, on top
+            share = 0.5 if high == low else (means[index] - low) / (high - low)
             colour = shades(share if sign > 0 else 1 - share)
-            heights = [column[0][place] for column in columns]
-            axes.plot(range(len(names)), heights, color=colour, linewidth=3 if place == 0 else 1.3, alpha=0.9)
-        for place, (_, ticks) in enumerate(columns):
-            axes.axvline(place, color=GREY, linewidth=0.8)
+            heights = [column[0][index] for column in columns]
+            axes.plot(range(len(names)), heights, color=colour, linewidth=3 if index == 0 else 1.3, alpha=0.9)
+        for index, (_, ticks) in enumerate(columns):
+            axes.axvline(index, color=GREY, linewidth=0.8)
             for height, text in ticks:
-                axes.text(place + 0.03, height + 0.01, plain(text), va="bottom", fontsize=8)
+                axes.text(index + 0.03, height + 0.01, plain(text), va="bottom", fontsize=8)
         axes.set_xticks(range(len(names)), [plain(name) for name in names])
         axes.set_xlim(-0.15, len(names) - 0.6)
         axes.set_yticks([])
@@ -63,7 +63,7 @@ def heat_maps(rows: Sequence[Row], keys: Sequence[str], metric: str) -> list[str
         if 2 <= len(values[key]) <= 20:
             alike.setdefault(tuple(values[key].index(row.settings[key]) for row in scored), key)
     few = list(alike.values())
-    pairs = [(one, other) for place, one in enumerate(few) for other in few[place + 1 :]]
+    pairs = [(one, other) for index, one in enumerate(few) for other in few[index + 1 :]]
     drawn = [_heat(scored, pair, values, metric) for pair in pairs]
     return [each for each in drawn if each][:MOST]
 
@@ -93,8 +93,8 @@ def _heat(rows: Sequence[Row], pair: tuple[str, str], values: dict[str, list[Any
                     ink = "#101010" if cell > middle else "#f4f4f4"
                     axes.text(column + 0.5, row + 0.5, f"{cell:.3f}", ha="center", va="center", color=ink)
         for set_ticks, key in ((axes.set_xticks, across), (axes.set_yticks, down)):
-            places = [place + 0.5 for place in range(len(values[key]))]
-            set_ticks(places, [plain(format_value(value)) for value in values[key]])
+            ticks = [index + 0.5 for index in range(len(values[key]))]
+            set_ticks(ticks, [plain(format_value(value)) for value in values[key]])
         axes.set_xlabel(plain(across))
         axes.set_ylabel(plain(down))
     return drawn[0]
@@ -113,10 +113,10 @@ def _scale(values: Sequence[Any], most: int = 8) -> tuple[list[float], list[tupl
     """Scale values to 0..1, with ticks: up to `most` values in even steps, more numbers by size."""
     found = _distinct(values)
     if len(found) <= most:
-        even = {format_value(value): place / max(len(found) - 1, 1) for place, value in enumerate(found)}
+        even = {format_value(value): index / max(len(found) - 1, 1) for index, value in enumerate(found)}
         return [even[format_value(value)] for value in values], [(height, text) for text, height in even.items()]
     if not all(isinstance(value, (int, float)) for value in found):
-        even = {format_value(value): place / (len(found) - 1) for place, value in enumerate(found)}
+        even = {format_value(value): index / (len(found) - 1) for index, value in enumerate(found)}
         return [even[format_value(value)] for value in values], []
     low, high = found[0], found[-1]
     return [(value - low) / (high - low) for value in values], [(0.0, format_value(low)), (1.0, format_value(high))]

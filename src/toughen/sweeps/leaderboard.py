@@ -71,10 +71,10 @@ class Row:
 def ranked(rows: Sequence[Row], sign: int) -> list[Row]:
     """Sort finished rows by mean, earlier rows first among equals; then the others by state."""
 
-    def place(row: Row) -> tuple[int, float, int]:
+    def sort_key(row: Row) -> tuple[int, float, int]:
         return ORDER.index(row.state), -sign * row.mean if row.mean is not None else 0.0, row.number
 
-    found = sorted(rows, key=place)
+    found = sorted(rows, key=sort_key)
     return [
         Row(row.number, row.settings, row.outcomes, number if row.state == "done" else None)
         for number, row in enumerate(found, 1)

@@ -31,24 +31,24 @@ def is_manytasks(values: Any) -> bool:
     return isinstance(configs, Mapping) and "==base==" in configs
 
 
-def read_manytasks(values: Mapping[str, Any], place: Path) -> dict[str, Any]:
+def read_manytasks(values: Mapping[str, Any], path: Path) -> dict[str, Any]:
     """Translate to the keys of a sweep file: lists are a grid, the rows of `==more==` are tied."""
     configs = cast("Mapping[str, Any]", values["configs"])
     more = configs.get("==more==") or []
     if not isinstance(configs["==base=="], list) or not isinstance(more, list) or not all(map(_is_list, more)):
-        raise SweepError(f'{place}: expected "==base==": [flags and values] and "==more==": [[...], ...].')
-    fixed = _pairs(configs["==base=="], place)
+        raise SweepError(f'{path}: expected "==base==": [flags and values] and "==more==": [[...], ...].')
+    fixed = _pairs(configs["==base=="], path)
     found: dict[str, Any] = {"search": "grid", "parameters": {}}
     for flag, options in fixed.items():
         if flag == "--config":
             if len(options) > 1:
-                raise SweepError(f"{place}: --config: a sweep has one base; give each config a sweep of its own.")
+                raise SweepError(f"{path}: --config: a sweep has one base; give each config a sweep of its own.")
             found["base"] = options[0]
         elif flag == "--seed":
             found["seeds"] = options
         else:
             found["parameters"][_name(flag)] = {"values": options}
-    tied = [row for each in cast("list[list[Any]]", more) for row in _rows(_pairs(each, place))]
+    tied = [row for each in cast("list[list[Any]]", more) for row in _rows(_pairs(each, path))]
     if tied:
         found["tied"] = tied
     return {**found, "resources": _resources(values)}
@@ -58,22 +58,22 @@ def _is_list(value: Any) -> bool:
     return isinstance(value, list)
 
 
-def _pairs(arguments: Sequence[Any], place: Path) -> dict[str, list[Any]]:
+def _pairs(arguments: Sequence[Any], path: Path) -> dict[str, list[Any]]:
     """Map each flag to its values; a flag without values is a switch."""
     found: dict[str, list[Any]] = {}
     flag = ""
     for each in arguments:
         if isinstance(each, str) and each.startswith("-") and _value(each) == each:
             if each in found:
-                raise SweepError(f"{place}: {each} is there twice; put its values into one list.")
+                raise SweepError(f"{path}: {each} is there twice; put its values into one list.")
             flag, found[each] = each, []
         elif not flag or found[flag]:
-            raise SweepError(f"{place}: {each!r} stands behind no flag; toughen takes --key value.")
+            raise SweepError(f"{path}: {each!r} stands behind no flag; toughen takes --key value.")
         else:
             found[flag] = [_value(value) for value in (cast("list[Any]", each) if isinstance(each, list) else [each])]
             for value in found[flag]:
                 if isinstance(value, str) and value[:1] + value[-1:] in ("{}", "<>", "$>", "$}"):
-                    raise SweepError(f"{place}: {flag} {value}: expressions are not run; write the values as a list.")
+                    raise SweepError(f"{path}: {flag} {value}: expressions are not run; write the values as a list.")
     return {flag: options or [True] for flag, options in found.items()}
 
 

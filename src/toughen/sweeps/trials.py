@@ -50,12 +50,12 @@ class Outcome:
 
 def make(folder: Path, base: Mapping[str, Any], row: int, seed: int, settings: Settings) -> Trial:
     """Return a trial of a sweep; make its run folder if it does not exist."""
-    place = folder / "trials" / f"{row:03}-seed{seed}"
-    trial = Trial(row, seed, settings, place)
-    if not (place / "config.yaml").is_file():
-        config = trial_config({**base, "output_dir": str(place)}, settings, (seed,))
-        place.mkdir(parents=True, exist_ok=True)
-        write_text(place / "config.yaml", to_yaml(config))
+    path = folder / "trials" / f"{row:03}-seed{seed}"
+    trial = Trial(row, seed, settings, path)
+    if not (path / "config.yaml").is_file():
+        config = trial_config({**base, "output_dir": str(path)}, settings, (seed,))
+        path.mkdir(parents=True, exist_ok=True)
+        write_text(path / "config.yaml", to_yaml(config))
     return trial
 
 
