@@ -19,6 +19,7 @@ from ..sites.base import Activation
 from ..tasks.spec import DataError, Task
 from ..tasks.tokenising import IGNORED
 from .perturbed_model import FROM_ZERO, AttackObjective, PerturbedModel, attach_perturbation
+from .summary import Curve, Point
 from .target import AttackScores, Target, as_answers
 
 
@@ -214,22 +215,16 @@ class EmbeddingAttack:
         ]
 
     def summarize(self, target: Target, rows: Sequence[Mapping[str, Any]]) -> AttackScores:
-        points = [{"x": 0.0, **target.score(target.answers())}]
-        points[0] |= {f"{name}{end}": points[0][key] for name in ("noise", "fgsm") for end, key in _ENDS}
+        clean = target.score(target.answers())
+        points = [Point(0.0, clean, noise=clean, fgsm=clean)]
         outcomes = {"radius 0": target.outcome(target.answers())}
         for index, radius in enumerate(self._radii()):
             answers = {key: [row[key][index] for row in rows] for key in ("answers", "fgsm", "noise")}
-            point = {"x": radius, **target.score(answers["answers"])}
-            for name in ("noise", "fgsm"):
-                scored = target.score(answers[name])
-                point |= {f"{name}{end}": scored[key] for end, key in _ENDS}
-            points.append(point)
+            scores = {key: target.score(values) for key, values in answers.items()}
+            points.append(Point(radius, scores["answers"], scores["noise"], scores["fgsm"]))
             outcomes[f"radius {radius:g}"] = target.outcome(answers["answers"])
             outcomes[f"noise of radius {radius:g}"] = target.outcome(answers["noise"])
-        return AttackScores({"curve": {"axis": "radius", "unit": UNIT, "points": points}}, outcomes)
-
-
-_ENDS = (("", "value"), ("_low", "low"), ("_high", "high"))
+        return AttackScores(outcomes, curve=Curve(points, "radius", UNIT))
 
 
 def _answers(target: Target, logits: Tensor, labels: Tensor) -> list[Any]:
