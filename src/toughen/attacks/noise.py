@@ -61,7 +61,7 @@ def _by_piece(text: str, strength: float, seed: str, change: Callable[[str, rand
 
 
 def typos(text: str, strength: float, seed: str) -> str:
-    """One slip of the finger in a word of two letters or more."""
+    """Make one typing error in a word of two letters or more."""
 
     def change(piece: str, rng: random.Random) -> str:
         before, word, after = split_punctuation(piece)

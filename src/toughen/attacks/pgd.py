@@ -24,7 +24,7 @@ from .target import AttackScores, Target, as_answers
 
 
 class EmbeddingPGD:
-    """One batch: the worst answers found so far, by radius after radius."""
+    """Attack one batch at increasing radii and keep the worst answers so far."""
 
     def __init__(
         self, model: PerturbedModel, objective: AttackObjective, batch: dict[str, Any], labels: Tensor
@@ -35,7 +35,7 @@ class EmbeddingPGD:
         self.direction = torch.zeros_like(self.gradient)
 
     def reset(self, clean: Tensor) -> None:
-        """Begin with the clean answers as they were told before: rounding in another batch must not mend one."""
+        """Start from the clean logits of the evaluation: rounding in another batch must not correct an answer."""
         self.decides = True
         self._set_best(clean.to(self.gradient.device))
 
@@ -44,7 +44,7 @@ class EmbeddingPGD:
         self.fgsm_logits, self.fgsm_value = self.worst_logits.clone(), self.worst_value.clone()
 
     def sample_direction(self, seeds: Sequence[str]) -> None:
-        """A random direction for every example, from its own seed: no matter which others share the batch."""
+        """Draw a random direction for every example from its own seed, so that the batch does not matter."""
         each = len(self.gradient) // len(seeds)  # choices: several texts an example
         free = self.view.masked(torch.ones_like(self.gradient))[..., 0].bool().cpu()
         for row, seed in enumerate(seed for seed in seeds for _ in range(each)):
@@ -60,7 +60,7 @@ class EmbeddingPGD:
         self.worst_logits, self.worst_value = self._keep_worst(logits, self.worst_logits, self.worst_value)
 
     def pgd(self, radius: float, steps: int) -> None:
-        """Climb inside the ball; every point on the way counts. Who is broken already stays so, and is left out."""
+        """Ascend inside the ball; every point on the way counts. Examples that are already broken are left out."""
         alive = torch.nonzero(self.worst_value <= 0).flatten() if self.decides else torch.arange(len(self.worst_value))
         if not len(alive):
             return
@@ -164,7 +164,7 @@ class EmbeddingAttack:
         return sorted({float(radius) for radius in self.radii} - {0.0})
 
     def check(self, task: Task) -> None:
-        """Every head has a loss to climb."""
+        """Accept every task: every head has a loss to maximise."""
 
     def cache_key(self, target: Target) -> tuple[()]:
         return ()
