@@ -79,9 +79,9 @@ def main() -> None:
             target = Target(victim, dev, victim.exact(dev), [row["label"] for row in dev])
             told = [run_attack(attack, target) for attack in attacks]
             found.setdefault(method, {})[seed] = told
-            points = told[0].summary["curve"]["points"]
+            points = told[0].summary.to_dict()["curve"]["points"]
             row = {"method": method, "seed": seed, "train_seconds": round(seconds, 1), "curve": points}
-            row |= {"characters": told[1].summary["attacked"]} if args.characters else {}
+            row |= {"characters": told[1].summary.to_dict()["attacked"]} if args.characters else {}
             rows.append(row)
             print(f"{method:12} seed {seed}  " + "  ".join(f"{p['x']:g}: {p['value']:.3f}" for p in points), flush=True)
     facts = {

@@ -31,7 +31,7 @@ settings = AttackSettings(budget=Budget(queries=60, words=0.3), radii=(0.05, 0.2
 with tempfile.TemporaryDirectory() as folder:
     for attack in make_attacks("characters,flips,neighbours,embedding,noise", settings):
         attacked = run_attack(attack, target, home=Path(folder))
-        print(f"{attack.title}: clean {attacked.summary['clean']['value']:.2f}, at the worst {attacked.score:.2f}")
+        print(f"{attack.title}: clean {attacked.summary.clean.value:.2f}, at the worst {attacked.score:.2f}")
     broken = (
         line for line in (Path(folder) / "attacks" / "flips.jsonl").read_text().splitlines() if "succeeded" in line
     )

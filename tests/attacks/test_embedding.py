@@ -29,18 +29,18 @@ def curve(victims, radii=RADII, **changes):
 def test_radius_nothing_is_the_clean_score_and_more_radius_is_never_better():
     victims = target(30)
     found = curve(victims, radii=(*reversed(RADII), 0.0))
-    points = found.summary["curve"]["points"]
-    assert [point["x"] for point in points] == [0.0, *RADII]
-    assert points[0]["value"] == metrics(victims.task)(victims.logits, victims.labels)["accuracy"]
-    assert {points[0][key] for key in ("noise", "fgsm")} == {points[0]["value"]}
+    points = found.summary.curve.points
+    assert [point.x for point in points] == [0.0, *RADII]
+    assert points[0].score.value == metrics(victims.task)(victims.logits, victims.labels)["accuracy"]
+    assert {points[0].noise.value, points[0].fgsm.value} == {points[0].score.value}
     for one, two in pairwise(points):
-        assert one["value"] >= two["value"]
-        assert one["fgsm"] >= two["fgsm"]
-        assert two["value"] <= two["fgsm"]
-    assert any(point["value"] < point["fgsm"] for point in points)
-    assert points[-1]["value"] < points[0]["value"] - 0.3
-    assert points[-1]["noise"] > points[-1]["value"] + 0.2  # adversarial, and not merely noisy
-    assert found.score == points[-1]["value"] < points[0]["value"]
+        assert one.score.value >= two.score.value
+        assert one.fgsm.value >= two.fgsm.value
+        assert two.score.value <= two.fgsm.value
+    assert any(point.score.value < point.fgsm.value for point in points)
+    assert points[-1].score.value < points[0].score.value - 0.3
+    assert points[-1].noise.value > points[-1].score.value + 0.2  # adversarial, and not merely noisy
+    assert found.score == points[-1].score.value < points[0].score.value
     rows = [found.outcomes[f"radius {x:g}"].rows for x in (0.0, *RADII)]
     for one, two in pairwise(rows):
         assert all(was or not now for was, now in zip(one, two, strict=True))
@@ -209,7 +209,7 @@ def test_it_goes_on_after_a_kill(tmp_path, monkeypatch):
         run_attack(EmbeddingAttack(RADII, 3), target(30, batch_size=8), home=tmp_path)
     monkeypatch.setattr(EmbeddingAttack, "run_items", work)
     again = run_attack(EmbeddingAttack(RADII, 3), target(30, batch_size=8), home=tmp_path)
-    assert whole.summary["curve"] == again.summary["curve"]
+    assert whole.summary.curve == again.summary.curve
     assert sorted(path.name for path in (tmp_path / "attacks").iterdir()) == ["embedding.json", "embedding.rows.jsonl"]
 
 
@@ -224,8 +224,8 @@ def test_regression():
     rows = [{"text": text, "label": 0.0} for text in sentences(12)]
     logits = victim.exact(rows)
     victims = Target(victim, rows, logits, logits.reshape(-1) + 0.1, samples=20)
-    points = curve(victims).summary["curve"]["points"]
-    errors = [point["value"] for point in points]
+    points = curve(victims).summary.curve.points
+    errors = [point.score.value for point in points]
     assert errors[0] == pytest.approx(0.01, rel=1e-4)
     assert errors == sorted(errors)
     assert errors[-1] > 2 * errors[0]
@@ -239,10 +239,10 @@ def test_tokens():
     rows = [{"tokens": each, "label": [0] * len(each)} for each in words(12)]
     said = Target(victim, rows, [], []).said(rows)
     victims = Target(victim, rows, said, [np.asarray(each) for each in said], samples=20)
-    points = curve(victims).summary["curve"]["points"]
-    values = [point["value"] for point in points]
+    points = curve(victims).summary.curve.points
+    values = [point.score.value for point in points]
     assert values[0] == 1.0
-    assert values[-1] < points[-1]["noise"] - 0.3
+    assert values[-1] < points[-1].noise.value - 0.3
 
 
 def test_several_labels():
@@ -251,9 +251,9 @@ def test_several_labels():
     victim = Victim(net, TOKENIZER, task, max_length=32)
     rows = [{"text": text} for text in sentences(12)]
     logits = victim.exact(rows)
-    points = curve(Target(victim, rows, logits, (logits > 0).astype(int), samples=20)).summary["curve"]["points"]
-    assert points[0]["value"] == 1.0
-    assert points[-1]["value"] < points[-1]["noise"] - 0.3
+    points = curve(Target(victim, rows, logits, (logits > 0).astype(int), samples=20)).summary.curve.points
+    assert points[0].score.value == 1.0
+    assert points[-1].score.value < points[-1].noise.value - 0.3
 
 
 @pytest.mark.parametrize(
@@ -279,9 +279,9 @@ def test_choices():
     rows = [{"context": a, "question": "", "choices": [b, c]} for a, b, c in zip(*[iter(texts)] * 3, strict=True)]
     logits = victim.exact(rows)
     victims = Target(victim, rows, logits, logits.argmax(-1), samples=20)
-    points = curve(victims).summary["curve"]["points"]
-    assert points[0]["value"] == 1.0
-    assert points[-1]["value"] < 0.6
+    points = curve(victims).summary.curve.points
+    assert points[0].score.value == 1.0
+    assert points[-1].score.value < 0.6
     (attack,) = make_attacks("characters", AttackSettings(keep=()))
     assert run_attack(attack, victims).score < 0.8
 
@@ -308,9 +308,9 @@ def test_folded_classes_count_as_one():
     victim = own.victim
     victim.task = task
     victims = Target(victim, own.rows, logits, answers, samples=20)
-    points = curve(victims, radii=(1e-6, *RADII)).summary["curve"]["points"]
-    assert points[0]["value"] == points[1]["value"] == 1.0
+    points = curve(victims, radii=(1e-6, *RADII)).summary.curve.points
+    assert points[0].score.value == points[1].score.value == 1.0
     assert 2 in logits.argmax(-1)
-    values = [point["value"] for point in points]
+    values = [point.score.value for point in points]
     assert values == sorted(values, reverse=True)
     assert values[-1] < 0.9

@@ -84,16 +84,16 @@ def test_scores_are_those_of_the_changed_rows(tmp_path):
     victims = target(20)
     attack = NoiseAttack((0.5, 1.0), ("typos", "contractions"), seed=4)
     found = run_attack(attack, victims, home=tmp_path)
-    typos, contracted = found.summary["groups"]
-    assert [point["x"] for point in typos["points"]] == [0.0, 0.5, 1.0]
+    typos, contracted = found.summary.groups
+    assert [point.x for point in typos.points] == [0.0, 0.5, 1.0]
     changed = [add_noise(TASK, row, i, "typos", 0.5, 4) for i, row in enumerate(victims.rows)]
     right = (victims.victim.exact(changed).argmax(-1) == victims.labels).mean()
-    assert typos["points"][1]["value"] == pytest.approx(right)
+    assert typos.points[1].score.value == pytest.approx(right)
     hit = np.mean([new != row for new, row in zip(changed, victims.rows, strict=True)])
-    assert typos["points"][1]["changed"] == pytest.approx(hit)
+    assert typos.points[1].changed == pytest.approx(hit)
     assert found.outcomes["typos 0.5"].rows == (victims.victim.exact(changed).argmax(-1) == victims.labels).tolist()
-    assert {point["value"] for point in contracted["points"]} == {found.summary["clean"]["value"]}
-    assert found.summary["notes"] == ["contractions changed no text: there was no place for it"]
+    assert {point.score.value for point in contracted.points} == {found.summary.clean.value}
+    assert found.summary.notes == ["contractions changed no text: there was no place for it"]
     with pytest.raises(DataError, match="shares above 0"):
         NoiseAttack((0.0,))
 
@@ -123,8 +123,8 @@ def test_words_that_garbled_ones_push_out_of_a_cut_text_have_no_tag(side):
     assert told["lost"] == sum(map(len, labels)) - sum(map(len, seen)) > 0
     found = run_attack(attack, Target(victim, rows, clean, labels, samples=20))
     right = [a == b for one, two in zip(told["answers"], labels, strict=True) for a, b in zip(one, two, strict=True)]
-    assert found.summary["groups"][0]["points"][1]["value"] == pytest.approx(np.mean(right))
-    assert "pushed out" in found.summary["notes"][0]
+    assert found.summary.groups[0].points[1].score.value == pytest.approx(np.mean(right))
+    assert "pushed out" in found.summary.notes[0]
 
 
 @pytest.mark.parametrize("side", ["right", "left"])
@@ -147,9 +147,9 @@ def test_a_regression_is_scored_by_its_own_metric():
     rows = [{"text": text, "label": 0.0} for text in sentences(12)]
     logits = victim.exact(rows)
     found = run_attack(NoiseAttack((1.0,), ("typos",)), Target(victim, rows, logits, np.ravel(logits), samples=20))
-    assert found.summary["metric"] == "pearson"
-    assert found.summary["clean"]["value"] == pytest.approx(1.0)
-    assert found.summary["groups"][0]["points"][1]["value"] < 0.9
+    assert found.summary.metric == "pearson"
+    assert found.summary.clean.value == pytest.approx(1.0)
+    assert found.summary.groups[0].points[1].score.value < 0.9
 
 
 def test_differences_and_means_over_seeds_are_of_the_metric_that_noise_is_scored_by():
@@ -158,7 +158,7 @@ def test_differences_and_means_over_seeds_are_of_the_metric_that_noise_is_scored
     attack = NoiseAttack((0.5,), ("typos",))
     net = bert(torch.float32, initializer_range=0.5).eval()
     found = [run_attack(attack, target(24, task=task, **given)) for given in ({}, {"net": net})]
-    scores = [each.summary["groups"][0]["points"][1]["value"] for each in found]
+    scores = [each.summary.groups[0].points[1].score.value for each in found]
     (one,) = differences(found[:1], found[1:])
     assert (one.first, one.second) == pytest.approx(tuple(scores))
     assert one.low < one.difference < one.high

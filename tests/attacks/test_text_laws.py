@@ -51,7 +51,7 @@ def test_more_budget_breaks_more_and_mends_nothing(name, synonyms):
             found = attacked(name, synonyms, victims, **{"queries": 200, "words": 1.0, **budget})
             right = found.outcomes["after"].rows
             if before is None:
-                assert sum(right) == round(found.summary["clean"]["value"] * len(right))  # nothing spent, nothing lost
+                assert sum(right) == round(found.summary.clean.value * len(right))  # nothing spent, nothing lost
             else:
                 assert all(was or not now for was, now in zip(before, right, strict=True)), budget
             before = right
@@ -83,26 +83,26 @@ def test_what_is_written_down_holds(name, synonyms, tmp_path):
         assert differing == row["changed"]
         assert len(differing) <= math.ceil(budget.words * len(old))
         assert row["words_changed"] == pytest.approx(len(differing) / len(old))
-    told = found.summary["attacked"]
+    told = found.summary.attacked
     counts = {status: sum(row["status"] == status for row in rows) for status in ("skipped", "failed", "succeeded")}
-    assert {key: told[key] for key in counts} == counts
+    assert {key: getattr(told, key) for key in counts} == counts
     assert counts["skipped"] == 4
     assert counts["succeeded"] > 5
-    assert told["accuracy"]["value"] == counts["failed"] / 24
-    assert told["success_rate"]["value"] == counts["succeeded"] / 20
-    assert told["queries"] == pytest.approx(sum(row["queries"] for row in rows) / 20)
+    assert told.accuracy.value == counts["failed"] / 24
+    assert told.success_rate.value == counts["succeeded"] / 20
+    assert told.queries == pytest.approx(sum(row["queries"] for row in rows) / 20)
     shares = [row["words_changed"] for row in rows if row["status"] == "succeeded"]
-    assert told["words_changed"] == pytest.approx(sum(shares) / len(shares))
-    assert told["examples"] == f"attacks/{name}.jsonl"
+    assert told.words_changed == pytest.approx(sum(shares) / len(shares))
+    assert told.examples == f"attacks/{name}.jsonl"
     written = json.loads((tmp_path / "attacks" / f"{name}.json").read_text())
-    assert written["attacked"]["accuracy"] == told["accuracy"]
+    assert written["attacked"]["accuracy"] == told.accuracy.to_dict()
     assert written["kind"] == written["attack"] == name
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_words_that_must_stay_do(name, synonyms, tmp_path):
     found = attacked(name, synonyms, home=tmp_path, keep=("numbers",))  # every word here has a number in it
-    assert found.summary["attacked"]["succeeded"] == 0
+    assert found.summary.attacked.succeeded == 0
     assert all(row["original"] == row["perturbed"] for row in rows_of(tmp_path, name))
 
 
@@ -144,7 +144,7 @@ def test_a_killed_attack_goes_on_and_ends_the_same(name, synonyms, tmp_path, mon
     assert not part.exists()
     one, two = ((tmp_path / folder / "attacks" / f"{name}.jsonl").read_text() for folder in ("whole", "again"))
     assert [approximate(line) for line in one.splitlines()] == [approximate(line) for line in two.splitlines()]
-    assert again.summary["attacked"] == whole.summary["attacked"]
+    assert again.summary.attacked == whole.summary.attacked
 
 
 def approximate(line):
@@ -157,25 +157,25 @@ def approximate(line):
 def test_a_finished_attack_is_read_again_and_other_settings_start_anew(synonyms, tmp_path):
     first = attacked("characters", synonyms, home=tmp_path)
     victims = target()
-    victims.victim.last_batches = 0
+    victims.victim.passed = 0
     again = attacked("characters", synonyms, victims, home=tmp_path)
-    assert victims.victim.last_batches == 0
+    assert victims.victim.passed == 0
     assert again.summary == first.summary
     assert again.outcomes == first.outcomes
     other = attacked("characters", synonyms, victims, home=tmp_path, queries=2)
-    assert victims.victim.last_batches > 0
-    assert other.summary["attacked"]["queries"] <= 2
-    assert other.summary["notes"] == ["20 of 20 searches ended because their 2 queries were spent"]
+    assert victims.victim.passed > 0
+    assert other.summary.attacked.queries <= 2
+    assert other.summary.notes == ["20 of 20 searches ended because their 2 queries were spent"]
 
 
 def test_a_kill_between_rows_and_summary_mixes_no_settings(synonyms, tmp_path, monkeypatch):
     first = attacked("characters", synonyms, home=tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr("toughen.attacks.runner._summary", lambda *_: pytest.fail("killed"))
+        patch.setattr("toughen.attacks.runner.AttackSummary", lambda **_: pytest.fail("killed"))
         with pytest.raises(pytest.fail.Exception):
             attacked("characters", synonyms, home=tmp_path, queries=2)
     again = attacked("characters", synonyms, home=tmp_path)
-    assert again.summary["attacked"] == first.summary["attacked"]
+    assert again.summary.attacked == first.summary.attacked
 
 
 def test_an_unfinished_attack_of_other_settings_is_not_gone_on_with(tmp_path):
@@ -224,7 +224,7 @@ def test_other_rows_labels_lengths_or_numbers_are_another_attack(tmp_path):
         target(4, precision="bf16"),
     )
     (attack,) = make_attacks("noise", AttackSettings(strengths=(1.0,), noise=("contractions",)))
-    assert len({run_attack(attack, each, home=tmp_path).summary["key"] for each in others}) == len(others)
+    assert len({run_attack(attack, each, home=tmp_path).summary.key for each in others}) == len(others)
 
 
 @pytest.mark.parametrize(("lead", "changes"), [(-1.0, 1), (MARGIN / 2, 0), (1.0, 1)])
@@ -301,10 +301,10 @@ def test_half_precision_reports_only_what_float32_says(synonyms, tmp_path):
 def test_each_text_is_asked_once(synonyms):
     victims = target()
     rows = [dict(victims.rows[0])] * 5
-    victims.victim.last_batches = 0
+    victims.victim.passed = 0
     assert len(victims.victim.scores(rows)) == 5
     victims.victim.scores(rows)
-    assert victims.victim.last_batches == 1
+    assert victims.victim.passed == 1
 
 
 @pytest.mark.parametrize("head", ["regression", "multilabel", "tokens"])

@@ -13,6 +13,7 @@ from transformers import AutoConfig
 
 from toughen.attacks.challenge_sets import fitting
 from toughen.attacks.runner import AttackResult
+from toughen.attacks.summary import AttackSummary, Group, Point, Score
 from toughen.attacks.target import Outcome, proportion_ci
 from toughen.attacks.victim import Victim
 from toughen.cli.attack_tables import show
@@ -104,7 +105,7 @@ def test_a_run_under_attack(run):
     assert found.attacks[0].score < 0.7
     # nothing is left on disk where nothing is to be written
     (other,) = evaluate(run, attack="characters", settings=FEW, samples=50, split="train", write=False)
-    assert other.attacks[0].summary["attacked"]["accuracy"] == found.attacks[0].summary["attacked"]["accuracy"]
+    assert other.attacks[0].summary.attacked.accuracy == found.attacks[0].summary.attacked.accuracy
     assert {path.name for path in (run / "attacks").iterdir()} == names
 
 
@@ -193,7 +194,7 @@ def test_all_leaves_out_what_does_not_fit(run, capsys, monkeypatch):
     monkeypatch.setattr("toughen.attacks.synonyms._installed", lambda: None)
     few = replace(FEW, budget=Budget(5, 0.5))
     (found,) = evaluate(run, attack="all", settings=few, samples=20, progress=True, limit=6)
-    assert [each.summary["attack"] for each in found.attacks] == [
+    assert [each.summary.attack for each in found.attacks] == [
         *("embedding", "characters", "flips", "neighbours", "noise")
     ]
     told = capsys.readouterr().err
@@ -209,8 +210,8 @@ def test_all_fits_multiple_choice(tmp_path, capsys):
     file = write_rows(tmp_path / "which.jsonl", rows)
     few = replace(FEW, budget=Budget(5, 0.5))
     (found,) = evaluate(tmp_path / "model", file=file, attack="all", settings=few, samples=20, progress=True)
-    assert "flips" not in [each.summary["attack"] for each in found.attacks]
-    assert "characters" in [each.summary["attack"] for each in found.attacks]
+    assert "flips" not in [each.summary.attack for each in found.attacks]
+    assert "characters" in [each.summary.attack for each in found.attacks]
     assert "left out: attack 'flips' reads one text or a pair" in capsys.readouterr().err
     with pytest.raises(DataError, match="attack 'flips' reads one text or a pair"):
         evaluate(tmp_path / "model", file=file, attack="flips", settings=few, samples=20)
@@ -266,28 +267,28 @@ def test_sets_of_a_three_class_model(sets, tmp_path, monkeypatch):
     model = nli_model(tmp_path / "m", ("entailment", "neutral", "contradiction"))
     (found,) = evaluate(model, task="mnli", dir=sets, attack="sets", samples=20)
     told = found.attacks[0].summary
-    groups = {group["name"]: group["points"][0] for group in told["groups"]}
+    groups = {group.name: group.points[0] for group in told.groups}
     assert list(groups) == ["ANLI-R1", "HANS", "HANS, heuristic a", "HANS, heuristic b", "Stress-negation"]
-    assert [groups[name]["rows"] for name in groups] == [12, 16, 8, 8, 12]
+    assert [groups[name].rows for name in groups] == [12, 16, 8, 8, 12]
     (alone,) = evaluate(model, task="hans", dir=sets, samples=20, write=False)
-    assert groups["HANS"]["value"] == alone.score
+    assert groups["HANS"].score.value == alone.score
     by = {part["name"]: part["accuracy"] for part in alone.slices["heuristic"]}
-    assert {"a": groups["HANS, heuristic a"]["value"], "b": groups["HANS, heuristic b"]["value"]} == by
-    assert told["notes"][0].startswith("not found: advglue-mnli (")
-    assert told["kind"] == "set"
+    assert {"a": groups["HANS, heuristic a"].score.value, "b": groups["HANS, heuristic b"].score.value} == by
+    assert told.notes[0].startswith("not found: advglue-mnli (")
+    assert told.kind == "set"
 
 
 def test_sets_of_a_two_class_model(sets, tmp_path):
     model = nli_model(tmp_path / "m", ("entailment", "not_entailment"))
     (found,) = evaluate(model, task="rte", dir=sets, attack="sets", samples=20)
-    groups = {group["name"]: group["points"][0] for group in found.attacks[0].summary["groups"]}
+    groups = {group.name: group.points[0] for group in found.attacks[0].summary.groups}
     (three,) = evaluate(nli_model(tmp_path / "n", ("entailment", "neutral", "contradiction")), task="mnli", dir=sets)
     assert three.rows == 12
     rows = [json.loads(line) for line in (sets / "anli" / "dev_r1.jsonl").read_text().splitlines()]
     victim = Victim(*_loaded(model), task("rte"), max_length=16)
     pairs = [{"sentence1": row["premise"], "sentence2": row["hypothesis"]} for row in rows]
     right = victim.exact(pairs).argmax(-1) == [min(row["label"], 1) for row in rows]
-    assert groups["ANLI-R1"]["value"] == right.mean()
+    assert groups["ANLI-R1"].score.value == right.mean()
 
 
 def _loaded(folder):
@@ -301,11 +302,11 @@ def test_a_file_is_a_set_too(run, file, tmp_path):
     own = write_rows(tmp_path / "hard.jsonl", [json.loads(line) for line in file.read_text().splitlines()][:7])
     settings = AttackSettings(sets=(str(own),))
     (found,) = evaluate(run, attack="sets", settings=settings, samples=20)
-    (group,) = found.attacks[0].summary["groups"]
-    assert (group["name"], group["points"][0]["rows"], group["points"][0]["value"]) == ("hard.jsonl", 7, 1.0)
+    (group,) = found.attacks[0].summary.groups
+    assert (group.name, group.points[0].rows, group.points[0].score.value) == ("hard.jsonl", 7, 1.0)
     other = write_rows(tmp_path / "b" / "hard.jsonl", [json.loads(line) for line in file.read_text().splitlines()][:3])
     (found,) = evaluate(run, attack="sets", settings=AttackSettings(sets=(str(own), str(other))), samples=20)
-    groups = {group["name"]: group["points"][0]["rows"] for group in found.attacks[0].summary["groups"]}
+    groups = {group.name: group.points[0].rows for group in found.attacks[0].summary.groups}
     assert groups == {str(own): 7, str(other): 3}
     assert found.attacks[0].outcomes.keys() == groups.keys()
     with pytest.raises(DataError, match="'nosuchset' is neither a file nor a set"):
@@ -327,8 +328,8 @@ def test_a_set_is_read_as_the_runs_own_files_are(run, file, tmp_path):
         settings = AttackSettings(sets=(str(path),))
         (found,) = evaluate(run, attack="sets", settings=settings, samples=20, **columns)
         (alone,) = evaluate(run, file=path, samples=20, write=False, **columns)
-        (group,) = found.attacks[0].summary["groups"]
-        assert (group["points"][0]["rows"], group["points"][0]["value"]) == (alone.rows, alone.score)
+        (group,) = found.attacks[0].summary.groups
+        assert (group.points[0].rows, group.points[0].score.value) == (alone.rows, alone.score)
         return alone.rows
 
     assert score(paths[1]) == 7
@@ -361,12 +362,12 @@ def test_a_file_with_several_labels_a_row_is_a_set_too(tmp_path, head):
     written[0]["label"] = ["I-x" if x == "O" else "O" for x in wrong] if tagged else sorted({*own.labels} - {*wrong})
     path = write_rows(tmp_path / "hard.jsonl", written)
     (attack,) = make_attacks("sets", AttackSettings(sets=(str(path),)))
-    (group,) = run_attack(attack, Target(victim, rows, said, said, samples=20)).summary["groups"]
+    (group,) = run_attack(attack, Target(victim, rows, said, said, samples=20)).summary.groups
     told = [[own.labels.index(name) for name in row["label"]] for row in written]
     if not tagged:
         told = [[int(number in each) for number in range(3)] for each in told]
     expected = metrics(own)(said if tagged else np.array(said), told if tagged else np.array(told))[own.primary_metric]
-    assert (group["points"][0]["rows"], group["points"][0]["value"]) == (8, pytest.approx(expected))
+    assert (group.points[0].rows, group.points[0].score.value) == (8, pytest.approx(expected))
     assert expected < 1
 
 
@@ -374,8 +375,8 @@ def test_a_models_own_rows_are_no_set_that_tests_it(sets, tmp_path):
     model = nli_model(tmp_path / "m", ("entailment", "not_entailment"))
     (found,) = evaluate(model, task="rte", dir=sets / "rte", attack="sets", samples=20)
     told = found.attacks[0].summary
-    assert (told["groups"], told["rows"]) == ([], 0)
-    assert "validation.jsonl there is of 'rte' itself" in told["notes"][0]
+    assert (told.groups, told.rows) == ([], 0)
+    assert "validation.jsonl there is of 'rte' itself" in told.notes[0]
     with pytest.raises(DataError, match="has no folder of 'advglue-rte'"):
         evaluate(model, task="rte", dir=sets / "rte", attack="sets", settings=AttackSettings(sets=("advglue-rte",)))
     three = nli_model(tmp_path / "n", ("entailment", "neutral", "contradiction"))
@@ -436,7 +437,7 @@ def test_sets_that_fit_entailment():
 
 
 def attacked(rights, name="characters"):
-    summary = {"attack": name, "metric": "accuracy", "attacked": None, "curve": None, "groups": None, "notes": []}
+    summary = AttackSummary(name, name, name, "accuracy", len(rights), Score(0.9, 0.8, 1.0))
     return AttackResult(name, summary, TASK, {"after": Outcome(rights)})
 
 
@@ -478,9 +479,9 @@ def test_an_interval_of_yes_and_no_is_the_bootstrap_s():
     right = [True] * 30 + [False] * 70
     found = proportion_ci(right, 4000)
     drawn = np.random.default_rng(1).choice(right, (4000, 100)).mean(1)
-    assert found["value"] == 0.3
-    assert [found["low"], found["high"]] == pytest.approx(np.quantile(drawn, [0.025, 0.975]).tolist(), abs=0.015)
-    assert proportion_ci([], 10)["value"] is None
+    assert found.value == 0.3
+    assert [found.low, found.high] == pytest.approx(np.quantile(drawn, [0.025, 0.975]).tolist(), abs=0.015)
+    assert proportion_ci([], 10) is None
 
 
 def test_negation_and_overlap_are_slices():
@@ -500,9 +501,11 @@ def test_negation_and_overlap_are_slices():
 
 def test_tables_of_a_single_model(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
-    points = [{"x": x, "value": 0.5, "low": 0.4, "high": 0.6} for x in (0.0, 0.5)]
+    score = Score(0.5, 0.4, 0.6)
+    groups = [Group("typos", [Point(0.0, score), Point(0.5, score)])]
     noise = attacked([True], "noise")
-    noise.summary.update(groups=[{"name": "typos", "points": points}], clean=points[0], notes=["[b]as it is[/b]"])
+    summary = replace(noise.summary, groups=groups, clean=score, notes=["[b]as it is[/b]"])
+    noise = replace(noise, summary=summary)
     evaluation = type("One", (), {"name": "validation", "attacks": (noise,)})()
     show([("runs/x", evaluation)])
     printed = capsys.readouterr().out
@@ -516,7 +519,7 @@ def test_weights_that_changed_are_another_model(run):
     (first,) = evaluate(run, attack="noise", settings=few, samples=20)
     save_model(run / "model", seed=9)
     (second,) = evaluate(run, attack="noise", settings=few, samples=20)
-    assert first.attacks[0].summary["key"] != second.attacks[0].summary["key"]
+    assert first.attacks[0].summary.key != second.attacks[0].summary.key
     assert first.attacks[0].outcomes != second.attacks[0].outcomes
     write_json(run / "attacks" / "noise.json", {"key": "other"})
     (third,) = evaluate(run, attack="noise", settings=few, samples=20)

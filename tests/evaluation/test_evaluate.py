@@ -408,7 +408,7 @@ def test_a_folder_that_cannot_be_written_costs_no_scores(tmp_path, file):
     settings = AttackSettings(radii=(0.1,), steps=1)
     (found,) = evaluate(model, file=file, attack="embedding", settings=settings, samples=20)
     assert found.metrics["accuracy"]["value"] == by_hand(model)
-    assert found.attacks[0].summary["curve"]
+    assert found.attacks[0].summary.curve
     (note,) = [note for note in found.notes if note.startswith("not kept")]
     assert note == f"not kept, as {model / 'evaluations'} cannot be written to: File exists"
     assert not (model / "attacks").exists()

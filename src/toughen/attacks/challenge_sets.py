@@ -15,6 +15,7 @@ from ..tasks.read.folder import check_apart, find_splits
 from ..tasks.registry import plain
 from ..tasks.spec import DataError, Task
 from ..tasks.tokenising import IGNORED, is_labelled
+from .summary import Group, Point
 from .target import AttackScores, Outcome, Target, as_answers, outcome, score_with_ci
 from .victim import Victim
 
@@ -91,7 +92,7 @@ class SetsAttack:
             yield [{**about, "answers": answers, "labels": labels, "fold": list(task.class_map)}]
 
     def summarize(self, target: Target, rows: Sequence[Mapping[str, Any]]) -> AttackScores:
-        groups: list[dict[str, Any]] = []
+        groups: list[Group] = []
         outcomes: dict[str, Outcome] = {}
         count = 0
         for row in rows:
@@ -102,10 +103,10 @@ class SetsAttack:
                 count += len(row["labels"])
         gone = [f"{row['set']} ({row['missing']})" for row in rows if "missing" in row]
         notes = [f"not found: {'; '.join(gone)}"] if gone else []
-        return AttackScores({"groups": groups, "rows": count}, outcomes, notes)
+        return AttackScores(outcomes, notes, groups=groups, rows=count)
 
 
-def _groups(task: Task, target: Target, row: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _groups(task: Task, target: Target, row: Mapping[str, Any]) -> Iterator[Group]:
     """The set as a whole, then by each of its columns that make groups (HANS: the heuristic)."""
     answers, labels = row["answers"], row["labels"]  # lists: rows of tags are of different lengths
     parts = {row["title"]: np.ones(len(labels), dtype=bool)}
@@ -116,7 +117,7 @@ def _groups(task: Task, target: Target, row: Mapping[str, Any]) -> Iterator[dict
         chosen = np.flatnonzero(here).tolist()
         some = [answers[i] for i in chosen], [labels[i] for i in chosen]
         score = score_with_ci(task, *some, target.metric, target.samples)
-        yield {"name": name, "points": [{"x": 0.0, **score, "rows": int(here.sum())}]}
+        yield Group(name, [Point(0.0, score, rows=int(here.sum()))])
 
 
 def _told(victim: Victim, task: Task, rows: Sequence[Mapping[str, Any]]) -> tuple[list[Any], list[Any]]:

@@ -1,4 +1,4 @@
-"""What a slip of the finger or a look-alike letter makes of a word."""
+"""Edits of a word: typing errors and look-alike letters."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -83,7 +83,7 @@ def edit_variants(word: str, edits: Sequence[str], each: int, rng: random.Random
 
 
 def typo_variants(edits: Sequence[str], each: int, seed: int) -> Callable[[SearchState, WordPosition], list[str]]:
-    """What the word at a place may become, drawn by seed, example and place."""
+    """Return a function that lists typing errors of a word, drawn by seed, example and position."""
 
     def variants(state: SearchState, position: WordPosition) -> list[str]:
         word = state.text.word(position)

@@ -59,7 +59,7 @@ def _ranked(state: SearchState, gains: Gains) -> list[Replacements]:
 
 
 class _VocabularyGradients:
-    """Gradients of many texts at once, and the best words for each place."""
+    """Compute gradients of many texts at once, and rank the words of the vocabulary for each position."""
 
     def __init__(self, victim: Victim, vocabulary: Vocabulary, count: int) -> None:
         self.victim, self.vocabulary, self.count = victim, vocabulary, count

@@ -14,6 +14,7 @@ from typing import Any
 from ..tasks.spec import DataError, Task
 from .attacked_text import Row, SplitText, split_punctuation
 from .characters import edit_variants
+from .summary import Group, Point
 from .target import AttackScores, Target
 
 _SHORT = {
@@ -60,7 +61,7 @@ def _by_piece(text: str, strength: float, seed: str, change: Callable[[str, rand
 
 
 def typos(text: str, strength: float, seed: str) -> str:
-    """One slip of the finger in a word of two letters or more."""
+    """Make one typing error in a word of two letters or more."""
 
     def change(piece: str, rng: random.Random) -> str:
         before, word, after = split_punctuation(piece)
@@ -225,17 +226,17 @@ class NoiseAttack:
             yield [{"index": number, **about, "answers": answers}]
 
     def summarize(self, target: Target, rows: Sequence[Mapping[str, Any]]) -> AttackScores:
-        clean = {"x": 0.0, **target.score(target.answers(), target.task.primary_metric)}
-        groups: list[dict[str, Any]] = []
+        clean = Point(0.0, target.score(target.answers(), target.task.primary_metric))
+        groups: list[Group] = []
         outcomes: dict[str, Any] = {}
         for kind in self._kinds(target.task):
             points = [clean]
             for row in rows:
                 if row["noise"] == kind:
                     score = target.score(row["answers"], target.task.primary_metric)
-                    points.append({"x": row["strength"], **score, "changed": row["changed"] / len(target.rows)})
+                    points.append(Point(row["strength"], score, changed=row["changed"] / len(target.rows)))
                     outcomes[f"{kind} {row['strength']:g}"] = target.outcome(row["answers"], target.task.primary_metric)
-            groups.append({"name": kind, "points": points})
+            groups.append(Group(kind, points))
         left = [kind for kind in self.kinds if kind not in self._kinds(target.task)]
         notes = [f"left out, because words would lose their tags: {', '.join(left)}"] if left else []
         never = [kind for kind in self._kinds(target.task)
@@ -243,4 +244,4 @@ class NoiseAttack:
         notes += [f"{kind} changed no text: there was no place for it" for kind in never]
         if lost := sum(row.get("lost", 0) for row in rows):
             notes.append(f"{lost} words were pushed out of texts cut at their length, and count as without a tag")
-        return AttackScores({"metric": target.task.primary_metric, "groups": groups}, outcomes, notes)
+        return AttackScores(outcomes, notes, groups=groups, metric=target.task.primary_metric)

@@ -34,17 +34,17 @@ class Difference:
 
 def differences(first: Sequence[AttackResult], second: Sequence[AttackResult], samples: int = 2000) -> list[Difference]:
     """Paired differences at every point that both models have, over the same rows."""
-    others = {each.summary["attack"]: each for each in second}
+    others = {each.summary.attack: each for each in second}
     return [
         found
         for each in first
-        if (other := others.get(each.summary["attack"])) is not None
+        if (other := others.get(each.summary.attack)) is not None
         for found in _points(each, other, samples)
     ]
 
 
 def _points(first: AttackResult, second: AttackResult, samples: int) -> Iterator[Difference]:
-    name = str(first.summary["attack"])
+    name = first.summary.attack
     if first.texts and second.texts and first.texts != second.texts:
         raise ValueError(
             f"{name}: the two models were attacked on other rows (each on those its own run held out?); pairs need the "
@@ -62,7 +62,7 @@ def _points(first: AttackResult, second: AttackResult, samples: int) -> Iterator
             drawn, exact = paired_bootstrap(one.rows, two.rows, yes, samples=samples), mcnemar(one.rows, two.rows, yes)
             yield Difference(name, point, *scores, float(drawn.low or 0), float(drawn.high or 0), drawn.p, exact.p)
         else:
-            metric = str(first.summary["metric"])
+            metric = first.summary.metric
             paired = difference(first.task, one.rows, two.rows, one.labels, metric, samples=samples)
             yield Difference(name, point, *scores, paired.low, paired.high, None, None)
 
@@ -73,11 +73,11 @@ def seed_scores(models: Mapping[int, Sequence[AttackResult]]) -> dict[tuple[str,
     for seed, attacks in models.items():
         for each in attacks:
             for point, here in each.outcomes.items():
-                scores.setdefault((str(each.summary["attack"]), point), {})[seed] = _score(each, here)
+                scores.setdefault((each.summary.attack, point), {})[seed] = _score(each, here)
     return scores
 
 
 def _score(attacked: AttackResult, here: Outcome) -> float:
     if here.labels is None:
         return float(np.mean(here.rows))
-    return metrics(attacked.task)(here.rows, here.labels)[str(attacked.summary["metric"])]
+    return metrics(attacked.task)(here.rows, here.labels)[attacked.summary.metric]

@@ -42,7 +42,7 @@ class PerturbedModel:
     def embedding_gradient(
         self, batch: Mapping[str, Any], objective: "AttackObjective", labels: Tensor
     ) -> tuple[Tensor, Tensor, Activation]:
-        """Of the unchanged texts: logits, how the height moves with their embeddings, and those as a view."""
+        """Return the clean logits, the gradient of the objective at the embeddings, and the embeddings."""
         start = Perturbation()
         logits = self.logits(batch, start, FROM_ZERO)
         (gradient,) = torch.autograd.grad(objective.soft_margin(logits, labels).sum(), start.deltas)
@@ -61,7 +61,7 @@ def attach_perturbation(victim: Victim) -> Generator[PerturbedModel]:
 
 
 class AttackObjective:
-    """How wrong an answer is, by example: what an ascent climbs (`soft_margin`), and what decides (`margin`).
+    """Measure how wrong each answer is: `soft_margin` is what the ascent maximises, `margin` is what decides.
 
     For classes both are margins between wrong and right classes. A margin keeps its gradient where the cross-entropy of
     a confident model has none, and `margin` above 0 is a wrong answer. For other heads both are the example's loss.

@@ -19,11 +19,12 @@ from ..sites.base import Activation
 from ..tasks.spec import DataError, Task
 from ..tasks.tokenising import IGNORED
 from .perturbed_model import FROM_ZERO, AttackObjective, PerturbedModel, attach_perturbation
+from .summary import Curve, Point
 from .target import AttackScores, Target, as_answers
 
 
 class EmbeddingPGD:
-    """One batch: the worst answers found so far, by radius after radius."""
+    """Attack one batch at increasing radii and keep the worst answers so far."""
 
     def __init__(
         self, model: PerturbedModel, objective: AttackObjective, batch: dict[str, Any], labels: Tensor
@@ -34,7 +35,7 @@ class EmbeddingPGD:
         self.direction = torch.zeros_like(self.gradient)
 
     def reset(self, clean: Tensor) -> None:
-        """Begin with the clean answers as they were told before: rounding in another batch must not mend one."""
+        """Start from the clean logits of the evaluation: rounding in another batch must not correct an answer."""
         self.decides = True
         self._set_best(clean.to(self.gradient.device))
 
@@ -43,7 +44,7 @@ class EmbeddingPGD:
         self.fgsm_logits, self.fgsm_value = self.worst_logits.clone(), self.worst_value.clone()
 
     def sample_direction(self, seeds: Sequence[str]) -> None:
-        """A random direction for every example, from its own seed: no matter which others share the batch."""
+        """Draw a random direction for every example from its own seed, so that the batch does not matter."""
         each = len(self.gradient) // len(seeds)  # choices: several texts an example
         free = self.view.masked(torch.ones_like(self.gradient))[..., 0].bool().cpu()
         for row, seed in enumerate(seed for seed in seeds for _ in range(each)):
@@ -59,7 +60,7 @@ class EmbeddingPGD:
         self.worst_logits, self.worst_value = self._keep_worst(logits, self.worst_logits, self.worst_value)
 
     def pgd(self, radius: float, steps: int) -> None:
-        """Climb inside the ball; every point on the way counts. Who is broken already stays so, and is left out."""
+        """Ascend inside the ball; every point on the way counts. Examples that are already broken are left out."""
         alive = torch.nonzero(self.worst_value <= 0).flatten() if self.decides else torch.arange(len(self.worst_value))
         if not len(alive):
             return
@@ -163,7 +164,7 @@ class EmbeddingAttack:
         return sorted({float(radius) for radius in self.radii} - {0.0})
 
     def check(self, task: Task) -> None:
-        """Every head has a loss to climb."""
+        """Accept every task: every head has a loss to maximise."""
 
     def cache_key(self, target: Target) -> tuple[()]:
         return ()
@@ -214,22 +215,16 @@ class EmbeddingAttack:
         ]
 
     def summarize(self, target: Target, rows: Sequence[Mapping[str, Any]]) -> AttackScores:
-        points = [{"x": 0.0, **target.score(target.answers())}]
-        points[0] |= {f"{name}{end}": points[0][key] for name in ("noise", "fgsm") for end, key in _ENDS}
+        clean = target.score(target.answers())
+        points = [Point(0.0, clean, noise=clean, fgsm=clean)]
         outcomes = {"radius 0": target.outcome(target.answers())}
         for index, radius in enumerate(self._radii()):
             answers = {key: [row[key][index] for row in rows] for key in ("answers", "fgsm", "noise")}
-            point = {"x": radius, **target.score(answers["answers"])}
-            for name in ("noise", "fgsm"):
-                scored = target.score(answers[name])
-                point |= {f"{name}{end}": scored[key] for end, key in _ENDS}
-            points.append(point)
+            scores = {key: target.score(values) for key, values in answers.items()}
+            points.append(Point(radius, scores["answers"], scores["noise"], scores["fgsm"]))
             outcomes[f"radius {radius:g}"] = target.outcome(answers["answers"])
             outcomes[f"noise of radius {radius:g}"] = target.outcome(answers["noise"])
-        return AttackScores({"curve": {"axis": "radius", "unit": UNIT, "points": points}}, outcomes)
-
-
-_ENDS = (("", "value"), ("_low", "low"), ("_high", "high"))
+        return AttackScores(outcomes, curve=Curve(points, "radius", UNIT))
 
 
 def _answers(target: Target, logits: Tensor, labels: Tensor) -> list[Any]:

@@ -2,12 +2,13 @@
 
 import hashlib
 import json
+import math
 import os
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO
@@ -16,6 +17,7 @@ from .._version import __version__
 from ..internal.atomic import write_json, write_text
 from ..runs.progress import clock
 from ..tasks.spec import Task
+from .summary import AttackSummary
 from .target import Attack, Outcome, Target
 
 Line = dict[str, Any]
@@ -169,7 +171,7 @@ class AttackResult:
 
     name: str
     """Of its files: attacks/<name>.json."""
-    summary: Mapping[str, Any]
+    summary: AttackSummary
     task: Task
     outcomes: Mapping[str, Outcome] = field(default_factory=dict[str, Outcome], repr=False)
     """Point -> what came of every row there."""
@@ -179,13 +181,10 @@ class AttackResult:
     @property
     def score(self) -> float:
         """After-attack accuracy; of curves and groups the lowest score."""
-        summary = self.summary
-        if summary["attacked"]:
-            return float(summary["attacked"]["accuracy"]["value"])
-        lines = (
-            [summary["curve"]["points"]] if summary["curve"] else [group["points"] for group in summary["groups"] or ()]
-        )
-        return min((float(point["value"]) for points in lines for point in points), default=float("nan"))
+        if (attacked := self.summary.attacked) is not None:
+            return attacked.accuracy.value if attacked.accuracy else math.nan
+        lines = [self.summary.curve] if self.summary.curve else self.summary.groups or ()
+        return min((point.score.value for line in lines for point in line.points), default=math.nan)
 
 
 def run_attack(
@@ -216,15 +215,35 @@ def run_attack(
     else:
         stale = None if folder is None else folder / f"{name}.json"
         rows, seconds = _rows(attack, target, Journal(file, key), stale, progress)
-    total = attack.summarize(target, rows)
-    summary = _summary(attack, target, label, model, seconds, key) | dict(total.fields)
-    summary["notes"] = list(total.notes)
-    if summary["attacked"] and file is not None:
-        summary["attacked"] = {**summary["attacked"], "examples": f"attacks/{file.name}"}
+    scores = attack.summarize(target, rows)
+    metric, attacked = scores.metric or target.metric, scores.attacked
+    if attacked and file is not None:
+        attacked = replace(attacked, examples=f"attacks/{file.name}")
+    summary = AttackSummary(
+        kind=attack.kind,
+        attack=attack.name,
+        title=attack.title,
+        metric=metric,
+        rows=len(target.rows) if scores.rows is None else scores.rows,
+        clean=target.score(target.answers(), metric),
+        curve=scores.curve,
+        attacked=attacked,
+        groups=scores.groups,
+        label=label,
+        settings=dict(attack.settings),
+        notes=list(scores.notes),
+        task=target.task.name,
+        split=target.split,
+        model="" if model is None else str(model),
+        seed=int(attack.settings.get("seed", 0)),
+        seconds=round(seconds, 3),
+        key=key,
+        toughen=__version__,
+    )
     if folder is not None:
-        write_json(folder / f"{name}.json", summary)
+        write_json(folder / f"{name}.json", summary.to_dict())
     asked = "" if attack.kind == "set" else digest([text for text, _ in texts])
-    return AttackResult(name, summary, target.task, total.outcomes, asked)
+    return AttackResult(name, summary, target.task, scores.outcomes, asked)
 
 
 def _before(folder: Path | None, name: str, file: Path | None, key: str) -> dict[str, Any] | None:
@@ -252,31 +271,3 @@ def _rows(
     if stale is not None:  # killed before the new summary is written, an old one must not speak for the new rows
         stale.unlink(missing_ok=True)
     return journal.finish(), time.perf_counter() - began
-
-
-def _summary(
-    attack: Attack, target: Target, label: str, model: Path | None, seconds: float, key: str
-) -> dict[str, Any]:
-    """The fields that every attack has; those of its kind are laid over them."""
-    metric = target.metric if attack.kind != "noise" else target.task.primary_metric
-    return {
-        "toughen": __version__,
-        "kind": attack.kind,
-        "attack": attack.name,
-        "title": attack.title,
-        "task": target.task.name,
-        "split": target.split,
-        "model": "" if model is None else str(model),
-        "label": label,
-        "rows": len(target.rows),
-        "seed": int(attack.settings.get("seed", 0)),
-        "metric": metric,
-        "settings": dict(attack.settings),
-        "seconds": round(seconds, 3),
-        "clean": target.score(target.answers(), metric),
-        "curve": None,
-        "attacked": None,
-        "groups": None,
-        "notes": [],
-        "key": key,
-    }

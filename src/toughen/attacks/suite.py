@@ -133,7 +133,7 @@ _TEXTS: Mapping[str, Callable[[AttackSettings], Text]] = {
 
 @dataclass(frozen=True)
 class Suite:
-    """The attacks asked for, made once for all models: a wrong name or a missing file is told before anything runs."""
+    """Attacks made once for all models, so that a wrong name or a missing file is an error before anything runs."""
 
     attacks: Sequence[Attack]
     settings: AttackSettings

@@ -101,7 +101,7 @@ def _installed() -> Path | None:
 
 
 def synonym_variants(synonyms: Synonyms, count: int) -> Callable[[SearchState, WordPosition], list[str]]:
-    """What the word at a place may become, written as the word is."""
+    """Return a function that lists synonyms of a word, in the case of the word."""
 
     def variants(state: SearchState, position: WordPosition) -> list[str]:
         word = state.text.word(position)

@@ -11,6 +11,7 @@ from ..tasks import answers_of, interval
 from ..tasks.spec import Task
 from ..tasks.tokenising import IGNORED
 from .attacked_text import Row
+from .summary import Curve, Group, Score, TextScores
 from .victim import Victim
 
 
@@ -59,7 +60,7 @@ class Target:
         own = [one[-len(mask) :] if left else one[: len(mask)] for one, mask in zip(logits, tags, strict=True)]
         return [one.argmax(-1)[mask].tolist() for one, mask in zip(own, tags, strict=True)]
 
-    def score(self, answers: Any, metric: str | None = None) -> dict[str, float]:
+    def score(self, answers: Any, metric: str | None = None) -> Score:
         """A metric of answers with its bootstrap interval."""
         return score_with_ci(self.task, answers, self.labels, metric or self.metric, self.samples)
 
@@ -95,11 +96,11 @@ def as_answers(task: Task, logits: Any) -> list[Any]:
     return (values > 0).astype(int).tolist() if task.head == "multilabel" else values.argmax(axis=-1).tolist()
 
 
-def score_with_ci(task: Task, answers: Any, labels: Any, metric: str, samples: int) -> dict[str, float]:
+def score_with_ci(task: Task, answers: Any, labels: Any, metric: str, samples: int) -> Score:
     """A metric of answers with its bootstrap interval."""
     answers = answers if task.head == "tokens" else np.asarray(answers)
     found = interval(task, answers, labels, metric, samples=samples)
-    return {"value": found.value, "low": found.low, "high": found.high}
+    return Score(found.value, found.low, found.high)
 
 
 class Attack(Protocol):
@@ -133,19 +134,25 @@ class Attack(Protocol):
 
 @dataclass(frozen=True)
 class AttackScores:
-    """What an attack says at last: fields of the summary, and what came of every point, row by row."""
+    """The scores of an attack (one of `curve`, `attacked` and `groups`), and the outcome of every row at each point."""
 
-    fields: Mapping[str, Any]
     outcomes: Mapping[str, Outcome]
     notes: Sequence[str] = ()
+    curve: Curve | None = None
+    attacked: TextScores | None = None
+    groups: Sequence[Group] | None = None
+    metric: str | None = None
+    """If it is another than the target's."""
+    rows: int | None = None
+    """If they are others than the target's."""
 
 
-def proportion_ci(right: Sequence[bool], samples: int, seed: int = 0) -> dict[str, float | None]:
+def proportion_ci(right: Sequence[bool], samples: int, seed: int = 0) -> Score | None:
     """The share that is true with its percentile bootstrap interval: resamples of yes and no are binomial."""
     count = len(right)
     if not count:
-        return {"value": None, "low": None, "high": None}
+        return None
     value = sum(right) / count
     drawn = np.random.default_rng(seed).binomial(count, value, size=samples) / count
     low, high = np.quantile(drawn, [0.025, 0.975])
-    return {"value": value, "low": float(low), "high": float(high)}
+    return Score(value, float(low), float(high))

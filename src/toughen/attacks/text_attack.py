@@ -6,6 +6,7 @@ from typing import Any, TypeAlias
 
 from ..tasks.spec import DataError, Task
 from .attacked_text import AttackedText, Budget, WordConstraint
+from .summary import TextScores
 from .target import AttackScores, Outcome, Target, proportion_ci
 from .text_search import PARALLEL, GradientFn, Search, SearchState, run_all
 from .victim import MARGIN, LabelScorer, Victim, needs_classes
@@ -123,22 +124,22 @@ class TextAttack:
         right = [row["status"] == "failed" for row in rows]
         tried = [row for row in rows if row["status"] != "skipped"]
         broken = [row for row in tried if row["status"] == "succeeded"]
-        attacked = {
-            "accuracy": proportion_ci(right, target.samples),
-            "success_rate": proportion_ci([row["status"] == "succeeded" for row in tried], target.samples),
-            "skipped": len(rows) - len(tried),
-            "failed": len(tried) - len(broken),
-            "succeeded": len(broken),
-            "queries": sum(row["queries"] for row in tried) / max(1, len(tried)),
-            "words_changed": sum(row["words_changed"] for row in broken) / max(1, len(broken)),
-        }
+        attacked = TextScores(
+            accuracy=proportion_ci(right, target.samples),
+            success_rate=proportion_ci([row["status"] == "succeeded" for row in tried], target.samples),
+            skipped=len(rows) - len(tried),
+            failed=len(tried) - len(broken),
+            succeeded=len(broken),
+            queries=sum(row["queries"] for row in tried) / max(1, len(tried)),
+            words_changed=sum(row["words_changed"] for row in broken) / max(1, len(broken)),
+        )
         notes: list[str] = []
         spent = sum(row["status"] == "failed" and row["queries"] >= self.budget.queries for row in rows)
         if spent:
             notes.append(
                 f"{spent} of {len(tried)} searches ended because their {self.budget.queries} queries were spent"
             )
-        return AttackScores({"attacked": attacked}, {"after": Outcome(right)}, notes)
+        return AttackScores({"after": Outcome(right)}, notes, attacked=attacked)
 
 
 def _exact(victim: Victim, attempts: Sequence[SearchState]) -> dict[int, Any]:

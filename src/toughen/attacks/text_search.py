@@ -15,21 +15,21 @@ from .victim import MARGIN, LabelScorer, Victim
 
 @dataclass(frozen=True)
 class ScoreQuery:
-    """A search's question: what does the model say of these texts?"""
+    """Ask the model for the scores of these texts."""
 
     rows: Sequence[Row]
 
 
 @dataclass(frozen=True)
 class GradientQuery:
-    """A search's question: how does the margin of the wrong classes move with the embedding of each token?"""
+    """Ask for the gradient of the margin at the embedding of each token."""
 
     row: Row
 
 
 @dataclass(frozen=True)
 class QueryResult:
-    """Of one text: the probability of its label, and whether another class wins."""
+    """The probability of the label of a text, and whether another class wins."""
 
     probability: float
     success: bool
@@ -40,7 +40,7 @@ Search: TypeAlias = Generator[ScoreQuery | GradientQuery, Any, None]
 
 @dataclass
 class SearchState:
-    """How far the attack on one example is."""
+    """The state of the search on one example."""
 
     index: int
     text: AttackedText
@@ -102,7 +102,7 @@ class SearchState:
 
 
 Variants = Callable[[SearchState, WordPosition], Sequence[str]]
-"""What the word at a place may become, best guesses first."""
+"""The words that may replace the word at a position, best guesses first."""
 
 
 def greedy(state: SearchState, variants: Variants) -> Search:
@@ -235,7 +235,7 @@ def _answers(
 
 
 def _judged(victim: Victim, scorer: LabelScorer, rows: Sequence[Row], labels: Sequence[int]) -> list[QueryResult]:
-    """Answers of which none says "fooled" that float32 does not confirm."""
+    """Score rows; a success in half precision counts only if float32 confirms it."""
     if not rows:
         return []
     logits = victim.scores(rows)

@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from ..attacks.summary import AttackSummary, Score, TextScores
 from ..evaluation import differences, seed_scores
 from ..statistics import paired_t, summarise
 from .tables import console, span, table
@@ -19,13 +20,13 @@ def show(found: Found) -> None:
     names = [f"{path} · {each.name}" if many else each.name for path, each in found]
     for kind, rows in (("attacked", _texts), ("curve", _curves), ("groups", _groups)):
         told = [(name, one) for name, (_, each) in zip(names, found, strict=True) for one in each.attacks]
-        lines = [line for name, one in told if one.summary[kind] for line in rows(name, one.summary)]
+        lines = [line for name, one in told if getattr(one.summary, kind) for line in rows(name, one.summary)]
         if lines:
             out.print(table(_HEADS[kind], lines, folds=(0, 3) if kind == "attacked" else (0,)))
     for name, (_, each) in zip(names, found, strict=True):
         for one in each.attacks:
-            for note in one.summary["notes"]:
-                out.print(f"note: {name}, {one.summary['attack']}: {note}", markup=False)
+            for note in one.summary.notes:
+                out.print(f"note: {name}, {one.summary.attack}: {note}", markup=False)
     arms = _arms(found)
     if arms:
         _show_seeds(out, arms)
@@ -40,27 +41,31 @@ _HEADS = {
 }
 
 
-def _texts(name: str, told: dict[str, Any]) -> list[list[str]]:
-    after = told["attacked"]
-    success = after["success_rate"]["value"]
-    shown = "-" if success is None else f"{success:.1%}"
-    numbers = [f"{after['queries']:.1f}", f"{after['words_changed']:.1%}"]
-    return [[name, told["attack"], f"{told['clean']['value']:.4f}", span(after["accuracy"]), shown, *numbers]]
+def _texts(name: str, summary: AttackSummary) -> list[list[str]]:
+    scores = summary.attacked or TextScores()
+    rate, after = scores.success_rate, scores.accuracy
+    success = "-" if rate is None else f"{rate.value:.1%}"
+    numbers = [f"{scores.queries or 0:.1f}", f"{scores.words_changed or 0:.1%}"]
+    return [[name, summary.attack, f"{summary.clean.value:.4f}", _span(after) if after else "-", success, *numbers]]
 
 
-def _curves(name: str, told: dict[str, Any]) -> list[list[str]]:
-    points = told["curve"]["points"]
-    return [[name, f"{p['x']:g}", span(p), f"{p['fgsm']:.4f}", f"{p['noise']:.4f}"] for p in points]
+def _curves(name: str, summary: AttackSummary) -> list[list[str]]:
+    points = summary.curve.points if summary.curve else ()
+    others = [[f"{score.value:.4f}" if score else "-" for score in (p.fgsm, p.noise)] for p in points]
+    return [[name, f"{p.x:g}", _span(p.score), *other] for p, other in zip(points, others, strict=True)]
 
 
-def _groups(name: str, told: dict[str, Any]) -> list[list[str]]:
-    clean = f"{told['clean']['value']:.4f}"
+def _groups(name: str, summary: AttackSummary) -> list[list[str]]:
     return [
-        [name, group["name"], f"{point['x']:g}" if point["x"] else "-", span(point), clean]
-        for group in told["groups"]
-        for point in group["points"]
-        if point["x"] or len(group["points"]) == 1
+        [name, group.name, f"{point.x:g}" if point.x else "-", _span(point.score), f"{summary.clean.value:.4f}"]
+        for group in summary.groups or ()
+        for point in group.points
+        if point.x or len(group.points) == 1
     ]
+
+
+def _span(score: Score) -> str:
+    return span(score.to_dict())
 
 
 def _show_pairs(out: Any, names: Sequence[str], found: Found) -> None:

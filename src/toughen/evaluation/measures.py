@@ -74,7 +74,7 @@ class Evaluation:
         return float(self.metrics[self.metric]["value"] or 0.0)
 
     def to_dict(self) -> dict[str, Any]:
-        """As evaluations/<name>.json has it; attacks are told in files of their own."""
+        """As evaluations/<name>.json has it; attacks have files of their own."""
         fields = asdict(replace(self, attacks=()))
         del fields["attacks"]
         return fields

@@ -5,21 +5,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..attacks.summary import NUMBERS, AttackSummary, Point, Score, TextScores
 from . import charts
 from .drawing import Drawing
-from .folder import ReportError, Run, finite
+from .folder import ReportError, Run
 from .formatting import number
-
-Interval = tuple[float, float, float]  # value, low, high
-
-
-@dataclass(frozen=True)
-class Point:
-    """The score at one strength, and that under random noise of the same size."""
-
-    x: float
-    score: Interval
-    noise: Interval | None = None
 
 
 @dataclass(frozen=True)
@@ -35,12 +25,11 @@ class Attack:
     sources: tuple[str, ...]
     """The files it was read from, without their endings."""
     rows: int
-    clean: Interval
+    clean: Score
     axis: str = ""
     points: tuple[Point, ...] = ()
     groups: Mapping[str, tuple[Point, ...]] = field(default_factory=dict[str, tuple[Point, ...]])
-    attacked: Mapping[str, Any] | None = None
-    """after-attack accuracy and success rate with intervals, mean queries, share of words changed, counts."""
+    attacked: TextScores | None = None
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
     notes: tuple[str, ...] = ()
 
@@ -50,141 +39,99 @@ class Attack:
         return _terms(self.settings)
 
     @property
-    def end(self) -> tuple[Interval, str] | None:
+    def end(self) -> tuple[Score, str] | None:
         """The score at the full budget, and what that is."""
-        if self.attacked and self.attacked.get("accuracy"):
-            return _interval(self.attacked["accuracy"]), ""
+        if self.attacked and self.attacked.accuracy:
+            return self.attacked.accuracy, ""
         if self.points:
             last = self.points[-1]
             return last.score, f"at {last.x:g}" if last.x else ""
         if self.groups:
-            worst = min(self.groups, key=lambda name: self.groups[name][-1].score[0])
+            worst = min(self.groups, key=lambda name: self.groups[name][-1].score.value)
             return self.groups[worst][-1].score, f"worst: {worst}"
         return None
 
 
 def attacks_of(run: Run) -> list[Attack]:
-    """Every attack on the method and on its plain baseline; where all seeds were attacked, their mean."""
-    found: dict[tuple[str, str], list[tuple[str, Mapping[str, Any]]]] = {}
-    for name, summary in run.attacks.items():
-        arm = "baseline" if str(summary.get("label") or "").startswith("baseline") else "method"
-        found.setdefault((_key(summary, name), arm), []).append((name, summary))
+    """Return every attack on the method and on its plain baseline; where all seeds were attacked, their mean."""
+    by_arm: dict[tuple[str, str], dict[str, AttackSummary]] = {}
+    for name, fields in run.attacks.items():
+        try:
+            summary = AttackSummary.from_dict(fields)
+        except (KeyError, TypeError, ValueError) as error:
+            raise ReportError(f"{run.path / 'attacks' / name}.json is no attack's summary: {error!r}.") from None
+        arm = "baseline" if summary.label.startswith("baseline") else "method"
+        key = name.removesuffix(f"-{summary.label}") if summary.label else name
+        by_arm.setdefault((key, arm), {})[name] = summary
     # By key, so that the run's own rows come before other splits and limited looks; "-" sorts before ".json".
-    ordered = sorted(found.items(), key=lambda each: each[0][0])
-    return [_merged(key, arm, _seeds(models), run, _hidden(models)) for (key, arm), models in ordered]
+    ordered = sorted(by_arm.items(), key=lambda each: each[0][0])
+    return [_mean_attack(key, arm, models) for (key, arm), models in ordered]
 
 
 def _terms(settings: Mapping[str, Any]) -> str:
-    """The seed of its dice is none of them."""
-    terms = {name: value for name, value in settings.items() if name != "seed"}
-    return json.dumps(terms, sort_keys=True, default=str)
+    """Return the settings without the random seed, to compare."""
+    return json.dumps({k: value for k, value in settings.items() if k != "seed"}, sort_keys=True, default=str)
 
 
-def _key(summary: Mapping[str, Any], name: str) -> str:
-    """The file's name without what tells the models apart."""
-    label = str(summary.get("label") or "")
-    return name.removesuffix(f"-{label}") if label else name
+def _mean_attack(key: str, arm: str, models: Mapping[str, AttackSummary]) -> Attack:
+    # The best model is one of the seeds: with all of them there, it would count twice. Checkpoints are no seeds.
+    alone = {name: each for name, each in models.items() if not each.label}
+    seeds = {name: each for name, each in models.items() if each.label and "checkpoint" not in each.label}
+    used = seeds or alone or dict(list(models.items())[:1])
+    summaries = list(used.values())
+    first, terms = summaries[0], {_terms(each.settings) for each in summaries}
+    hidden = [name for name, each in alone.items() if _terms(each.settings) not in terms]
+    groups: dict[str, list[Sequence[Point]]] = {}
+    for group in (group for each in summaries for group in each.groups or ()):
+        groups.setdefault(group.name, []).append(group.points)
+    curve = first.curve
+    return Attack(
+        key=key,
+        title=first.title,
+        kind=first.kind,
+        metric=first.metric,
+        arm=arm,
+        sources=tuple(used),
+        rows=first.rows,
+        clean=mean_interval(each.clean for each in summaries),
+        axis=", ".join(filter(None, (curve.axis, curve.unit))) if curve else "strength",
+        points=_mean_points([each.curve.points for each in summaries if each.curve]),
+        groups={name: points for name, each in groups.items() if (points := _mean_points(each))},
+        attacked=_mean_text_scores([each.attacked for each in summaries if each.attacked]),
+        settings=first.settings,
+        notes=(
+            *first.notes,
+            *([f"{key}: a mean over seeds under different settings"] * (len(terms) > 1)),
+            *(f"{key}: all seeds are shown; the best model alone under other settings is not" for _ in hidden),
+        ),
+    )
 
 
-def _seeds(models: list[tuple[str, Mapping[str, Any]]]) -> list[tuple[str, Mapping[str, Any]]]:
-    """The best model is one of the seeds: with all of them there, it would count twice. Checkpoints are no seeds."""
-    labelled = [each for each in models if each[1].get("label") and "checkpoint" not in str(each[1]["label"])]
-    return labelled or [each for each in models if not each[1].get("label")] or models[:1]
-
-
-def _hidden(models: list[tuple[str, Mapping[str, Any]]]) -> list[str]:
-    """The best model's own summary, where it says something else than those of the seeds that stand in its place."""
-    shown = {_terms(summary.get("settings") or {}) for _, summary in _seeds(models)}
-    alone = [(name, summary) for name, summary in models if not summary.get("label")]
-    return [name for name, summary in alone if _terms(summary.get("settings") or {}) not in shown]
-
-
-def _merged(
-    key: str, arm: str, models: Sequence[tuple[str, Mapping[str, Any]]], run: Run, hidden: Sequence[str]
-) -> Attack:
-    names, summaries = [name for name, _ in models], [summary for _, summary in models]
-    first = summaries[0]
-    mixed = len({_terms(summary.get("settings") or {}) for summary in summaries}) > 1
-    try:
-        curves = [summary["curve"]["points"] for summary in summaries if summary.get("curve")]
-        groups: dict[str, list[list[Mapping[str, Any]]]] = {}
-        for summary in summaries:
-            for group in summary.get("groups") or ():
-                groups.setdefault(str(group["name"]), []).append(group["points"])
-        attacked = [summary["attacked"] for summary in summaries if summary.get("attacked")]
-        return Attack(
-            key=key,
-            title=str(first.get("title") or first["attack"]),
-            kind=str(first["kind"]),
-            metric=str(first["metric"]),
-            arm=arm,
-            sources=tuple(names),
-            rows=int(first["rows"]),
-            clean=mean_interval(_interval(summary["clean"]) for summary in summaries),
-            axis=_axis(first.get("curve") or {}),
-            points=_points(curves),
-            groups={name: points for name, each in groups.items() if (points := _points(each))},
-            attacked=_attacked(attacked) if attacked else None,
-            settings=first.get("settings") or {},
-            notes=(
-                *(first.get("notes") or ()),
-                *([f"{key}: a mean over seeds under different settings"] * mixed),
-                *(f"{key}: all seeds are shown; the best model alone under other settings is not" for _ in hidden),
-            ),
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise ReportError(f"{run.path / 'attacks' / names[0]}.json is no attack's summary: {error!r}.") from None
-
-
-def _axis(curve: Mapping[str, Any]) -> str:
-    axis, unit = str(curve.get("axis") or "strength"), str(curve.get("unit") or "")
-    return f"{axis}, {unit}" if unit else axis
-
-
-def _points(curves: Sequence[Sequence[Mapping[str, Any]]]) -> tuple[Point, ...]:
-    """The mean over models at every strength that all of them have."""
-    by_x = [{float(point.get("x") or 0.0): point for point in points} for points in curves]
+def _mean_points(curves: Sequence[Sequence[Point]]) -> tuple[Point, ...]:
+    """Return the mean over models at every strength that all of them have."""
+    by_x = [{point.x: point for point in points} for points in curves]
     shared = sorted(set.intersection(*map(set, by_x))) if by_x else []
     made: list[Point] = []
     for x in shared:
-        here = [points[x] for points in by_x]
-        noise = [_interval(p, "noise", "noise_") for p in here if finite(p.get("noise")) is not None]
-        made.append(Point(x, mean_interval(map(_interval, here)), mean_interval(noise) if noise else None))
+        noise = [score for points in by_x if (score := points[x].noise) is not None]
+        made.append(Point(x, mean_interval(p[x].score for p in by_x), mean_interval(noise) if noise else None))
     return tuple(made)
 
 
-def _attacked(summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    made: dict[str, Any] = {}
-    for key in ("accuracy", "success_rate"):
-        # Where every row was wrong before, none was attacked, and a success rate has no value.
-        known = [
-            _interval(summary[key])
-            for summary in summaries
-            if finite((summary.get(key) or {}).get("value")) is not None
-        ]
-        if known:
-            made[key] = dict(zip(("value", "low", "high"), mean_interval(known), strict=True))
-    for key in ("queries", "words_changed", "skipped", "failed", "succeeded"):
-        numbers = [number for summary in summaries if (number := finite(summary.get(key))) is not None]
-        if numbers:
-            made[key] = sum(numbers) / len(numbers)
-    return made
+def _mean_text_scores(scores: Sequence[TextScores]) -> TextScores | None:
+    if not scores:
+        return None
+    # Where every row was wrong before, none was attacked, and a success rate has no value.
+    known = ([s for s in each if s] for each in zip(*((s.accuracy, s.success_rate) for s in scores), strict=True))
+    accuracy, rate = (mean_interval(each) if each else None for each in known)
+    numbers = {name: [n for each in scores if (n := getattr(each, name)) is not None] for name in NUMBERS}
+    means = {name: sum(each) / len(each) if each else None for name, each in numbers.items()}
+    return TextScores(accuracy, rate, **means, examples=None)
 
 
-def _interval(fields: Mapping[str, Any], value: str = "value", prefix: str = "") -> Interval:
-    """(value, low, high); a score without an interval stands for all three."""
-    middle = finite(fields.get(value))
-    if middle is None:
-        raise ValueError(f"{value!r} is no number")
-    low, high = finite(fields.get(f"{prefix}low")), finite(fields.get(f"{prefix}high"))
-    return middle, middle if low is None else low, middle if high is None else high
-
-
-def mean_interval(intervals: Iterable[Interval]) -> Interval:
-    """Means of values and of both ends: the interval of a typical seed, not of the mean over seeds."""
-    columns = list(zip(*intervals, strict=True))
-    low, middle, high = (sum(columns[index]) / len(columns[index]) for index in (1, 0, 2))
-    return middle, low, high
+def mean_interval(scores: Iterable[Score]) -> Score:
+    """Return means of values and of both ends: the interval of a typical seed, not of the mean over seeds."""
+    return Score(*(sum(column) / len(column) for column in zip(*scores, strict=True)))
 
 
 Named = Sequence[tuple[str, Attack]]  # the model's name on the page, and one attack on it
@@ -213,21 +160,20 @@ def robustness(found: Named) -> dict[str, Any] | None:
 
 def _cells(name: str, attack: Attack, title: str) -> dict[str, Any]:
     end = attack.end
-    attacked = attack.attacked or {}
-    lost = attack.clean[0] - end[0][0] if end else None
-    rate: Mapping[str, Any] = attacked.get("success_rate") or {}
+    attacked = attack.attacked or TextScores()
+    lost = attack.clean.value - end[0].value if end else None
     return {
         "model": name,
         "attack": title,
         "metric": attack.metric,
         "where": end[1] if end else "",
-        "clean": number(attack.clean[0]),
-        "end": number(end[0][0]) if end else number(None),
-        "interval": f"{end[0][1]:.3f} to {end[0][2]:.3f}" if end and end[0][1] != end[0][2] else "",
+        "clean": number(attack.clean.value),
+        "end": number(end[0].value) if end else number(None),
+        "interval": f"{end[0].low:.3f} to {end[0].high:.3f}" if end and end[0].low != end[0].high else "",
         "lost": number(lost),
-        "success": number(rate.get("value"), "{:.1%}"),
-        "queries": number(attacked.get("queries"), "{:.0f}"),
-        "words": number(attacked.get("words_changed"), "{:.1%}"),
+        "success": number(attacked.success_rate.value if attacked.success_rate else None, "{:.1%}"),
+        "queries": number(attacked.queries, "{:.0f}"),
+        "words": number(attacked.words_changed, "{:.1%}"),
         "rows": number(attack.rows, "{:d}"),
     }
 
@@ -258,9 +204,9 @@ def _curve(title: str, curved: Named) -> Drawing:
     for colour, (name, attack) in enumerate(curved[:_LINES]):
         points = _from_clean(attack)
         bands[name if not with_noise else f"{name}, attacked"] = charts.Band(
-            [(p.x, *p.score) for p in points], colour=colour
+            [_interval_at(p.x, p.score) for p in points], colour=colour
         )
-        noisy = [(p.x, *p.noise) for p in points if p.noise is not None]
+        noisy = [_interval_at(p.x, p.noise) for p in points if p.noise is not None]
         if with_noise and len(noisy) > 1:
             bands[f"{name}, random noise"] = charts.Band(noisy, dashed=True, colour=colour)
     note = "Dashed: random noise of the same size; the gap to it is the adversary's work. " if with_noise else ""
@@ -269,6 +215,10 @@ def _curve(title: str, curved: Named) -> Drawing:
     return charts.curves(
         title, bands, x=curved[0][1].axis, y=curved[0][1].metric, note=f"{note}Shaded: 95 % over rows."
     )
+
+
+def _interval_at(x: float, score: Score) -> tuple[float, float, float, float]:
+    return x, score.value, score.low, score.high
 
 
 def _from_clean(attack: Attack) -> Sequence[Point]:
@@ -284,7 +234,7 @@ def _group_table(title: str, found: Named) -> dict[str, Any]:
     rows: list[dict[str, Any]] = []
     for name, attack in found:
         for kind, points in attack.groups.items():
-            at = {point.x: point.score[0] for point in points}
+            at = {point.x: point.score.value for point in points}
             rows.append({"model": name, "kind": kind, "cells": [number(at.get(x)) for x in strengths]})
     heads = [f"at {x:g}" for x in strengths] if len(strengths) > 1 else [found[0][1].metric]
     return {"title": title, "heads": heads, "rows": rows, "several": len(found) > 1}

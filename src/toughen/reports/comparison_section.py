@@ -58,7 +58,7 @@ def _attacks(rows: Sequence[Row]) -> list[dict[str, float]]:
     found: list[dict[tuple[str, str, str], float]] = []
     for row in rows:
         ends = {
-            (attack.title, attack.key, attack.terms): attack.end[0][0]
+            (attack.title, attack.key, attack.terms): attack.end[0].value
             for member in reversed(row.members)
             for attack in attacks_of(member.run)
             if attack.arm == member.arm and attack.end

@@ -211,8 +211,8 @@ def _beside_noise(attacks: Sequence[Attack]) -> Iterator[Finding]:
             continue
         last = attack.points[-1]
         noise = last.noise or last.score
-        lost, by_noise = attack.clean[0] - last.score[0], attack.clean[0] - noise[0]
-        answer: Answer = "yes" if last.score[2] < noise[1] else "partly" if lost > by_noise else "no"
+        lost, by_noise = attack.clean.value - last.score.value, attack.clean.value - noise.value
+        answer: Answer = "yes" if last.score.high < noise.low else "partly" if lost > by_noise else "no"
         yield Finding(
             f"Is the attack more than noise? ({attack.title})",
             answer,

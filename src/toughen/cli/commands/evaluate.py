@@ -130,7 +130,7 @@ def _told(found: list[tuple[str, Any]]) -> list[dict[str, Any]]:
         if each.attacks:
             from ...evaluation import differences
 
-            row["attacks"] = [attacked.summary for attacked in each.attacks]
+            row["attacks"] = [attacked.summary.to_dict() for attacked in each.attacks]
             if place:
                 row["differences"] = [vars(one) for one in differences(each.attacks, found[0][1].attacks)]
         told.append(row)

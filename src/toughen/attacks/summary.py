@@ -1,0 +1,183 @@
+"""The summary of an attack, as attacks/<name>.json holds it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, NamedTuple
+
+from ..reports.folder import finite
+
+_NO_SCORE = {"value": None, "low": None, "high": None}
+
+
+class Score(NamedTuple):
+    """A score with its 95 % interval. Without an interval `low` and `high` are the score itself."""
+
+    value: float
+    low: float
+    high: float
+
+    @staticmethod
+    def from_dict(fields: Mapping[str, Any], name: str = "value", prefix: str = "") -> "Score":
+        """Read a score, or raise ValueError if it is not a finite number."""
+        value = finite(fields.get(name))
+        if value is None:
+            raise ValueError(f"{name!r} is no number")
+        low, high = finite(fields.get(f"{prefix}low")), finite(fields.get(f"{prefix}high"))
+        return Score(value, value if low is None else low, value if high is None else high)
+
+    def to_dict(self, name: str = "value", prefix: str = "") -> dict[str, float]:
+        return {name: self.value, f"{prefix}low": self.low, f"{prefix}high": self.high}
+
+
+@dataclass(frozen=True)
+class Point:
+    """The score at one strength of an attack."""
+
+    x: float
+    score: Score
+    noise: Score | None = None
+    """Under random noise of the same size."""
+    fgsm: Score | None = None
+    changed: float | None = None
+    """Share of the texts that changed."""
+    rows: int | None = None
+
+    @staticmethod
+    def from_dict(fields: Mapping[str, Any]) -> "Point":
+        noise, fgsm = (
+            Score.from_dict(fields, name, f"{name}_") if finite(fields.get(name)) is not None else None
+            for name in ("noise", "fgsm")
+        )
+        x = float(fields.get("x") or 0.0)
+        return Point(x, Score.from_dict(fields), noise, fgsm, fields.get("changed"), fields.get("rows"))
+
+    def to_dict(self) -> dict[str, Any]:
+        fields: dict[str, Any] = {"x": self.x, **self.score.to_dict()}
+        for name, score in (("noise", self.noise), ("fgsm", self.fgsm)):
+            fields |= score.to_dict(name, f"{name}_") if score else {}
+        extra = {"changed": self.changed, "rows": self.rows}
+        return fields | {name: value for name, value in extra.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Scores over the strength of an attack."""
+
+    points: Sequence[Point]
+    axis: str = "strength"
+    unit: str = ""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Scores under one kind of noise, or on one set of rows."""
+
+    name: str
+    points: Sequence[Point]
+
+
+@dataclass(frozen=True)
+class TextScores:
+    """What a search over texts achieved. Old files may lack any of the numbers."""
+
+    accuracy: Score | None = None
+    """After the attack."""
+    success_rate: Score | None = None
+    """Of the examples that were right before; None if there were none."""
+    skipped: float | None = None
+    failed: float | None = None
+    succeeded: float | None = None
+    queries: float | None = None
+    """Mean over the attacked examples."""
+    words_changed: float | None = None
+    """Mean share of words over the examples that the attack broke."""
+    examples: str | None = None
+    """The file of the attacked examples, relative to the model's folder."""
+
+    @staticmethod
+    def from_dict(fields: Mapping[str, Any]) -> "TextScores":
+        accuracy, rate = (
+            Score.from_dict(score) if finite((score := fields.get(name) or {}).get("value")) is not None else None
+            for name in ("accuracy", "success_rate")
+        )
+        counts = {name: finite(fields.get(name)) for name in NUMBERS}
+        return TextScores(accuracy, rate, **counts, examples=fields.get("examples"))
+
+    def to_dict(self) -> dict[str, Any]:
+        scores = {name: getattr(self, name) for name in ("accuracy", "success_rate")}
+        rest = {name: getattr(self, name) for name in (*NUMBERS, "examples")}
+        return {name: score.to_dict() if score else dict(_NO_SCORE) for name, score in scores.items()} | {
+            name: value for name, value in rest.items() if value is not None
+        }
+
+
+NUMBERS = ("skipped", "failed", "succeeded", "queries", "words_changed")
+
+
+@dataclass(frozen=True)
+class AttackSummary:
+    """One attack on one model. Exactly one of `curve`, `attacked` and `groups` is set, by the kind of attack."""
+
+    kind: str
+    attack: str
+    title: str
+    metric: str
+    rows: int
+    clean: Score
+    curve: Curve | None = None
+    attacked: TextScores | None = None
+    groups: Sequence[Group] | None = None
+    label: str = ""
+    """What tells the model from others of the same folder: seed-2, checkpoint-30."""
+    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    notes: Sequence[str] = ()
+    task: str = ""
+    split: str = ""
+    model: str = ""
+    seed: int = 0
+    seconds: float = 0.0
+    key: str = ""
+    """A digest of everything the result depends on."""
+    toughen: str = ""
+
+    @staticmethod
+    def from_dict(fields: Mapping[str, Any]) -> "AttackSummary":
+        """Read attacks/<name>.json, also of older versions; raise KeyError, TypeError or ValueError if it is none."""
+        curve, groups, attacked = (fields.get(name) for name in ("curve", "groups", "attacked"))
+        text = {name: str(fields.get(name) or "") for name in ("label", "task", "split", "model", "key", "toughen")}
+        return AttackSummary(
+            kind=str(fields["kind"]),
+            attack=str(fields["attack"]),
+            title=str(fields.get("title") or fields["attack"]),
+            metric=str(fields["metric"]),
+            rows=int(fields["rows"]),
+            clean=Score.from_dict(fields["clean"]),
+            curve=Curve(_points(curve), str(curve.get("axis") or "strength"), str(curve.get("unit") or ""))
+            if curve
+            else None,
+            attacked=TextScores.from_dict(attacked) if attacked else None,
+            groups=[Group(str(group["name"]), _points(group)) for group in groups] if groups else None,
+            settings=fields.get("settings") or {},
+            notes=list(fields.get("notes") or ()),
+            seed=int(fields.get("seed") or 0),
+            seconds=float(fields.get("seconds") or 0.0),
+            **text,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The content of attacks/<name>.json."""
+        curve, attacked, groups = self.curve, self.attacked, self.groups
+        fields = asdict(replace(self, curve=None, attacked=None, groups=None))
+        fields["clean"] = self.clean.to_dict()
+        if curve:
+            points = [point.to_dict() for point in curve.points]
+            fields["curve"] = {"axis": curve.axis, "unit": curve.unit, "points": points}
+        if attacked:
+            fields["attacked"] = attacked.to_dict()
+        if groups is not None:
+            fields["groups"] = [{"name": g.name, "points": [point.to_dict() for point in g.points]} for g in groups]
+        return fields
+
+
+def _points(fields: Mapping[str, Any]) -> list[Point]:
+    return [Point.from_dict(point) for point in fields["points"]]
