@@ -15,6 +15,7 @@ def add(parser: Any) -> None:
 def run(arguments: Any) -> int:
     from ...demo import demo
     from ...runs.config_io import seeds_of
+    from ...runs.errors import Interrupted
     from ..tables import console
 
     out = console()
@@ -23,5 +24,9 @@ def run(arguments: Any) -> int:
     def say(line: str) -> None:
         out.print(line, markup=False, soft_wrap=True)
 
-    demo(arguments.out, seeds=seeds, model=arguments.model, limit=arguments.limit, say=say)
+    try:
+        demo(arguments.out, seeds=seeds, model=arguments.model, limit=arguments.limit, say=say)
+    except Interrupted as stopped:
+        say("stopped; the next demo starts from the beginning")
+        return 128 + stopped.signal
     return 0
