@@ -13,7 +13,7 @@ from toughen.cli.parser import parse_train, train_parser
 from toughen.runs.config import GROUPS
 from toughen.runs.config_io import build, to_yaml
 from toughen.runs.errors import RunError
-from toughen.runs.folder import read_config
+from toughen.runs.folder import RunFolder
 
 BASE = ["--model", "m", "--task", "rte"]
 
@@ -293,7 +293,7 @@ def test_a_file_without_options_is_told_in_one_line(text, tmp_path):
     with pytest.raises(RunError, match="holds no options; a config to edit is written by"):
         config("--config", str(tmp_path / "config.yaml"))
     with pytest.raises(RunError, match="holds no config of a run"):
-        read_config(tmp_path)
+        RunFolder(tmp_path).config()
 
 
 def test_paragens_config_is_named_as_such(tmp_path):

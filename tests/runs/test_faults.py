@@ -16,6 +16,7 @@ from toughen.runs import Diverged, RunError, resume
 from toughen.runs import train_seed as single
 from toughen.runs.callbacks import Watch
 from toughen.runs.config_io import build
+from toughen.runs.folder import RunFolder
 from toughen.runs.health import Health
 from toughen.runs.progress import Reporter
 from toughen.runs.stopping import Stop
@@ -48,11 +49,11 @@ def test_health_finds_the_first_step_of_the_first_part():
 
 def test_the_log_is_json_for_every_reader(tmp_path):
     """NaN and Infinity are no JSON: jq and browsers refuse the line."""
-    job = SimpleNamespace(seed=1, arm="method", run=tmp_path)
+    job = SimpleNamespace(seed=1, arm="method", run=RunFolder(tmp_path))
     watch = Watch(
         SimpleNamespace(**vars(job), config=build({"model": "m", "task": "sst2"})),
         Reporter(speak=False),
-        Stop(tmp_path),
+        Stop(RunFolder(tmp_path)),
         None,
     )
     watch.trainer = SimpleNamespace(terms={})
@@ -91,8 +92,8 @@ def test_out_of_memory_takes_smaller_micro_batches_and_the_same_update(start, li
     found = start("smart", "found")
     weights, same = (load_file(run.path / "model" / "model.safetensors") for run in (found, expected))
     assert all(torch.equal(weights[name], same[name]) for name in same)
-    scores = found.results.seeds[0]["metrics"]
-    assert scores == pytest.approx(expected.results.seeds[0]["metrics"], rel=1e-6)  # tested in smaller batches, too
+    scores = found.results.seeds[0].metrics
+    assert scores == pytest.approx(expected.results.seeds[0].metrics, rel=1e-6)  # tested in smaller batches, too
     assert "out of memory with 8 rows a pass: 4 a pass, the update as before" in found.results.notes
     assert "out of memory with 4 rows a pass: 2 a pass, the update as before" in found.results.notes
 

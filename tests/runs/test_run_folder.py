@@ -9,10 +9,10 @@ import yaml
 
 from toughen.runs import RunError, load, read, train
 from toughen.runs.config_io import build
-from toughen.runs.folder import create, read_config
+from toughen.runs.folder import RunFolder
 from toughen.runs.progress import Reporter
 
-from .conftest import python
+from .conftest import create, python
 
 
 def test_everything_is_there(finished):
@@ -60,12 +60,12 @@ def test_results_hold_what_is_promised(finished):
     }
     results = read(finished.path)
     first, second = results.seeds
-    assert set(first) == {
+    assert set(first.to_dict()) == {
         *("seed", "metrics", "best_epoch", "train_seconds", "passes", "seconds_per_step", "peak_memory_mb", "folder"),
     }
-    assert results.mean["accuracy"] == pytest.approx((first["metrics"]["accuracy"] + second["metrics"]["accuracy"]) / 2)
-    assert first["passes"] == {"forward": 3.0, "backward": 2.0}  # clean, search and perturbed; search and training
-    assert results.baseline["seeds"][0]["passes"] == {"forward": 1.0, "backward": 1.0}
+    assert results.mean["accuracy"] == pytest.approx((first.metrics["accuracy"] + second.metrics["accuracy"]) / 2)
+    assert first.passes == {"forward": 3.0, "backward": 2.0}  # clean, search and perturbed; search and training
+    assert results.baseline.seeds[0].passes == {"forward": 1.0, "backward": 1.0}
     assert results.data == {"train": 48, "validation": 20, "test": 10}
 
 
@@ -81,7 +81,7 @@ def test_metrics_rows(finished):
 
 
 def test_config_is_merged_and_runs_again(finished, tmp_path):
-    config = read_config(finished.path)
+    config = RunFolder(finished.path).config()
     again = yaml.safe_load((finished.path / "config.yaml").read_text())
     assert build(again) == config
     assert build({**again, "output_dir": str(tmp_path / "again")}).train == config.train
@@ -100,7 +100,7 @@ texts = [row["text"] for row in csv.DictReader(open(sys.argv[2]))]
 print(json.dumps([{each["label"]: each["score"] for each in said} for said in pipe(texts)]))
 """
     said = json.loads(python(code, finished.path / "model", little.data["validation_file"]).stdout)
-    best = finished.results.best["folder"]
+    best = finished.results.best.folder
     lines = (finished.path / best / "predictions" / "validation.tsv").read_text().splitlines()
     assert lines[0] == "index\tprediction\tlabel\tprobabilities"
     assert len(lines) == len(said) + 1
@@ -116,7 +116,7 @@ def test_a_run_stands_for_its_folder(finished, tmp_path):
     text = "the film is good"
     assert toughen.load(finished)(text) == toughen.load(finished.path)(text)
     (found,) = toughen.evaluate(finished, samples=10, write=False)
-    assert found.score == finished.results.best["metrics"]["accuracy"]
+    assert found.score == finished.results.best.metrics["accuracy"]
     assert toughen.report([finished], tmp_path / "page.html").is_file()
 
 
@@ -150,7 +150,7 @@ def test_card_has_a_model_index(finished):
 
 def test_same_seed_same_numbers(start):
     first, second = (start("freelb", name, seeds=[3]).results for name in ("one", "two"))
-    assert first.seeds[0]["metrics"] == second.seeds[0]["metrics"]
+    assert first.seeds[0].metrics == second.seeds[0].metrics
     files = [run.path / "model" / "model.safetensors" for run in (first, second)]
     assert files[0].read_bytes() == files[1].read_bytes()
 

@@ -1,13 +1,10 @@
 """What happens beside the training steps: metrics.jsonl, progress, checkpoints in between, stopping."""
 
-import json
 import time
-from pathlib import Path
 from typing import Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from ..internal.atomic import json_line
 from .errors import Interrupted
 from .health import Health
 from .job import Job
@@ -88,24 +85,5 @@ class Watch(TrainerCallback):
         row |= {key: value for key, value in logs.items() if key != "epoch"}
         if kind == "train":
             row["cost"] = round(self.trainer.cost, 3)
-        with (self.job.run / "metrics.jsonl").open("a", encoding="utf-8") as file:
-            file.write(json_line(row))
+        self.job.run.append_metrics(row)
         self.reporter.row(row, self.trainer.terms)
-
-
-def forget_rows(run: Path, arm: str, seed: int, after: int) -> None:
-    """Drop a seed's rows of metrics.jsonl past the checkpoint it goes on from: they will come again."""
-    from .files import write_text
-
-    file = run / "metrics.jsonl"
-    if not file.is_file():
-        return
-    kept: list[str] = []
-    for line in file.read_text(encoding="utf-8").splitlines():
-        try:
-            row = json.loads(line)
-        except ValueError:
-            continue  # the process ended in the middle of a line
-        if (row["arm"], row["seed"]) != (arm, seed) or row["step"] <= after:
-            kept.append(line)
-    write_text(file, "".join(f"{line}\n" for line in kept))

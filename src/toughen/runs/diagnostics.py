@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from .files import write_text
+from ..internal.atomic import write_text
 from .job import Job
 
 ROWS, SHOWN, LONGEST = 32, 3, 16  # rows looked at, texts whose attention is kept, tokens of such a text

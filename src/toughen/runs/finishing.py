@@ -4,16 +4,17 @@ import math
 import os
 from typing import Any
 
+from ..internal.atomic import move_folder, remove_folder
 from ..tasks import Data
 from . import predictions
 from .diagnostics import write_diagnostics
 from .errors import RunError
-from .files import move_folder, remove_folder, write_json
 from .job import Job
 from .modeling import merged
+from .results import SeedResult
 
 
-def finish_seed(job: Job, trainer: Any, rows: Any, seconds: float, in_steps: float) -> dict[str, Any]:
+def finish_seed(job: Job, trainer: Any, rows: Any, seconds: float, in_steps: float) -> SeedResult:
     """Scores and predictions of the best epoch, the model as a plain checkpoint, then the seed's result."""
     import torch
 
@@ -29,20 +30,20 @@ def finish_seed(job: Job, trainer: Any, rows: Any, seconds: float, in_steps: flo
     done = max(state.global_step - getattr(trainer, "_initial_global_step", 0), 1)
     peak = torch.cuda.max_memory_allocated() / 2**20 if torch.cuda.is_available() else None
     scores = {name: float(value) for name, value in metrics.items()}
-    result: dict[str, Any] = {
-        "seed": job.seed,
-        "metrics": scores,
-        "best_epoch": float(best if best is not None else state.epoch or 0.0),
-        "train_seconds": seconds,
-        "passes": trainer.passes,
-        "seconds_per_step": in_steps / done,
-        "peak_memory_mb": peak,
-        "folder": job.folder.relative_to(job.run).as_posix(),
-    }
+    result = SeedResult(
+        seed=job.seed,
+        metrics=scores,
+        best_epoch=float(best if best is not None else state.epoch or 0.0),
+        train_seconds=seconds,
+        passes=trainer.passes,
+        seconds_per_step=in_steps / done,
+        peak_memory_mb=peak,
+        folder=job.folder.relative_to(job.run.path).as_posix(),
+    )
     if not all(math.isfinite(value) for value in scores.values()):
         raise RunError(f"seed {job.seed}: a score is not a number: {scores}.")
     if main:
-        write_json(job.folder / "result.json", result)
+        job.run.write_seed_result(job.arm, result)
         if not job.config.train.keep_checkpoints:
             for folder in job.folder.glob("checkpoint-*"):
                 remove_folder(folder)

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..tasks import Data
 from .config import Config
+from .folder import RunFolder
 from .method_config import parts_of
 
 
@@ -28,7 +29,7 @@ class Job:
     """What a seed needs to know."""
 
     config: Config
-    run: Path
+    run: RunFolder
     folder: Path
     arm: str
     seed: int

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from ..internal.atomic import write_text
 from ..tasks import Task, answers_of
 from ..tasks.tokenising import IGNORED
-from .files import write_text
 
 
 def table(task: Task, logits: Any, labels: Any = None) -> str:

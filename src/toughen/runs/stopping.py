@@ -4,12 +4,12 @@ import os
 import signal
 import threading
 from contextlib import suppress
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from .folder import RunFolder
+
 AGREE_EVERY = 10  # updates between two questions to the other processes
-FILE = "stop.txt"  # how the process that started torchrun tells its workers: torchrun would kill them after 30 s
 ASKED = (signal.SIGINT, signal.SIGTERM)  # by a person; of a closed terminal the shell and the system send a SIGHUP each
 TOLD = b"toughen: stopping after this step, and saving; once more ends at once\n"
 
@@ -28,9 +28,9 @@ def say_so() -> None:
         os.write(2, TOLD)
 
 
-def ask(run: Path, number: int) -> None:
-    """Ask the processes of a run to stop."""
-    (run / FILE).write_text(str(number), encoding="utf-8")
+def ask(run: RunFolder, number: int) -> None:
+    """Ask the processes of a run to stop: torchrun would kill them 30 s after a signal."""
+    run.stop_file.write_text(str(number), encoding="utf-8")
 
 
 class Stop:
@@ -39,7 +39,7 @@ class Stop:
     One of several processes (`shared`) does not end at a second: torchrun sends one of its own accord.
     """
 
-    def __init__(self, run: Path, shared: bool = False) -> None:
+    def __init__(self, run: RunFolder, shared: bool = False) -> None:
         self.signal, self.run, self.shared = 0, run, shared
         self._before: dict[int, Any] = {}
 
@@ -79,5 +79,5 @@ class Stop:
 
     def _asked(self) -> int:
         with suppress(OSError, ValueError):
-            return int((self.run / FILE).read_text(encoding="utf-8"))
+            return int(self.run.stop_file.read_text(encoding="utf-8"))
         return 0

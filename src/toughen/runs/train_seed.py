@@ -1,4 +1,9 @@
-"""One seed of one arm: train, take the best epoch, score, save."""
+"""One seed of one arm: train, take the best epoch, score, save; with smaller micro-batches where memory runs out.
+
+Processes that train together reduce together. One that ran out cannot tell the others, who wait for its gradients
+inside a collective call, so it writes memory.json and ends; torchrun ends the others, and the run goes on from its last
+checkpoint with the size that stands there. A resumed run reads it, too, and ends on the same bits.
+"""
 
 import gc
 import json
@@ -7,27 +12,26 @@ from pathlib import Path
 from typing import Any
 
 from ..tasks import collator, compute_metrics
-from . import memory, sharding
-from .callbacks import Watch, forget_rows
+from . import sharding
+from .callbacks import Watch
 from .errors import MemoryLow, RunError
 from .finishing import finish_seed
-from .folder import checkpoints
 from .health import Health
 from .job import Job
 from .modeling import load_model
 from .progress import Reporter
+from .results import SeedResult
 from .stopping import Stop
 
 FAST_LENGTHS = 32  # lengths are padded to multiples of it in fast runs
 
 
-def train_seed(job: Job, reporter: Reporter, stop: Stop) -> dict[str, Any]:
+def train_seed(job: Job, reporter: Reporter, stop: Stop) -> SeedResult:
     """Train one seed, from its last checkpoint if it has one; smaller micro-batches where memory runs out."""
     import torch
 
-    where = (job.run, job.config, job.arm, job.world)
     while True:
-        micro, scored = memory.rows_of_a_pass(*where)
+        micro, scored = pass_sizes(job)
         # Outside the handler, whose traceback holds the tensors of a failed pass. A Trainer and its callbacks hold each
         # other: without a collection the last seed's, or the failed attempt's, weights and moments stay on the device.
         gc.collect()
@@ -35,13 +39,38 @@ def train_seed(job: Job, reporter: Reporter, stop: Stop) -> dict[str, Any]:
         try:
             return _train(job, micro, scored, reporter, stop)
         except torch.OutOfMemoryError:
-            note = memory.fall_back(*where, micro)
+            note = reduce_micro_batch(job, micro)
         if job.world > 1:
             raise MemoryLow(note)
         reporter.line(f"{job.title}: {note}")
 
 
-def _train(job: Job, micro: int, scored: int, reporter: Reporter, stop: Stop) -> dict[str, Any]:
+def pass_sizes(job: Job) -> tuple[int, int]:
+    """Return the rows of a training pass and of an evaluation pass on one device."""
+    train, share = job.config.train, job.config.train.batch_size // job.world
+    wanted = min(train.micro_batch or share, share)
+    if share % wanted:
+        raise RunError(f"train.micro_batch={wanted} does not divide the {share} rows of a device's share of an update.")
+    micro = int(job.run.oom_history().get(job.arm, {}).get("rows", wanted))
+    return micro, max(train.eval_batch_size * micro // wanted, 1)
+
+
+def reduce_micro_batch(job: Job, micro: int) -> str:
+    """Note that `micro` rows a pass are too many; returns the line to report."""
+    share = job.config.train.batch_size // job.world
+    smaller = next((rows for rows in range(micro // 2, 0, -1) if share % rows == 0), 0)
+    if not smaller:
+        raise RunError(
+            f"out of memory with one row of {job.config.data.max_length} tokens at a time; lower data.max_length, add "
+            "--peft, or give --trainer.gradient_checkpointing true"
+            + (" or --train.shard true." if job.world > 1 and not job.config.train.shard else ".")
+        )
+    note = f"out of memory with {micro} rows a pass: {smaller} a pass, the update as before"
+    job.run.note_oom(job.arm, smaller, note)
+    return note
+
+
+def _train(job: Job, micro: int, scored: int, reporter: Reporter, stop: Stop) -> SeedResult:
     import torch
     from transformers import EarlyStoppingCallback, set_seed
     from transformers.trainer_callback import PrinterCallback
@@ -74,7 +103,7 @@ def _train(job: Job, micro: int, scored: int, reporter: Reporter, stop: Stop) ->
     if trainer.args.world_size != job.world:
         raise RunError(f"{job.world} processes were started, but Trainer sees {trainer.args.world_size}.")
     trainer.remove_callback(PrinterCallback)
-    found = checkpoints(job.folder)
+    found = job.run.checkpoints(job.arm, job.seed)
     last = found[-1] if found else None
     began = time.perf_counter()
     if torch.cuda.is_available():
@@ -84,7 +113,7 @@ def _train(job: Job, micro: int, scored: int, reporter: Reporter, stop: Stop) ->
             trainer.load_best(last)
         else:
             if trainer.is_world_process_zero():
-                forget_rows(job.run, job.arm, job.seed, int(last.name.rpartition("-")[2]) if last else 0)
+                job.run.truncate_metrics(job.arm, job.seed, int(last.name.rpartition("-")[2]) if last else 0)
             trainer.train(resume_from_checkpoint=str(last) if last else None)
             if config.fast:
                 reporter.line(f"{job.title}: {trainer.fast_steps}")

@@ -1,7 +1,7 @@
 """The files a sweep leaves beside its trials: leaderboard.csv, .md, .html, and the best config."""
 
+from ..internal.atomic import write_text
 from ..runs.config_io import to_yaml
-from ..runs.files import write_text
 from .configs import trial_config
 from .director import Director
 from .leaderboard import as_csv, as_markdown, table

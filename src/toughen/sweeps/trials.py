@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from ..internal.atomic import remove_folder, write_json, write_text
 from ..reports.folder import read_lines
 from ..runs.config_io import to_yaml
-from ..runs.files import remove_folder, write_json, write_text
-from ..runs.folder import read_config
+from ..runs.folder import RunFolder
 from .configs import trial_config
 from .definition import Settings
 from .errors import SweepError
@@ -105,7 +105,7 @@ def note_stop(folder: Path, iteration: int, score: float) -> None:
 
 def clear_stopped(folder: Path) -> None:
     """Take away the checkpoints of a trial that was stopped early: it is not run again, and they are large."""
-    if (folder / STOPPED).is_file() and not read_config(folder).train.keep_checkpoints:
+    if (folder / STOPPED).is_file() and not RunFolder(folder).config().train.keep_checkpoints:
         for checkpoint in folder.glob("seeds/*/checkpoint-*"):
             remove_folder(checkpoint)
 

@@ -41,8 +41,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from ...internal.atomic import write_text
     from ...runs.errors import RunError
-    from ...runs.files import write_text
     from ...runs.signatures import known
 
     path = Path(arguments.file)

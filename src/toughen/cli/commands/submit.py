@@ -16,7 +16,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from ...runs.errors import RunError
-    from ...runs.folder import read
+    from ...runs.folder import RunFolder
     from ...runs.loading import ALSO
     from ...runs.predictions import read_predictions
     from ...tasks import DataError, submission
@@ -29,10 +29,10 @@ def run(arguments: argparse.Namespace) -> int:
     runs = [Path(each) for each in arguments.runs if each != "glue" or Path(each).is_dir()]
     predictions: dict[str, Any] = {}
     for folder in runs:
-        results = read(folder)
+        results = RunFolder(folder).results()
         if results.task not in GLUE:
             raise RunError(f"{folder} was trained on {results.task!r}, which is no task of GLUE.")
-        tables = folder / str(results.best["folder"]) / "predictions"
+        tables = folder / results.best.folder / "predictions"
         if not (tables / "test.tsv").is_file():
             raise RunError(f"{folder} has no test predictions: its data had no test split.")
         if results.task in predictions:
