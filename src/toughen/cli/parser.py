@@ -18,7 +18,7 @@ from ..runs.method_config import options_of
 from ..runs.model_keys import check_model_keys
 from ..runs.signatures import NO_DEFAULT
 from ..runs.trainer_options import check_trainer, trainer_options
-from .words import split_arguments
+from .arguments import split_arguments
 
 LAUNCH = ("nnodes", "node_rank", "rdzv_endpoint")
 

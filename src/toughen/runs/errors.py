@@ -2,8 +2,10 @@
 
 from pathlib import Path
 
+from ..errors import UsageError
 
-class RunError(ValueError):
+
+class RunError(UsageError):
     """A run that cannot start or go on as asked; nothing was overwritten."""
 
 

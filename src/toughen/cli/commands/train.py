@@ -5,7 +5,10 @@ from collections.abc import Sequence
 from shlex import quote
 from typing import Any
 
+from ..arguments import DATA_FLAGS
+
 HELP = "Fine-tune a model with a robust method."
+FLAGS = DATA_FLAGS
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -78,15 +81,11 @@ def _created(values: dict[str, Any], launch: dict[str, Any]) -> Any:
 
 
 def _run(folder: Any, launch: dict[str, Any], new: bool) -> int:
-    from ...runs.errors import Interrupted, RunError
+    from ...runs.errors import Interrupted
     from ...runs.launch import execute_everywhere, run_new
-    from ...tasks import DataError
-    from ..words import data_options
 
     try:
         (run_new if new else execute_everywhere)(folder, **launch)
-    except DataError as error:
-        raise RunError(data_options(str(error))) from error
     except Interrupted as stopped:
         sys.stdout.write(f"{stopped}\ncontinue with: toughen train --resume {quote(str(folder))}\n")
         return 128 + stopped.signal
