@@ -19,9 +19,7 @@ BASE = ["--model", "m", "--task", "rte"]
 
 
 def config(*words: str):
-    values, _ = parse_train([*BASE, *words])
-    del values["resume"]
-    return build(values)
+    return parse_train([*BASE, *words])[0]
 
 
 def test_defaults_and_types():
@@ -155,8 +153,7 @@ def test_print_config_runs_again(capsys):
 )
 def test_what_was_taken_out_of_a_recipe_stays_out_when_run_again(words, tmp_path):
     def parsed(*given):
-        values, _ = parse_train(given)
-        return build({key: value for key, value in values.items() if key != "resume"})
+        return parse_train(given)[0]
 
     made = parsed(*words.split())
     assert (made.model_config.get("cls_dropout"), made.train.max_steps) == (None, None)
@@ -166,8 +163,8 @@ def test_what_was_taken_out_of_a_recipe_stays_out_when_run_again(words, tmp_path
 
 def test_epochs_drop_the_updates_of_the_layers_below(tmp_path):
     def length(*words):
-        train = parse_train(words)[0]["train"]
-        return train["epochs"], train["max_steps"], train["warmup"]
+        train = parse_train([*BASE, *words])[0].train
+        return train.epochs, train.max_steps, train.warmup
 
     recipe, file = ["--recipe", "freelb/rte-roberta-base"], tmp_path / "a.yaml"
     warmup = recipes.config(recipe[1])["train"]["warmup"]
@@ -233,9 +230,7 @@ RUN_GLUE = (
 
 
 def translated(words: str):
-    values, _ = parse_train(translate(words.split())[0])
-    del values["resume"]
-    return build(values)
+    return parse_train(translate(words.split())[0])[0]
 
 
 def test_the_commands_of_the_original_readmes_are_understood():
@@ -316,5 +311,5 @@ def test_every_old_flag_becomes_an_option_that_is_there():
 def test_the_development_set_of_older_scripts(words):
     """ASA's scripts call it dev, which is their default."""
     told, notices = translate(["--model", "x", "--task", "dream", *words, "--learning_rate", "1e-5"])
-    assert parse_train(told)[0]["data"]["eval_split"] == "validation"
+    assert parse_train(told)[0].data.eval_split == "validation"
     assert "--eval_on is now --data.eval_split (dev is validation)" in notices

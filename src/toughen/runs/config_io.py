@@ -114,18 +114,29 @@ def build(values: Mapping[str, Any]) -> Config:
         _typed(f"{name}.", given, kind)
         made[name] = kind(**given)
     made["seed"] = tuple(values.get("seed") or (1,))
-    made["method"] = dict(values.get("method") or {"name": "smart"})
-    for name in ("trainer", "model_config"):
-        made[name] = dict(values.get(name) or {})
+    made["method"] = values.get("method") or {"name": "smart"}
+    for name in ("method", "trainer", "model_config"):
+        # A null goes over what a recipe says; without one it says nothing.
+        made[name] = dict(made.get(name) or {}) if values.get("recipe") else _without_nulls(made.get(name) or {})
     config = Config(**made)
     _check(config)
     return config
 
 
+def _without_nulls(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        key: _without_nulls(cast("Mapping[str, Any]", each)) if isinstance(each, Mapping) else each
+        for key, each in values.items()
+        if each is not None
+    }
+
+
 def _known(prefix: str, given: Mapping[str, Any], names: list[str]) -> None:
     for key in given:
         if key not in names:
-            raise RunError(f"there is no option {prefix}{key}. {nearest(key, names)}")
+            homes = [f"{group}.{key}" for group, kind in GROUPS.items() if key in kind.__dataclass_fields__]
+            hint = f"Did you mean {' or '.join(homes)}?" if homes else nearest(key, names)
+            raise RunError(f"there is no option {prefix}{key}. {hint}")
 
 
 def _typed(prefix: str, given: Mapping[str, Any], group: type) -> None:

@@ -27,7 +27,7 @@ LEARNT_BY = ("learning_rate", "epochs", "max_steps", "batch_size", "warmup", "we
 
 def execute(path: "str | os.PathLike[str]", method: Any = None) -> None:
     """Train what is left of a run; every process of a distributed run calls this. `method` goes for the config's."""
-    folder = RunFolder(path)
+    folder = RunFolder.of(path)
     config = folder.config()
     rank, world = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     if config.train.batch_size % world:

@@ -25,8 +25,9 @@ DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 class RunFolder:
     """A run on disk. It is made once, read by everyone and never overwritten."""
 
-    def __init__(self, path: "str | os.PathLike[str]") -> None:
+    def __init__(self, path: "str | os.PathLike[str]", config: Config | None = None) -> None:
         self.path = Path(path)
+        self._config = config
         self.config_file = self.path / "config.yaml"
         self.manifest_file = self.path / "began.json"
         self.results_file = self.path / "results.json"
@@ -40,6 +41,11 @@ class RunFolder:
 
     def __str__(self) -> str:
         return str(self.path)
+
+    @classmethod
+    def of(cls, path: "str | os.PathLike[str]") -> "RunFolder":
+        """Return a run folder as it is, with the config it knows, or the one at a path."""
+        return path if isinstance(path, cls) else cls(path)
 
     # Make and discard
 
@@ -64,7 +70,7 @@ class RunFolder:
             raise RunError(f"{path} was taken by another run just now; choose another --output_dir.") from None
         except OSError as error:
             raise RunError(f"{path} cannot be written: {error.strerror or error}.") from None
-        return cls(path)
+        return cls(path, config)
 
     def discard_unstarted(self) -> None:
         """Remove what `create` made if no seed began: a mistake in a column's name costs no folder's name."""
@@ -79,10 +85,13 @@ class RunFolder:
     # Config and manifest
 
     def config(self) -> Config:
-        """Read the config of the run, as it was merged."""
+        """Read the config of the run, as it was merged; once, and not at all where the run was made here."""
+        if self._config is not None:
+            return self._config
         if not self.config_file.is_file():
             raise RunError(f"{self} is no run folder: it has no config.yaml.")
-        return build(read_yaml(self.config_file, RunError, "holds no config of a run."))
+        self._config = build(read_yaml(self.config_file, RunError, "holds no config of a run."))
+        return self._config
 
     def manifest(self) -> RunManifest:
         """Read what the run began with."""

@@ -28,7 +28,7 @@ def execute_everywhere(
 
     A `method` goes for the config's; it is an object of this process and cannot go to others.
     """
-    folder = RunFolder(path)
+    folder = RunFolder.of(path)
     processes = folder.config().nproc
     with folder.lock() if node_rank == 0 else nullcontext(()) as lock:  # the other machines come to a folder in use
         if processes == 1 and nnodes == 1:
@@ -63,7 +63,7 @@ def _start(
 
 def run_new(path: "str | os.PathLike[str]", node_rank: int = 0, **launch: Any) -> None:
     """Train in a folder just made; a run that could not begin leaves nothing behind."""
-    folder = RunFolder(path)
+    folder = RunFolder.of(path)
     try:
         execute_everywhere(folder, node_rank=node_rank, **launch)
     except Interrupted:  # it says how to go on

@@ -13,7 +13,6 @@ FLAGS = DATA_FLAGS
 
 def main(arguments: Sequence[str]) -> int:
     """Parse, make the run folder, train here or in several processes, and say what to do next."""
-    from ...runs.errors import RunError
     from ..old_flags import translate
     from ..parser import parse_train
 
@@ -25,10 +24,8 @@ def main(arguments: Sequence[str]) -> int:
     resumed = _resumed(words)
     if resumed is not None:
         return _run(*resumed, new=False)
-    values, launch = parse_train(words)
-    if values.pop("resume"):
-        raise RunError("resume: a config cannot say it; give --resume RUN on the command line.")
-    return _run(_created(values, launch), launch, new=True)
+    config, launch = parse_train(words)
+    return _run(_created(config, launch), launch, new=True)
 
 
 def _resumed(words: Sequence[str]) -> tuple[Any, dict[str, Any]] | None:
@@ -68,12 +65,10 @@ def _check_machines(launch: dict[str, Any], folder: Any) -> None:
         raise RunError(f"--node_rank {launch['node_rank']}: with --nnodes {launch['nnodes']} it starts at 0.")
 
 
-def _created(values: dict[str, Any], launch: dict[str, Any]) -> Any:
-    from ...runs.config_io import build
+def _created(config: Any, launch: dict[str, Any]) -> Any:
     from ...runs.folder import RunFolder
     from ...runs.launch import joined
 
-    config = build(values)
     _check_machines(launch, config.output_dir)
     if config.output_dir and launch["node_rank"]:
         return joined(RunFolder(config.output_dir))
