@@ -212,9 +212,9 @@ def test_predict_gives_pairs_to_a_plain_model(little, tmp_path, capsys):
 
 
 def test_what_is_said_at_the_end_of_a_run(finished, little, tmp_path, capsys):
-    from toughen.cli.commands.train import _say
+    from toughen.cli.commands.train import print_summary
 
-    _say(RunFolder(finished.path))
+    print_summary(RunFolder(finished.path))
     lines = capsys.readouterr().out.splitlines()
     mean, sd, plain = finished.results.mean, finished.results.sd, finished.results.baseline.mean
     change = mean["test_accuracy"] - plain["test_accuracy"]
@@ -232,7 +232,7 @@ def test_what_is_said_at_the_end_of_a_run(finished, little, tmp_path, capsys):
         (run / "results.json").write_text((finished.path / "results.json").read_text())
         began = json.loads((finished.path / "began.json").read_text())
         (run / "began.json").write_text(json.dumps({**began, "columns": columns, "head": head}))
-        _say(RunFolder(run))
+        print_summary(RunFolder(run))
         assert f"next: toughen predict {run} {flags} · " in capsys.readouterr().out
 
 

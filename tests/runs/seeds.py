@@ -8,11 +8,11 @@ from transformers import AutoTokenizer
 
 from toughen.runs.config import Config, DataConfig, TrainConfig
 from toughen.runs.folder import RunFolder
-from toughen.runs.job import Job, Material
 from toughen.runs.method_config import make_method
-from toughen.runs.progress import Reporter
+from toughen.runs.prepare import PreparedRun, SeedJob
+from toughen.runs.progress import ProgressLogger
 from toughen.runs.results import SeedResult
-from toughen.runs.stopping import Stop
+from toughen.runs.signals import GracefulStop
 from toughen.runs.train_seed import train_seed
 from toughen.tasks import Data, Task
 
@@ -44,8 +44,8 @@ def run_seed(
         trainer={"adam_epsilon": 1e-3},  # Adam would blow the rounding of gradients near 0 up to whole steps
     )
     data = Data(TASK, train=texts(64, length), validation=texts(32, length, seed=1))
-    material = Material(data, {}, AutoTokenizer.from_pretrained(model), make_method(config.method), precision)
+    prepared = PreparedRun(data, {}, AutoTokenizer.from_pretrained(model), make_method(config.method), precision)
     (folder / "seeds" / "1").mkdir(parents=True)
-    job = Job(config, RunFolder(folder), folder / "seeds" / "1", "method", 1, 1, material)
-    with Stop(RunFolder(folder)) as stop:
-        return train_seed(job, Reporter(folder / "train.log"), stop)
+    job = SeedJob(config, RunFolder(folder), folder / "seeds" / "1", "method", 1, 1, prepared)
+    with GracefulStop(RunFolder(folder)) as stop:
+        return train_seed(job, ProgressLogger(folder / "train.log"), stop)

@@ -16,7 +16,7 @@ from toughen.runs.api import resume
 from toughen.runs.config_io import build
 from toughen.runs.execute import execute
 from toughen.runs.folder import RunFolder
-from toughen.runs.launch import _wait, run_new
+from toughen.runs.launch import _wait, launch_new
 from toughen.runs.trainer import RunTrainer
 
 from .conftest import create, python
@@ -182,7 +182,7 @@ def test_a_run_that_is_at_work_is_not_resumed_beside_itself(little, tmp_path):
     with RunFolder(folder).lock(), pytest.raises(RunError, match="is being trained by another process"):
         resume(folder)
     with RunFolder(folder).lock(), pytest.raises(RunError, match="is being trained by another process"):
-        run_new(folder)  # somebody resumed it before we began; what is theirs now is not taken away
+        launch_new(folder)  # somebody resumed it before we began; what is theirs now is not taken away
     resume(folder)
 
 

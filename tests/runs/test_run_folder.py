@@ -10,7 +10,7 @@ import yaml
 from toughen.runs import RunError, load, read, train
 from toughen.runs.config_io import build
 from toughen.runs.folder import RunFolder
-from toughen.runs.progress import Reporter
+from toughen.runs.progress import ProgressLogger
 
 from .conftest import create, python
 
@@ -37,14 +37,14 @@ def test_the_star_is_told_in_words_once_a_run(finished):
 @pytest.mark.parametrize(("total", "said"), [(1, "seed 1: 1 update in 1 epoch"), (2, "seed 1: 2 updates in 1 epoch")])
 def test_one_update_is_no_updates(total, said, capsys):
     state = SimpleNamespace(global_step=0, max_steps=total, num_train_epochs=1, best_metric=None)
-    Reporter().begin("seed 1", ["plain"], "accuracy", state)
+    ProgressLogger().begin("seed 1", ["plain"], "accuracy", state)
     assert capsys.readouterr().out == f"{said}\n"
 
 
 def test_the_hours_of_a_long_run_are_told(capsys, monkeypatch):
     now = [0.0]
     monkeypatch.setattr("toughen.runs.progress.time.perf_counter", lambda: now[0])
-    reporter = Reporter()
+    reporter = ProgressLogger()
     state = SimpleNamespace(global_step=0, max_steps=11_001, num_train_epochs=1, best_metric=None)
     reporter.begin("seed 1", ["plain"], "accuracy", state)
     now[0] = 10.0
@@ -205,7 +205,7 @@ def test_what_is_no_text_is_refused(finished, given):
 
 
 def test_a_config_in_python_is_not_lost_to_defaults(little, tmp_path, monkeypatch):
-    monkeypatch.setattr("toughen.runs.api.run_new", lambda folder, **_: None)
+    monkeypatch.setattr("toughen.runs.api.launch_new", lambda folder, **_: None)
     below = {
         **{"model": little.model, "data": little.data, "seed": [4, 5], "baseline": True, "fast": True, "nproc": 2},
         **{"method": {"name": "freelb", "steps": 3}, "peft": "lora"},

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from toughen import recipes
-from toughen.runs.strict_yaml import load_yaml
+from toughen.runs.config_io import load_yaml
 from toughen.sweeps.checking import grid
 from toughen.sweeps.configs import trial_config
 from toughen.sweeps.definition import parse

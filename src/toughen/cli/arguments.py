@@ -10,9 +10,8 @@ from typing import Any, NoReturn
 
 from ..errors import UsageError, nearest
 from ..runs.config import NAMED_GROUPS, DataConfig
-from ..runs.config_io import merge, normalised
+from ..runs.config_io import merge, normalised, read_yaml
 from ..runs.errors import RunError
-from ..runs.strict_yaml import read_yaml
 
 SWITCHES = ("--baseline", "--fast", "--train.keep_checkpoints", "--train.shard")
 LISTS = ("--data.labels", "--peft.targets")

@@ -12,11 +12,10 @@ from jsonargparse import ArgumentParser, Namespace
 from ..runs.config import GROUPS, Config, docs_of
 from ..runs.config_io import build, merge, normalised, to_yaml
 from ..runs.errors import RunError
+from ..runs.hf_options import check_model_keys, check_trainer, trainer_options
 from ..runs.kinds import fits, worded
 from ..runs.method_config import options_of
-from ..runs.model_keys import check_model_keys
 from ..runs.signatures import NO_DEFAULT
-from ..runs.trainer_options import check_trainer, trainer_options
 from .arguments import split_arguments
 
 LAUNCH = {"nnodes": 1, "node_rank": 0, "rdzv_endpoint": None}

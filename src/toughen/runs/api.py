@@ -11,7 +11,7 @@ from .config import Config, DataConfig, TrainConfig
 from .config_io import build, merge, normalised
 from .errors import RunError
 from .folder import RunFolder
-from .launch import execute_everywhere, run_new
+from .launch import execute_everywhere, launch_new
 from .method_config import OWN
 from .predictor import Predictor, load
 from .recognise import recognised
@@ -104,7 +104,7 @@ def train(
     except MethodError as error:
         raise MethodError(_with_its_home(str(error), settings)) from None
     folder = RunFolder.create(built)
-    run_new(folder, method=made)
+    launch_new(folder, method=made)
     return Run(folder.path)
 
 

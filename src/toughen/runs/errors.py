@@ -22,5 +22,5 @@ class Interrupted(RuntimeError):
         self.folder, self.step, self.signal = folder, step, signal
 
 
-class MemoryLow(RuntimeError):
+class RestartWithSmallerBatch(RuntimeError):
     """One of several processes ran out of memory; all of them start again with smaller passes."""

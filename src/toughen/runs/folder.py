@@ -13,11 +13,10 @@ from typing import Any
 
 from ..internal.atomic import json_line, write_json, write_new, write_text
 from .config import Config
-from .config_io import build, to_yaml
+from .config_io import build, read_yaml, to_yaml
 from .errors import RunError
 from .method_config import parts_of
 from .results import Results, RunManifest, SeedResult
-from .strict_yaml import read_yaml
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from . import stopping
 from .errors import Interrupted, RunError
 from .folder import RunFolder
-from .progress import Reporter
+from .progress import ProgressLogger
+from .signals import BY_PERSON, announce, handled_signals, request_stop
 
 
 def execute_everywhere(
@@ -51,17 +51,17 @@ def _start(
         before = folder.oom_history()
         known = len(folder.oom_notes())
         # Another port for another start: the store of the last one may not be gone yet.
-        where = _meeting(nnodes, node_rank, str(rdzv_endpoint), known) if nnodes > 1 else ["--standalone"]
+        where = _rendezvous_args(nnodes, node_rank, str(rdzv_endpoint), known) if nnodes > 1 else ["--standalone"]
         code = _torchrun([*command, *where], folder, processes, lock)
         if not code or folder.oom_history() == before:
             break
         if node_rank == 0:
             for note in folder.oom_notes()[known:]:
-                Reporter(folder.path / "train.log").line(note)
-    _explain(folder, code)
+                ProgressLogger(folder.path / "train.log").line(note)
+    _raise_worker_error(folder, code)
 
 
-def run_new(path: "str | os.PathLike[str]", node_rank: int = 0, **launch: Any) -> None:
+def launch_new(path: "str | os.PathLike[str]", node_rank: int = 0, **launch: Any) -> None:
     """Train in a folder just made; a run that could not begin leaves nothing behind."""
     folder = RunFolder.of(path)
     try:
@@ -75,7 +75,7 @@ def run_new(path: "str | os.PathLike[str]", node_rank: int = 0, **launch: Any) -
         raise
 
 
-def _meeting(nnodes: int, node_rank: int, endpoint: str, later: int) -> list[str]:
+def _rendezvous_args(nnodes: int, node_rank: int, endpoint: str, later: int) -> list[str]:
     """How machines find each other. Not torchrun's elastic way, which numbers them as they come and not as asked."""
     host, _, port = endpoint.rpartition(":")
     if not host or not port.isdigit():
@@ -102,14 +102,14 @@ def _wait(process: "subprocess.Popen[bytes]", folder: RunFolder) -> int:
 
     def told(number: int, _: FrameType | None) -> None:
         if not asked:
-            stopping.say_so()
-            stopping.ask(folder, number)
-        elif number in stopping.ASKED:
+            announce()
+            request_stop(folder, number)
+        elif number in BY_PERSON:
             process.send_signal(signal.SIGTERM)
         asked.append(number)
 
     main = threading.current_thread() is threading.main_thread()  # no other thread may ask for signals
-    numbers = stopping.signals() if main else ()
+    numbers = handled_signals() if main else ()
     before = {number: signal.signal(number, told) for number in numbers}
     try:
         return process.wait()
@@ -118,7 +118,7 @@ def _wait(process: "subprocess.Popen[bytes]", folder: RunFolder) -> int:
             signal.signal(number, handler)
 
 
-def _explain(folder: RunFolder, code: int) -> None:
+def _raise_worker_error(folder: RunFolder, code: int) -> None:
     file = folder.error_file
     said = file.read_text(encoding="utf-8").strip() if file.is_file() else ""
     if said.startswith("interrupted "):
@@ -128,7 +128,7 @@ def _explain(folder: RunFolder, code: int) -> None:
         raise RunError(said or f"a process ended with code {code}; see {folder}/torchrun.log.")
 
 
-def joined(folder: RunFolder, seconds: float = 600.0) -> RunFolder:
+def wait_for_config(folder: RunFolder, seconds: float = 600.0) -> RunFolder:
     """Wait until the first machine has made the run folder."""
     until = time.monotonic() + seconds
     while not folder.config_file.is_file():

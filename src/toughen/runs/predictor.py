@@ -18,7 +18,7 @@ from ..tasks.tokenising import tokeniser
 from .errors import RunError
 from .folder import RunFolder
 from .predictions import probabilities
-from .quiet import quiet
+from .progress import silence_libraries
 
 PAIR = ("text", "text_pair")
 Input = str | Sequence[str] | Mapping[str, Any]
@@ -169,7 +169,7 @@ def load(run: "str | os.PathLike[str]", *, device: str | None = None, batch_size
         raise RunError(f"{folder} holds no trained model; {state}.")
     tokenizer = load_tokenizer(str(place))
     task = _task_of_run(root) if root else _task_of_model(place)
-    with quiet():
+    with silence_libraries():
         model = load_trained(auto_class(task), place, tokenizer)
     asked = RunFolder(root).config().data.max_length if root else 512
     length = min(asked, longest_input(tokenizer, model.config) or asked)

@@ -7,7 +7,7 @@ import traceback
 from typing import NoReturn
 
 from ..internal.atomic import write_text
-from .errors import Diverged, Interrupted, MemoryLow
+from .errors import Diverged, Interrupted, RestartWithSmallerBatch
 from .execute import execute
 from .folder import RunFolder
 
@@ -24,7 +24,7 @@ def main() -> int:
             return 0
         write_text(folder.error_file, f"interrupted {stopped.signal} {stopped.step} {stopped.folder}")
         return 1
-    except MemoryLow:
+    except RestartWithSmallerBatch:
         return 1
     except Exception as error:
         traceback.print_exc()  # into torchrun.log

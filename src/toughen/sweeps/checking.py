@@ -9,9 +9,9 @@ from typing import Any, cast
 from ..errors import nearest
 from ..runs.config import GROUPS, Config
 from ..runs.config_io import normalised, plain
+from ..runs.hf_options import trainer_options
 from ..runs.kinds import fits, worded
 from ..runs.method_config import make_method, options_of
-from ..runs.trainer_options import trainer_options
 from .configs import trial_config
 from .definition import Definition, Settings, rows_word
 from .errors import SweepError

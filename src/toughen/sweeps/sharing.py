@@ -14,19 +14,19 @@ def make_ready(configs: Sequence[Config]) -> "dict[str, Data]":
 
     Beside the data itself, under "", what its models are scored on as well, by the ending of its metrics.
     """
-    from ..runs.loading import also_scored, load
     from ..runs.modeling import changed_config, length_of, load_tokenizer
-    from ..runs.quiet import quiet
+    from ..runs.prepare import load_data, load_extra_eval_sets
+    from ..runs.progress import silence_libraries
     from ..tasks import prepare
 
     config = configs[0]
-    with quiet():
-        data = load(config)
+    with silence_libraries():
+        data = load_data(config)
         for each in configs:
             changed_config(each, data.task)
         tokenizer = load_tokenizer(config.model)
         length, *_ = length_of(config, tokenizer)
-        sets = {"": data, **also_scored(config, data.task)[0]}
+        sets = {"": data, **load_extra_eval_sets(config, data.task)[0]}
         return {key: prepare(each, tokenizer, length, cache_dir=config.data.cache_dir) for key, each in sets.items()}
 
 

@@ -86,7 +86,7 @@ _ATTACK_FLAGS = (
 def run(arguments: Any) -> int:
     from ...evaluation import evaluate
     from ...runs.errors import RunError
-    from ...runs.quiet import quiet
+    from ...runs.progress import silence_libraries
 
     options = {key: value for key, value in vars(arguments).items() if key not in ("paths", "json")}
     given = {flag: options.pop(flag) for flag in _ATTACK_FLAGS}
@@ -95,7 +95,7 @@ def run(arguments: Any) -> int:
     elif idle := [flag for flag, value in given.items() if value is not None]:
         raise RunError(f"--{idle[0]} is for attacks: name some with --attack as well.")
     try:
-        with quiet():
+        with silence_libraries():
             found = [(path, each) for path in arguments.paths for each in evaluate(path, **options)]
     except KeyboardInterrupt:
         sys.stderr.write("toughen: interrupted; the same command goes on from here.\n")

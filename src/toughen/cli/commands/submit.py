@@ -17,8 +17,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from ...runs.errors import RunError
     from ...runs.folder import RunFolder
-    from ...runs.loading import ALSO
     from ...runs.predictions import read_predictions
+    from ...runs.prepare import EXTRA_EVAL_SETS
     from ...tasks import DataError, submission
     from ...tasks.glue import GLUE
 
@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
         if results.task in predictions:
             raise RunError(f"two of the runs are of {results.task}; give one a task.")
         predictions[results.task] = read_predictions(tables / "test.tsv")
-        for ending, name in ALSO.get(results.task, {}).items():
+        for ending, name in EXTRA_EVAL_SETS.get(results.task, {}).items():
             if (tables / f"test_{ending}.tsv").is_file():
                 predictions[name] = read_predictions(tables / f"test_{ending}.tsv")
     try:

@@ -67,29 +67,29 @@ def _check_machines(launch: dict[str, Any], folder: Any) -> None:
 
 def _created(config: Any, launch: dict[str, Any]) -> Any:
     from ...runs.folder import RunFolder
-    from ...runs.launch import joined
+    from ...runs.launch import wait_for_config
 
     _check_machines(launch, config.output_dir)
     if config.output_dir and launch["node_rank"]:
-        return joined(RunFolder(config.output_dir))
+        return wait_for_config(RunFolder(config.output_dir))
     return RunFolder.create(config)
 
 
 def _run(folder: Any, launch: dict[str, Any], new: bool) -> int:
     from ...runs.errors import Interrupted
-    from ...runs.launch import execute_everywhere, run_new
+    from ...runs.launch import execute_everywhere, launch_new
 
     try:
-        (run_new if new else execute_everywhere)(folder, **launch)
+        (launch_new if new else execute_everywhere)(folder, **launch)
     except Interrupted as stopped:
         sys.stdout.write(f"{stopped}\ncontinue with: toughen train --resume {quote(str(folder))}\n")
         return 128 + stopped.signal
     if launch["node_rank"] == 0:
-        _say(folder)
+        print_summary(folder)
     return 0
 
 
-def _say(folder: Any) -> None:
+def print_summary(folder: Any) -> None:
     """Every seed, the plain twin, where it is saved and what to do next."""
     results = folder.results()
     lines = [str(results)]
@@ -98,14 +98,17 @@ def _say(folder: Any) -> None:
         spread = f" ± {plain.sd[name]:.4f}" if len(plain.seeds) > 1 else ""
         change = results.mean[name] - plain.mean[name]
         lines.append(f"plain: {plain.mean[name]:.4f}{spread} · {results.method.name} {change:+.4f}")
-    lines += [_also(results, name) for name in (f"test_{results.metric}",) if name in results.mean]
+    lines += [_score_line(results, name) for name in (f"test_{results.metric}",) if name in results.mean]
     page = " (report.html)" if (folder.path / "report.html").is_file() else ""
     run = quote(str(folder))
-    lines += [f"saved {folder}/{page}", f"next: toughen predict {run} {_to_give(folder)} · toughen evaluate {run}"]
+    lines += [
+        f"saved {folder}/{page}",
+        f"next: toughen predict {run} {_predict_flags(folder)} · toughen evaluate {run}",
+    ]
     sys.stdout.write("\n".join(lines) + "\n")
 
 
-def _also(results: Any, name: str) -> str:
+def _score_line(results: Any, name: str) -> str:
     """A further score, over all seeds, beside the plain twin's."""
     spread = f" ± {results.sd[name]:.4f}" if len(results.seeds) > 1 else ""
     plain = results.baseline.mean.get(name) if results.baseline else None
@@ -113,7 +116,7 @@ def _also(results: Any, name: str) -> str:
     return f"{name}: {results.mean[name]:.4f}{spread}{change}"
 
 
-def _to_give(folder: Any) -> str:
+def _predict_flags(folder: Any) -> str:
     """What `toughen predict` needs to be given for this run."""
     began = folder.manifest()
     if began.head == "choices":
