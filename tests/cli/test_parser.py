@@ -8,8 +8,10 @@ import pytest
 import yaml
 
 from toughen import recipes
+from toughen.cli.arguments import DATA_FLAGS, write_flags
 from toughen.cli.old_flags import NEW, translate
 from toughen.cli.parser import parse_train, train_parser
+from toughen.errors import UsageError
 from toughen.runs.config import GROUPS
 from toughen.runs.config_io import build, to_yaml
 from toughen.runs.errors import RunError
@@ -313,3 +315,11 @@ def test_the_development_set_of_older_scripts(words):
     told, notices = translate(["--model", "x", "--task", "dream", *words, "--learning_rate", "1e-5"])
     assert parse_train(told)[0].data.eval_split == "validation"
     assert "--eval_on is now --data.eval_split (dev is validation)" in notices
+
+
+def test_arguments_of_python_are_written_as_flags():
+    message = "row 3: give head='classes', labels=[...] or on_bad='skip'; data.head= is a key."
+    written = "row 3: give --data.head classes, --data.labels A,B or --data.on_bad skip; data.head= is a key."
+    assert write_flags(ValueError(message), DATA_FLAGS) == written
+    only = write_flags(UsageError("give on_bad='skip' or head='classes'", options=("on_bad",)), DATA_FLAGS)
+    assert only == "give --data.on_bad skip or head='classes'"

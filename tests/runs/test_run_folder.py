@@ -224,3 +224,31 @@ def test_things_in_place_of_names(little):
         train("fgm", model=object(), data=little.data)
     with pytest.raises(RunError, match="give a group of options by name"):
         train("fgm", model=little.model, data="train.csv")
+
+
+def test_the_config_of_a_new_folder_is_the_one_that_is_read(little, tmp_path):
+    """The process that made a run has the config as an object; others read config.yaml."""
+    for number, recipe in enumerate((None, "freelb/rte-roberta-base")):
+        given = {"model": little.model, "data": little.data, "method": {"name": "freelb", "norm": None, "steps": 2}}
+        given |= {"trainer": {"adam_beta1": None}, "recipe": recipe, "output_dir": str(tmp_path / str(number))}
+        made = RunFolder.create(build(given))
+        assert made.config() == RunFolder(made.path).config()
+
+
+def test_results_of_other_versions_are_read(tmp_path):
+    seed = {"seed": 3, "metrics": {"accuracy": 0.5}, "folder": "seeds/3", "later": 1}
+    values = {
+        **{"task": "rte", "model": "m", "metric": "accuracy", "method": {"name": "smart"}, "later": 1},
+        **{"seeds": [seed], "mean": {"accuracy": 0.5}, "sd": {"accuracy": 0.0}, "median": {"accuracy": 0.5}},
+    }
+    (tmp_path / "results.json").write_text(json.dumps(values))
+    results = read(tmp_path)
+    assert (results.best.folder, results.best.peak_memory_mb, results.baseline) == ("seeds/3", None, None)
+    assert str(results) == "accuracy: seed 3 0.5000"
+
+
+def test_results_are_written_as_they_were_read(finished):
+    for name, read_again in (("results.json", finished.results), ("began.json", RunFolder(finished.path).manifest())):
+        values = json.loads((finished.path / name).read_text())
+        assert json.loads(json.dumps(read_again.to_dict())) == values
+    assert list(read_again.to_dict())[:3] == ["task", "labels", "head"]
