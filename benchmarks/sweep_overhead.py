@@ -73,13 +73,15 @@ def run(words: list, **environment: str) -> tuple[float, str]:
 def configs(base: dict, folder: Path, count: int | None = None) -> list[Path]:
     """The trials' run folders, to be run by hand."""
     from toughen.runs.config_io import build
-    from toughen.runs.folder import create
-    from toughen.sweeps.loading import read_definition
+    from toughen.runs.folder import RunFolder
+    from toughen.sweeps.loading import load_definition
     from toughen.sweeps.validation import grid
 
-    definition, _ = read_definition({"base": base, "parameters": {key: {"values": GRID[key]} for key in GRID}})
+    definition, _ = load_definition({"base": base, "parameters": {key: {"values": GRID[key]} for key in GRID}})
     rows = grid(definition)[:count]
-    return [create(build({**base, **row, "output_dir": str(folder / str(n))})) for n, row in enumerate(rows)]
+    return [
+        RunFolder.create(build({**base, **row, "output_dir": str(folder / str(n))})).path for n, row in enumerate(rows)
+    ]
 
 
 def measure(folder: Path, base: dict) -> dict:

@@ -60,7 +60,7 @@ with tempfile.TemporaryDirectory() as name:
         weight=2.0,  # the method's own option
     )
     print(run.results)
-    print("plain:", run.results.baseline["mean"]["accuracy"])
+    print("plain:", run.results.baseline.mean["accuracy"])
     classify = toughen.load(run.path)
     for text in ("the film is very good", "a dull story"):
         print(text, "->", classify(text))

@@ -10,6 +10,14 @@ class MethodError(ValueError):
     """A method whose parts or settings do not fit together, known before anything runs."""
 
 
+class UsageError(ValueError):
+    """Wrong use that the caller can put right; `options` are the arguments that the message is about."""
+
+    def __init__(self, message: str, options: Iterable[str] = ()) -> None:
+        super().__init__(message)
+        self.options = tuple(options)
+
+
 class SiteError(RuntimeError):
     """The model has no such place, or its forward pass never came by it."""
 

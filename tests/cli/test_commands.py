@@ -18,6 +18,7 @@ from toughen.cli.commands.predict import FORMATS
 from toughen.cli.main import COMMANDS, available, main
 from toughen.cli.parser import parse_train
 from toughen.runs.config_io import build
+from toughen.runs.folder import RunFolder
 from toughen.runs.predictor import Prediction
 from toughen.tasks.spec import Task
 
@@ -39,8 +40,7 @@ def test_train_from_the_command_line(little, tmp_path, capsys):
 
 
 def test_fast_needs_no_value(little):
-    values, _ = parse_train(["--fast", "--model", little.model, "--task", "rte"])
-    assert values["fast"] is True
+    assert parse_train(["--fast", "--model", little.model, "--task", "rte"])[0].fast is True
 
 
 def test_as_a_module():
@@ -129,7 +129,7 @@ def test_help_and_mistakes_import_nothing_heavy():
 
 def test_predict_in_all_forms(finished, little, capsys, tmp_path, monkeypatch):
     texts = [json.loads(line)["text"] for line in Path(little.test_file).read_text().splitlines()]
-    table = finished.path / finished.results.best["folder"] / "predictions" / "test.tsv"
+    table = finished.path / finished.results.best.folder / "predictions" / "test.tsv"
     expected = [line.split("\t")[1] for line in table.read_text().splitlines()[1:]]
     printed = out(capsys, "predict", finished.path, "--file", little.test_file, "--format", "jsonl")
     rows = [json.loads(line) for line in printed.splitlines()]
@@ -212,11 +212,11 @@ def test_predict_gives_pairs_to_a_plain_model(little, tmp_path, capsys):
 
 
 def test_what_is_said_at_the_end_of_a_run(finished, little, tmp_path, capsys):
-    from toughen.cli.commands.train import _say
+    from toughen.cli.commands.train import print_summary
 
-    _say(finished.path)
+    print_summary(RunFolder(finished.path))
     lines = capsys.readouterr().out.splitlines()
-    mean, sd, plain = finished.results.mean, finished.results.sd, finished.results.baseline["mean"]
+    mean, sd, plain = finished.results.mean, finished.results.sd, finished.results.baseline.mean
     change = mean["test_accuracy"] - plain["test_accuracy"]
     assert lines[2] == (
         f"test_accuracy: {mean['test_accuracy']:.4f} ± {sd['test_accuracy']:.4f} "
@@ -232,7 +232,7 @@ def test_what_is_said_at_the_end_of_a_run(finished, little, tmp_path, capsys):
         (run / "results.json").write_text((finished.path / "results.json").read_text())
         began = json.loads((finished.path / "began.json").read_text())
         (run / "began.json").write_text(json.dumps({**began, "columns": columns, "head": head}))
-        _say(run)
+        print_summary(RunFolder(run))
         assert f"next: toughen predict {run} {flags} · " in capsys.readouterr().out
 
 

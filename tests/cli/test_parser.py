@@ -8,20 +8,20 @@ import pytest
 import yaml
 
 from toughen import recipes
+from toughen.cli.arguments import DATA_FLAGS, write_flags
 from toughen.cli.old_flags import NEW, translate
 from toughen.cli.parser import parse_train, train_parser
+from toughen.errors import UsageError
 from toughen.runs.config import GROUPS
 from toughen.runs.config_io import build, to_yaml
 from toughen.runs.errors import RunError
-from toughen.runs.folder import read_config
+from toughen.runs.folder import RunFolder
 
 BASE = ["--model", "m", "--task", "rte"]
 
 
 def config(*words: str):
-    values, _ = parse_train([*BASE, *words])
-    del values["resume"]
-    return build(values)
+    return parse_train([*BASE, *words])[0]
 
 
 def test_defaults_and_types():
@@ -155,8 +155,7 @@ def test_print_config_runs_again(capsys):
 )
 def test_what_was_taken_out_of_a_recipe_stays_out_when_run_again(words, tmp_path):
     def parsed(*given):
-        values, _ = parse_train(given)
-        return build({key: value for key, value in values.items() if key != "resume"})
+        return parse_train(given)[0]
 
     made = parsed(*words.split())
     assert (made.model_config.get("cls_dropout"), made.train.max_steps) == (None, None)
@@ -166,8 +165,8 @@ def test_what_was_taken_out_of_a_recipe_stays_out_when_run_again(words, tmp_path
 
 def test_epochs_drop_the_updates_of_the_layers_below(tmp_path):
     def length(*words):
-        train = parse_train(words)[0]["train"]
-        return train["epochs"], train["max_steps"], train["warmup"]
+        train = parse_train([*BASE, *words])[0].train
+        return train.epochs, train.max_steps, train.warmup
 
     recipe, file = ["--recipe", "freelb/rte-roberta-base"], tmp_path / "a.yaml"
     warmup = recipes.config(recipe[1])["train"]["warmup"]
@@ -233,9 +232,7 @@ RUN_GLUE = (
 
 
 def translated(words: str):
-    values, _ = parse_train(translate(words.split())[0])
-    del values["resume"]
-    return build(values)
+    return parse_train(translate(words.split())[0])[0]
 
 
 def test_the_commands_of_the_original_readmes_are_understood():
@@ -293,7 +290,7 @@ def test_a_file_without_options_is_told_in_one_line(text, tmp_path):
     with pytest.raises(RunError, match="holds no options; a config to edit is written by"):
         config("--config", str(tmp_path / "config.yaml"))
     with pytest.raises(RunError, match="holds no config of a run"):
-        read_config(tmp_path)
+        RunFolder(tmp_path).config()
 
 
 def test_paragens_config_is_named_as_such(tmp_path):
@@ -316,5 +313,13 @@ def test_every_old_flag_becomes_an_option_that_is_there():
 def test_the_development_set_of_older_scripts(words):
     """ASA's scripts call it dev, which is their default."""
     told, notices = translate(["--model", "x", "--task", "dream", *words, "--learning_rate", "1e-5"])
-    assert parse_train(told)[0]["data"]["eval_split"] == "validation"
+    assert parse_train(told)[0].data.eval_split == "validation"
     assert "--eval_on is now --data.eval_split (dev is validation)" in notices
+
+
+def test_arguments_of_python_are_written_as_flags():
+    message = "row 3: give head='classes', labels=[...] or on_bad='skip'; data.head= is a key."
+    written = "row 3: give --data.head classes, --data.labels A,B or --data.on_bad skip; data.head= is a key."
+    assert write_flags(ValueError(message), DATA_FLAGS) == written
+    only = write_flags(UsageError("give on_bad='skip' or head='classes'", options=("on_bad",)), DATA_FLAGS)
+    assert only == "give --data.on_bad skip or head='classes'"

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from toughen.runs import train
+from toughen.runs import RunFolder, train
 
 from ..little import rows, save_model, write_csv, write_jsonl
 
@@ -70,6 +70,11 @@ def start(little, tmp_path):
         return train(method, output_dir=tmp_path / name, **options)
 
     return make
+
+
+def create(config):
+    """The path of a new run folder."""
+    return RunFolder.create(config).path
 
 
 def python(code: str, *arguments: str, check: bool = True) -> subprocess.CompletedProcess:

@@ -7,10 +7,12 @@ from typing import Any
 from transformers import AutoTokenizer
 
 from toughen.runs.config import Config, DataConfig, TrainConfig
-from toughen.runs.job import Job, Material
+from toughen.runs.folder import RunFolder
 from toughen.runs.method_config import make_method
-from toughen.runs.progress import Reporter
-from toughen.runs.stopping import Stop
+from toughen.runs.prepare import PreparedRun, SeedJob
+from toughen.runs.progress import ProgressLogger
+from toughen.runs.results import SeedResult
+from toughen.runs.signals import GracefulStop
 from toughen.runs.train_seed import train_seed
 from toughen.tasks import Data, Task
 
@@ -31,7 +33,7 @@ def texts(count: int, length: int = 12, seed: int = 0) -> list[dict[str, Any]]:
 
 def run_seed(
     folder: Path, model: str, method: str = "smart", precision: str = "fp32", length: int = 12, **train: Any
-) -> dict[str, Any]:
+) -> SeedResult:
     """Train seed 1 in `folder` and give its result."""
     settings = {"batch_size": 16, "learning_rate": 1e-3, "epochs": 2, "log_steps": 2, **train}
     config = Config(
@@ -42,8 +44,8 @@ def run_seed(
         trainer={"adam_epsilon": 1e-3},  # Adam would blow the rounding of gradients near 0 up to whole steps
     )
     data = Data(TASK, train=texts(64, length), validation=texts(32, length, seed=1))
-    material = Material(data, {}, AutoTokenizer.from_pretrained(model), make_method(config.method), precision)
+    prepared = PreparedRun(data, {}, AutoTokenizer.from_pretrained(model), make_method(config.method), precision)
     (folder / "seeds" / "1").mkdir(parents=True)
-    job = Job(config, folder, folder / "seeds" / "1", "method", 1, 1, material)
-    with Stop(folder) as stop:
-        return train_seed(job, Reporter(folder / "train.log"), stop)
+    job = SeedJob(config, RunFolder(folder), folder / "seeds" / "1", "method", 1, 1, prepared)
+    with GracefulStop(RunFolder(folder)) as stop:
+        return train_seed(job, ProgressLogger(folder / "train.log"), stop)

@@ -14,12 +14,11 @@ from transformers import BertConfig, BertForSequenceClassification, GPT2Config, 
 from toughen import second_order, tasks
 from toughen.runs import Diverged, RunError, resume
 from toughen.runs import train_seed as single
-from toughen.runs.callbacks import Watch
 from toughen.runs.config_io import build
-from toughen.runs.health import Health
-from toughen.runs.progress import Reporter
-from toughen.runs.stopping import Stop
-from toughen.runs.trainer import RunTrainer
+from toughen.runs.folder import RunFolder
+from toughen.runs.progress import ProgressLogger
+from toughen.runs.signals import GracefulStop
+from toughen.runs.trainer import NanMonitor, RunCallback, RunTrainer
 
 pytestmark = pytest.mark.usefixtures("no_page")
 
@@ -36,23 +35,23 @@ def test_nan_in_the_clean_loss_names_the_learning_rate(start, little):
 
 
 def test_health_finds_the_first_step_of_the_first_part():
-    health = Health({"step_size": 0.1}, 1e-3, "bf16")
+    nan_monitor = NanMonitor({"step_size": 0.1}, 1e-3, "bf16")
     for step, value in enumerate([1.0, 2.0, float("nan"), float("nan")], start=1):
-        health.see(
+        nan_monitor.update(
             step, {"loss": torch.tensor(value), "0/term": torch.tensor(value), "0/loss_clean": torch.tensor(1.0)}
         )
     with pytest.raises(Diverged, match=r"step 3: the perturbed term .*0\.1.*precision=fp32 \(it is bf16\)"):
-        health.check(seed=1)
-    Health({}, 1.0, "fp32").check(seed=1)
+        nan_monitor.check(seed=1)
+    NanMonitor({}, 1.0, "fp32").check(seed=1)
 
 
 def test_the_log_is_json_for_every_reader(tmp_path):
     """NaN and Infinity are no JSON: jq and browsers refuse the line."""
-    job = SimpleNamespace(seed=1, arm="method", run=tmp_path)
-    watch = Watch(
+    job = SimpleNamespace(seed=1, variant="method", run=RunFolder(tmp_path))
+    watch = RunCallback(
         SimpleNamespace(**vars(job), config=build({"model": "m", "task": "sst2"})),
-        Reporter(speak=False),
-        Stop(tmp_path),
+        ProgressLogger(speak=False),
+        GracefulStop(RunFolder(tmp_path)),
         None,
     )
     watch.trainer = SimpleNamespace(terms={})
@@ -72,10 +71,10 @@ def test_the_log_is_json_for_every_reader(tmp_path):
     }.items(),
 )
 def test_health_names_an_option_that_the_method_has(method, said):
-    health = Health({"name": method}, 1e-3, "fp32")
-    health.see(1, {"0/term": torch.tensor(float("nan"))})
+    nan_monitor = NanMonitor({"name": method}, 1e-3, "fp32")
+    nan_monitor.update(1, {"0/term": torch.tensor(float("nan"))})
     with pytest.raises(Diverged, match=rf"any more\. Lower {said}train.learning_rate=0.001"):
-        health.check(seed=1)
+        nan_monitor.check(seed=1)
 
 
 def test_out_of_memory_takes_smaller_micro_batches_and_the_same_update(start, little, monkeypatch):
@@ -91,8 +90,8 @@ def test_out_of_memory_takes_smaller_micro_batches_and_the_same_update(start, li
     found = start("smart", "found")
     weights, same = (load_file(run.path / "model" / "model.safetensors") for run in (found, expected))
     assert all(torch.equal(weights[name], same[name]) for name in same)
-    scores = found.results.seeds[0]["metrics"]
-    assert scores == pytest.approx(expected.results.seeds[0]["metrics"], rel=1e-6)  # tested in smaller batches, too
+    scores = found.results.seeds[0].metrics
+    assert scores == pytest.approx(expected.results.seeds[0].metrics, rel=1e-6)  # tested in smaller batches, too
     assert "out of memory with 8 rows a pass: 4 a pass, the update as before" in found.results.notes
     assert "out of memory with 4 rows a pass: 2 a pass, the update as before" in found.results.notes
 

@@ -7,8 +7,8 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification
 
-from toughen.runs import memory
-from toughen.runs.precision import resolve
+from toughen.runs.folder import RunFolder
+from toughen.runs.prepare import resolve_precision
 from toughen.runs.trainer import RunTrainer
 
 from .seeds import run_seed
@@ -49,14 +49,14 @@ def losses(folder) -> list[dict]:
 def test_bf16_is_the_default_where_the_gpu_has_it(little, tmp_path, seen):
     if not torch.cuda.is_bf16_supported(including_emulation=False):
         pytest.skip("this GPU has no bfloat16")
-    precision, note = resolve("auto")
+    precision, note = resolve_precision("auto")
     assert (precision, note) == ("bf16", None)
     result = run_seed(tmp_path / "run", little.model, precision=precision)
     assert seen["dtypes"] == {torch.bfloat16}
     assert seen["scaler"] is None
     weights = load_file(tmp_path / "run/seeds/1/model/model.safetensors")
     assert {weight.dtype for weight in weights.values()} == {torch.float32}  # halves are for the passes alone
-    assert result["peak_memory_mb"] > 0
+    assert result.peak_memory_mb > 0
     assert all(0 <= row["loss"] < 3 for row in losses(tmp_path / "run"))
 
 
@@ -90,17 +90,17 @@ def test_memory_that_runs_out_gives_smaller_passes_and_the_same_update(wide, tmp
     eight = run_seed(tmp_path / "eight", wide, **options, micro_batch=8)
     total = torch.cuda.get_device_properties(0).total_memory / 2**20
     torch.cuda.empty_cache()
-    torch.cuda.set_per_process_memory_fraction(min(1.6 * eight["peak_memory_mb"] / total, 1.0))
+    torch.cuda.set_per_process_memory_fraction(min(1.6 * eight.peak_memory_mb / total, 1.0))
     try:
         found = run_seed(tmp_path / "found", wide, **options)
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)
         torch.cuda.empty_cache()
-    known = memory.known(tmp_path / "found")["method"]
+    known = RunFolder(tmp_path / "found").oom_history()["method"]
     assert 1 <= known["rows"] < 64
     assert known["notes"][0] == "out of memory with 64 rows a pass: 32 a pass, the update as before"
     assert [row["step"] for row in losses(tmp_path / "found")] == [row["step"] for row in losses(tmp_path / "eight")]
-    assert found["metrics"] == pytest.approx(eight["metrics"], abs=1e-3)
+    assert found.metrics == pytest.approx(eight.metrics, abs=1e-3)
     one, other = (load_file(tmp_path / name / "seeds/1/model/model.safetensors") for name in ("found", "eight"))
     for name, value in other.items():
         torch.testing.assert_close(

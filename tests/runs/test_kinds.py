@@ -166,14 +166,14 @@ def test_a_method_from_a_file(start, tmp_path, capsys):
     file = tmp_path / "mine.py"
     assert main(["new", str(file)]) == 0
     run = start(f"{file}:mine", weight=2.0)
-    assert "Add(weight=2.0" in run.results.method["repr"]
+    assert "Add(weight=2.0" in run.results.method.repr
     assert run.config.method["weight"] == 2.0
 
 
 def test_a_sum_with_settings_of_its_parts(start):
     run = start("smart+rdrop", smart={"weight": 3.0}, seeds=[5])
-    assert "Add(weight=3.0" in run.results.method["repr"]
-    assert run.results.seeds[0]["seed"] == 5
+    assert "Add(weight=3.0" in run.results.method.repr
+    assert run.results.seeds[0].seed == 5
 
 
 def test_the_best_epoch_is_taken_and_patience_ends_early(start, little):
@@ -181,8 +181,8 @@ def test_the_best_epoch_is_taken_and_patience_ends_early(start, little):
     rows = [json.loads(line) for line in (run.path / "metrics.jsonl").read_text().splitlines()]
     scored = [(row["eval_accuracy"], row["epoch"]) for row in rows if row["kind"] == "eval"]
     best = max(scored, key=lambda each: (each[0], -each[1]))
-    assert run.results.seeds[0]["best_epoch"] == best[1]
-    assert run.results.seeds[0]["metrics"]["accuracy"] == best[0]
+    assert run.results.seeds[0].best_epoch == best[1]
+    assert run.results.seeds[0].metrics["accuracy"] == best[0]
     assert scored[-1][1] == best[1] + 1 < 12
 
 
@@ -239,7 +239,7 @@ def test_methods_as_objects(start, no_page, tmp_path):
 
     mine = Method(sites.WordEmbedding(), search.Noise(search.Normal(0.123)), compare.Divergence("js"), Add(0.7))
     run = start(mine, "mine")
-    assert run.results.method == {"name": "own", "settings": {}, "repr": repr(mine)}
+    assert vars(run.results.method) == {"name": "own", "settings": {}, "repr": repr(mine)}
     assert "Normal(scale=0.123" in (run.path / "config.yaml").read_text()
     assert any("cannot run it again" in note for note in run.results.notes)
     (run.path / "seeds/1/result.json").unlink()
@@ -247,7 +247,7 @@ def test_methods_as_objects(start, no_page, tmp_path):
         toughen.resume(run.path)
     with pytest.raises(RunError, match="began with another method"):
         toughen.resume(run.path, toughen.smart())
-    assert toughen.resume(run.path, mine).results.seeds[0]["metrics"] == run.results.seeds[0]["metrics"]
+    assert toughen.resume(run.path, mine).results.seeds[0].metrics == run.results.seeds[0].metrics
     with pytest.raises(RunError, match="settings go with a method's name"):
         start(mine, "again", weight=2.0)
     with pytest.raises(RunError, match="give a name such as 'smart'"):

@@ -9,7 +9,8 @@ import torch
 
 from toughen.runs.config_io import build
 from toughen.runs.execute import execute
-from toughen.runs.folder import create
+
+from .conftest import create
 
 pytestmark = [pytest.mark.distributed, pytest.mark.usefixtures("no_page")]
 PASS = {(1, 1): 48, (1, 4): 12, (2, 1): 24, (2, 4): 6}  # (processes, accumulation) -> rows of a pass

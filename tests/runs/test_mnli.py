@@ -8,7 +8,7 @@ import yaml
 
 from toughen.cli.main import main
 from toughen.runs import train
-from toughen.runs.folder import read_config
+from toughen.runs.folder import RunFolder
 from toughen.sweeps.validation import shared_scores
 from toughen.tasks.catalog import NLI_LABELS
 
@@ -50,7 +50,7 @@ def test_both_halves_are_scored_and_predicted(little, sets, tmp_path, capsys):
     assert results["metric"] == "accuracy"
     assert {"accuracy", "accuracy_mm", "loss_mm"} <= results["mean"].keys()
     # A sweep may rank by all that a run ends with, and by nothing else.
-    assert shared_scores([[read_config(found.path)]])[0].keys() == results["mean"].keys()
+    assert shared_scores([[RunFolder(found.path).config()]])[0].keys() == results["mean"].keys()
     named = {"train": 24, "validation": 12, "test": 5, "validation_mm": 22, "test_mm": 10}
     assert results["data"] == named
     tables = found.path / "seeds" / "1" / "predictions"

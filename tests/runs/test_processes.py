@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file
 
 from toughen.cli.main import main
-from toughen.runs import RunError, launch, worker
+from toughen.runs import RunError, RunFolder, launch, worker
 from toughen.runs.trainer import RunTrainer
 
 SOURCE = str(Path(__file__).resolve().parents[2] / "src")
@@ -148,7 +148,7 @@ def test_the_first_fault_is_the_one_that_is_told(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["worker", str(tmp_path)])
     assert [worker.main(), worker.main()] == [1, 1]
     with pytest.raises(RunError, match=r"^a stone in the shoe$"):
-        launch._explain(tmp_path, 1)
+        launch._raise_worker_error(RunFolder(tmp_path), 1)
 
 
 def test_machines_that_cannot_be(words, tmp_path, capsys):

@@ -10,17 +10,16 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from safetensors.torch import load_file
 
+from toughen.internal.atomic import remove_folder
 from toughen.runs import Interrupted, RunError
 from toughen.runs.api import resume
 from toughen.runs.config_io import build
 from toughen.runs.execute import execute
-from toughen.runs.files import remove_folder
-from toughen.runs.folder import checkpoints, create
-from toughen.runs.launch import _wait, run_new
-from toughen.runs.locking import held
+from toughen.runs.folder import RunFolder
+from toughen.runs.launch import _wait, launch_new
 from toughen.runs.trainer import RunTrainer
 
-from .conftest import python
+from .conftest import create, python
 
 pytestmark = pytest.mark.usefixtures("no_page")
 
@@ -47,7 +46,7 @@ def config_of(little, folder, method="smart+bregman", **train):
 
 
 def last_weights(folder):
-    return load_file(checkpoints(folder / "seeds" / "1")[-1] / "model.safetensors")
+    return load_file(RunFolder(folder).checkpoints("method", 1)[-1] / "model.safetensors")
 
 
 def assert_same_end(one, other):
@@ -78,7 +77,7 @@ def test_kill_9_in_the_middle_of_an_epoch(little, tmp_path):
     killed = create(config_of(little, tmp_path / "killed", save_steps=2))
     process = python(KILLED, killed, "9", check=False)
     assert process.returncode == -signal.SIGKILL, process.stderr
-    assert [path.name for path in checkpoints(killed / "seeds" / "1")][-1] == "checkpoint-8"
+    assert [path.name for path in RunFolder(killed).checkpoints("method", 1)][-1] == "checkpoint-8"
     assert not (killed / "results.json").exists()
     # What a kill in the middle of a save leaves: weights, but no whole state. It must be passed over.
     half = killed / "seeds" / "1" / "checkpoint-10"
@@ -147,7 +146,7 @@ def test_a_closed_terminal_saves_and_nohup_goes_on(little, tmp_path, nohup):
     process.wait(120)
     assert (run / "results.json").is_file() == nohup
     if not nohup:
-        assert [path.name for path in checkpoints(run / "seeds" / "1")] == ["checkpoint-3"]
+        assert [path.name for path in RunFolder(run).checkpoints("method", 1)] == ["checkpoint-3"]
         resume(run)
         assert (run / "results.json").is_file()
 
@@ -172,7 +171,7 @@ def test_killed_between_training_and_scoring(little, tmp_path, monkeypatch):
     resume(moved)
     assert_same_end(whole, moved)
     (moved / "seeds" / "1" / "result.json").unlink()
-    state = json.loads((checkpoints(moved / "seeds" / "1")[-1] / "trainer_state.json").read_text())
+    state = json.loads((RunFolder(moved).checkpoints("method", 1)[-1] / "trainer_state.json").read_text())
     remove_folder(moved / "seeds" / "1" / f"checkpoint-{state['best_global_step']}")
     with pytest.raises(RunError, match="is gone, which holds the best epoch"):
         resume(moved)
@@ -180,17 +179,17 @@ def test_killed_between_training_and_scoring(little, tmp_path, monkeypatch):
 
 def test_a_run_that_is_at_work_is_not_resumed_beside_itself(little, tmp_path):
     folder = create(config_of(little, tmp_path / "run", method="plain", max_steps=1))
-    with held(folder), pytest.raises(RunError, match="is being trained by another process"):
+    with RunFolder(folder).lock(), pytest.raises(RunError, match="is being trained by another process"):
         resume(folder)
-    with held(folder), pytest.raises(RunError, match="is being trained by another process"):
-        run_new(folder)  # somebody resumed it before we began; what is theirs now is not taken away
+    with RunFolder(folder).lock(), pytest.raises(RunError, match="is being trained by another process"):
+        launch_new(folder)  # somebody resumed it before we began; what is theirs now is not taken away
     resume(folder)
 
 
 def test_a_child_holds_the_folder_as_long_as_it_lives(little, tmp_path):
     """torchrun lives on when the process that started it is killed."""
     folder = create(config_of(little, tmp_path / "run"))
-    with held(folder) as lock:
+    with RunFolder(folder).lock() as lock:
         child = subprocess.Popen(["sleep", "60"], pass_fds=lock)
     try:
         with pytest.raises(RunError, match="is being trained by another process"):
@@ -203,7 +202,7 @@ def test_a_child_holds_the_folder_as_long_as_it_lives(little, tmp_path):
 def test_processes_can_be_started_from_a_thread(tmp_path):
     """Signals are the main thread's alone to ask for; elsewhere there is nobody to send them."""
     with ThreadPoolExecutor(1) as pool:
-        assert pool.submit(lambda: _wait(subprocess.Popen(["true"]), tmp_path)).result() == 0
+        assert pool.submit(lambda: _wait(subprocess.Popen(["true"]), RunFolder(tmp_path))).result() == 0
 
 
 def test_finished_seeds_are_not_trained_again(finished, monkeypatch):

@@ -9,10 +9,10 @@ import yaml
 
 from toughen.runs import RunError, load, read, train
 from toughen.runs.config_io import build
-from toughen.runs.folder import create, read_config
-from toughen.runs.progress import Reporter
+from toughen.runs.folder import RunFolder
+from toughen.runs.progress import ProgressLogger
 
-from .conftest import python
+from .conftest import create, python
 
 
 def test_everything_is_there(finished):
@@ -37,14 +37,14 @@ def test_the_star_is_told_in_words_once_a_run(finished):
 @pytest.mark.parametrize(("total", "said"), [(1, "seed 1: 1 update in 1 epoch"), (2, "seed 1: 2 updates in 1 epoch")])
 def test_one_update_is_no_updates(total, said, capsys):
     state = SimpleNamespace(global_step=0, max_steps=total, num_train_epochs=1, best_metric=None)
-    Reporter().begin("seed 1", ["plain"], "accuracy", state)
+    ProgressLogger().begin("seed 1", ["plain"], "accuracy", state)
     assert capsys.readouterr().out == f"{said}\n"
 
 
 def test_the_hours_of_a_long_run_are_told(capsys, monkeypatch):
     now = [0.0]
     monkeypatch.setattr("toughen.runs.progress.time.perf_counter", lambda: now[0])
-    reporter = Reporter()
+    reporter = ProgressLogger()
     state = SimpleNamespace(global_step=0, max_steps=11_001, num_train_epochs=1, best_metric=None)
     reporter.begin("seed 1", ["plain"], "accuracy", state)
     now[0] = 10.0
@@ -60,12 +60,12 @@ def test_results_hold_what_is_promised(finished):
     }
     results = read(finished.path)
     first, second = results.seeds
-    assert set(first) == {
+    assert set(first.to_dict()) == {
         *("seed", "metrics", "best_epoch", "train_seconds", "passes", "seconds_per_step", "peak_memory_mb", "folder"),
     }
-    assert results.mean["accuracy"] == pytest.approx((first["metrics"]["accuracy"] + second["metrics"]["accuracy"]) / 2)
-    assert first["passes"] == {"forward": 3.0, "backward": 2.0}  # clean, search and perturbed; search and training
-    assert results.baseline["seeds"][0]["passes"] == {"forward": 1.0, "backward": 1.0}
+    assert results.mean["accuracy"] == pytest.approx((first.metrics["accuracy"] + second.metrics["accuracy"]) / 2)
+    assert first.passes == {"forward": 3.0, "backward": 2.0}  # clean, search and perturbed; search and training
+    assert results.baseline.seeds[0].passes == {"forward": 1.0, "backward": 1.0}
     assert results.data == {"train": 48, "validation": 20, "test": 10}
 
 
@@ -81,7 +81,7 @@ def test_metrics_rows(finished):
 
 
 def test_config_is_merged_and_runs_again(finished, tmp_path):
-    config = read_config(finished.path)
+    config = RunFolder(finished.path).config()
     again = yaml.safe_load((finished.path / "config.yaml").read_text())
     assert build(again) == config
     assert build({**again, "output_dir": str(tmp_path / "again")}).train == config.train
@@ -100,7 +100,7 @@ texts = [row["text"] for row in csv.DictReader(open(sys.argv[2]))]
 print(json.dumps([{each["label"]: each["score"] for each in said} for said in pipe(texts)]))
 """
     said = json.loads(python(code, finished.path / "model", little.data["validation_file"]).stdout)
-    best = finished.results.best["folder"]
+    best = finished.results.best.folder
     lines = (finished.path / best / "predictions" / "validation.tsv").read_text().splitlines()
     assert lines[0] == "index\tprediction\tlabel\tprobabilities"
     assert len(lines) == len(said) + 1
@@ -116,7 +116,7 @@ def test_a_run_stands_for_its_folder(finished, tmp_path):
     text = "the film is good"
     assert toughen.load(finished)(text) == toughen.load(finished.path)(text)
     (found,) = toughen.evaluate(finished, samples=10, write=False)
-    assert found.score == finished.results.best["metrics"]["accuracy"]
+    assert found.score == finished.results.best.metrics["accuracy"]
     assert toughen.report([finished], tmp_path / "page.html").is_file()
 
 
@@ -150,7 +150,7 @@ def test_card_has_a_model_index(finished):
 
 def test_same_seed_same_numbers(start):
     first, second = (start("freelb", name, seeds=[3]).results for name in ("one", "two"))
-    assert first.seeds[0]["metrics"] == second.seeds[0]["metrics"]
+    assert first.seeds[0].metrics == second.seeds[0].metrics
     files = [run.path / "model" / "model.safetensors" for run in (first, second)]
     assert files[0].read_bytes() == files[1].read_bytes()
 
@@ -205,7 +205,7 @@ def test_what_is_no_text_is_refused(finished, given):
 
 
 def test_a_config_in_python_is_not_lost_to_defaults(little, tmp_path, monkeypatch):
-    monkeypatch.setattr("toughen.runs.api.run_new", lambda folder, **_: None)
+    monkeypatch.setattr("toughen.runs.api.launch_new", lambda folder, **_: None)
     below = {
         **{"model": little.model, "data": little.data, "seed": [4, 5], "baseline": True, "fast": True, "nproc": 2},
         **{"method": {"name": "freelb", "steps": 3}, "peft": "lora"},
@@ -224,3 +224,31 @@ def test_things_in_place_of_names(little):
         train("fgm", model=object(), data=little.data)
     with pytest.raises(RunError, match="give a group of options by name"):
         train("fgm", model=little.model, data="train.csv")
+
+
+def test_the_config_of_a_new_folder_is_the_one_that_is_read(little, tmp_path):
+    """The process that made a run has the config as an object; others read config.yaml."""
+    for number, recipe in enumerate((None, "freelb/rte-roberta-base")):
+        given = {"model": little.model, "data": little.data, "method": {"name": "freelb", "norm": None, "steps": 2}}
+        given |= {"trainer": {"adam_beta1": None}, "recipe": recipe, "output_dir": str(tmp_path / str(number))}
+        made = RunFolder.create(build(given))
+        assert made.config() == RunFolder(made.path).config()
+
+
+def test_results_of_other_versions_are_read(tmp_path):
+    seed = {"seed": 3, "metrics": {"accuracy": 0.5}, "folder": "seeds/3", "later": 1}
+    values = {
+        **{"task": "rte", "model": "m", "metric": "accuracy", "method": {"name": "smart"}, "later": 1},
+        **{"seeds": [seed], "mean": {"accuracy": 0.5}, "sd": {"accuracy": 0.0}, "median": {"accuracy": 0.5}},
+    }
+    (tmp_path / "results.json").write_text(json.dumps(values))
+    results = read(tmp_path)
+    assert (results.best.folder, results.best.peak_memory_mb, results.baseline) == ("seeds/3", None, None)
+    assert str(results) == "accuracy: seed 3 0.5000"
+
+
+def test_results_are_written_as_they_were_read(finished):
+    for name, read_again in (("results.json", finished.results), ("began.json", RunFolder(finished.path).manifest())):
+        values = json.loads((finished.path / name).read_text())
+        assert json.loads(json.dumps(read_again.to_dict())) == values
+    assert list(read_again.to_dict())[:3] == ["task", "labels", "head"]

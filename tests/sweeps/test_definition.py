@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from toughen import recipes
-from toughen.runs.strict_yaml import load_yaml
+from toughen.runs.config_io import load_yaml
 from toughen.sweeps.definition import parse
 from toughen.sweeps.errors import SweepError
 from toughen.sweeps.loading import load_definition

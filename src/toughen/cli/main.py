@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any
@@ -72,38 +72,45 @@ def _main(words: list[str]) -> int:
 
         sys.stderr.write(f"toughen: there is no command {name!r}. {nearest(name, available())}\n")
         return 2
+    command: Any = None
     try:
-        command: Any = import_module(f"toughen.cli.commands.{name}")
+        command = import_module(f"toughen.cli.commands.{name}")
         return run(command, name, rest)
     except BrokenPipeError:
         raise
     except Exception as error:
         if os.environ.get("TOUGHEN_DEBUG"):
             raise
-        return told(error)
+        return report_error(error, getattr(command, "FLAGS", {}))
 
 
 def run(command: Any, name: str, rest: Sequence[str]) -> int:
     """Parse a command's arguments and run it. A command that parses by itself has `main(rest)`."""
     if hasattr(command, "main"):
         return int(command.main(rest))
-    from .one_line import OneLine
+    from .arguments import OneLineErrorParser
 
-    parser = OneLine(f"toughen {name}", description=command.HELP, allow_abbrev=False)
+    parser = OneLineErrorParser(f"toughen {name}", description=command.HELP, allow_abbrev=False)
     command.add(parser)
     return int(command.run(parser.parse_args(rest)))
 
 
-def told(error: Exception) -> int:
-    """Print an error we know as one line and give its exit code; raise the others again."""
+def report_error(error: Exception, flags: Mapping[str, str]) -> int:
+    """Print a known error as one line, with its options as flags, and return the exit code; raise the others again."""
     from ..errors import MethodError, SiteError, StepError
     from ..runs.errors import Diverged
+    from ..tasks import DataError
 
     # DataError, RunError and MethodError are ValueErrors, and so is what transformers says of bad settings.
     known = (ValueError, MethodError, SiteError, StepError, ImportError, OSError)
     if not isinstance(error, (*known, Diverged)):
         raise error
-    sys.stderr.write(f"toughen: {' '.join(str(error).split())}\n")
+    message = str(error)
+    if flags and (isinstance(error, DataError) or getattr(error, "options", ())):
+        from .arguments import write_flags
+
+        message = write_flags(error, flags)
+    sys.stderr.write(f"toughen: {' '.join(message.split())}\n")
     return 1 if isinstance(error, Diverged) else 2
 
 

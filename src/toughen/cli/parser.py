@@ -8,32 +8,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any, NoReturn
 
-import yaml
 from jsonargparse import ArgumentParser, Namespace
 
 from ..options import OLD_NAMES
-from ..runs.config import GROUPS, docs_of
-from ..runs.config_io import merge, seeds_of
+from ..runs.config import GROUPS, Config, docs_of
+from ..runs.config_io import build, merge, normalised, to_yaml
 from ..runs.errors import RunError
-from ..runs.kinds import worded
+from ..runs.hf_options import check_model_keys, check_trainer, trainer_options
+from ..runs.kinds import fits, worded
 from ..runs.method_config import options_of
 from ..runs.method_options import NO_DEFAULT
-from ..runs.model_keys import check_model_keys
-from ..runs.trainer_options import check_trainer, trainer_options
-from .words import split_arguments
+from .arguments import split_arguments
 
-LAUNCH = ("nnodes", "node_rank", "rdzv_endpoint")
+LAUNCH = {"nnodes": 1, "node_rank": 0, "rdzv_endpoint": None}
 
 
 class HintingParser(ArgumentParser):
     """Errors are one line; an unknown option names the nearest known one."""
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
-        # What is wrong in a file is told by its key, as on the command line.
-        message = " ".join(message.split()).removeprefix('Parser key "config": ')
-        unknown_key = re.search(r"Option '(?P<key>[^']+)' is not accepted", message)
-        if unknown_key:
-            raise RunError(f"there is no option {unknown_key['key']}. {self._near(unknown_key['key'])}")
+        message = " ".join(message.split())
         wrong = re.search(r'key "(?P<key>[^"]+)": (?P<why>.*)(?:Given|Got) value: ?(?P<value>.*)$', message)
         if wrong:
             action = next((each for each in self._actions if each.dest == wrong["key"]), None)
@@ -48,13 +42,6 @@ class HintingParser(ArgumentParser):
             hint = f" Did you mean {' or '.join(near)}?" if near else f" See: {self.prog} --help"
         raise RunError(message + "." * (not message.endswith(".")) + hint)
 
-    def _near(self, key: str) -> str:
-        """The option of the same last name, such as train.epochs for epochs, or the nearest ones."""
-        known = [action.dest for action in self._actions if action.option_strings]
-        same = [each for each in known if each.rpartition(".")[2] == key.rpartition(".")[2]]
-        near = same or difflib.get_close_matches(key, known, n=2, cutoff=0.6)
-        return f"Did you mean {' or '.join(near)}?" if near else "See: toughen train --help"
-
 
 def train_parser(method: str, trainer_keys: Sequence[str] = (), model_keys: Sequence[str] = ()) -> HintingParser:
     """The parser for one method."""
@@ -68,7 +55,7 @@ def train_parser(method: str, trainer_keys: Sequence[str] = (), model_keys: Sequ
         default_env=False,
         print_config=None,  # its flags skip what ours never writes
     )
-    parser.add_argument("--config", action="config", help="YAML file of options; flags go over it.")
+    parser.add_argument("--config", type=str, help="YAML file of options; flags go over it.")
     parser.add_argument("--print_config", action="store_true", help="Print the merged YAML and leave.")
     parser.add_argument("--recipe", type=str | None, default=None, help="A published experiment; see: toughen recipes.")
     parser.add_argument("--resume", type=str | None, default=None, metavar="RUN", help="Go on with an unfinished run.")
@@ -117,10 +104,10 @@ def add_options(parser: Any, options: Mapping[str, tuple[Any, Any]]) -> None:
             parser.add_argument(former, type=option.type, default=SUPPRESS, help=SUPPRESS)
 
 
-def _open_keys(group: str, rest: Sequence[str], below: Mapping[str, Any]) -> list[str]:
-    """The keys that are given in a group whose keys are not all known here."""
-    flags = [word.partition("=")[0] for word in rest if word.startswith(f"--{group}.")]
-    return [*dict(below.get(group) or {}), *(flag.removeprefix(f"--{group}.") for flag in flags)]
+def _open_keys(group: str, words: Sequence[str]) -> list[str]:
+    """Return the keys that are given in a group whose keys are not all known here."""
+    flags = (word.partition("=")[0] for word in words if word.startswith(f"--{group}."))
+    return [flag.removeprefix(f"--{group}.") for flag in flags]
 
 
 def _add_model_keys(parser: HintingParser, keys: Sequence[str]) -> None:
@@ -140,40 +127,46 @@ def _add_trainer(parser: HintingParser, keys: Sequence[str]) -> None:
         group.add_argument(f"--trainer.{key}", type=known[key], help="A field of TrainingArguments.")
 
 
-def parse_train(arguments: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Nested values of a run, and how to launch it. `--help` and `--print_config` print and leave."""
-    rest, below = split_arguments(arguments)
-    method = _last(rest, "--method.name") or dict(below.get("method") or {}).get("name") or "smart"
-    if _last(rest, "--method.name") and below:
-        merge(below, {"method": {"name": method}})
-    length = [key for key in ("epochs", "max_steps") if _last(rest, f"--train.{key}") is not None]
-    if length and below:  # for what flags drop of the layers below; their values come when they are parsed
-        merge(below, {"train": dict.fromkeys(length, 1)})
-    parser = train_parser(method, _open_keys("trainer", rest, below), _open_keys("model_config", rest, below))
-    if {"-h", "--help"} & set(rest):
+def parse_train(arguments: Sequence[str]) -> tuple[Config, dict[str, Any]]:
+    """Return the config of a run and how to launch it. `--help` and `--print_config` print and leave.
+
+    jsonargparse reads the flags alone; they are merged over the config files and recipes, and the whole is built once.
+    """
+    words, values = split_arguments(arguments)
+    method = _last(words, "--method.name") or dict(values.get("method") or {}).get("name") or "smart"
+    parser = train_parser(method, _open_keys("trainer", words), _open_keys("model_config", words))
+    if {"-h", "--help"} & set(words):
         parser.print_help()
         sys.exit(0)
-    show = "--print_config" in rest
-    rest = [word for word in rest if word != "--print_config"]
-    values = _parse(parser, rest, below)
-    launch = {key: values.pop(key) for key in LAUNCH}
-    if show:
-        del values["resume"]
-        from ..runs.config_io import build, to_yaml
-
-        sys.stdout.write(to_yaml(build(values)))
+    flags: Namespace = parser.parse_args([word for word in words if word != "--print_config"], defaults=False)
+    merge(values, {"method": {"name": method}})
+    merge(values, normalised(flags.as_dict()))
+    if values.pop("resume", None):
+        raise RunError("resume: a config cannot say it; give --resume RUN on the command line.")
+    launch: dict[str, Any] = {key: values.pop(key, default) for key, default in LAUNCH.items()}
+    for key in ("nnodes", "node_rank"):
+        if not fits(launch[key], int):
+            raise RunError(f"{key}={launch[key]}: expected {worded(int)}.")
+    _complete_method(values["method"], method)
+    config = build(values)
+    if "--print_config" in words:
+        sys.stdout.write(to_yaml(config))
         sys.exit(0)
-    return values, launch
+    return config, launch
 
 
-def _parse(parser: HintingParser, rest: Sequence[str], below: Mapping[str, Any]) -> dict[str, Any]:
-    text = [f"--config={yaml.safe_dump(dict(below))}"] if below else []
-    parsed: Namespace = parser.parse_args([*text, *rest])
-    values = parsed.as_dict()
-    for key in ("config", "print_config", "help"):
-        values.pop(key, None)
-    values["seed"] = seeds_of(values["seed"])
-    return values
+def _complete_method(given: dict[str, Any], method: str) -> None:
+    """Add the options that a method has by default, so that config.yaml holds them; check the types of the others."""
+    for key, (_, option) in options_of(method).items():
+        part, _, name = key.rpartition(".")
+        group = given.setdefault(part, {}) if part else given
+        if not isinstance(group, dict):
+            return  # `build` says what is wrong
+        if name in group:
+            if group[name] is not None and option.type is not None and not fits(group[name], option.type):
+                raise RunError(f"method.{key}={group[name]}: expected {worded(option.type)}.")
+        elif option.default is not NO_DEFAULT and option.default is not None:
+            group[name] = option.default
 
 
 def _last(words: Sequence[str], flag: str) -> str | None:

@@ -12,17 +12,19 @@ if TYPE_CHECKING:
     from .errors import Diverged as Diverged
     from .errors import Interrupted as Interrupted
     from .errors import RunError as RunError
-    from .folder import Results as Results
+    from .folder import RunFolder as RunFolder
     from .folder import read as read
     from .predictor import Predictor as Predictor
     from .predictor import load as load
+    from .results import Results as Results
 
 # Modules are nouns and none has the name of a function here: an imported module would hide it.
 _HOMES = {
     "config": ("Config",),
     "errors": ("Diverged", "Interrupted", "RunError"),
-    "folder": ("Results", "read"),
+    "folder": ("RunFolder", "read"),
     "predictor": ("Predictor", "load"),
+    "results": ("Results",),
     "api": ("Run", "resume", "train"),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}

@@ -10,10 +10,11 @@ from ..errors import MethodError
 from .config import Config, DataConfig, TrainConfig
 from .config_io import build, merge, normalised
 from .errors import RunError
-from .folder import Results, create, read, read_config
-from .launch import execute_everywhere, run_new
+from .folder import RunFolder
+from .launch import execute_everywhere, launch_new
 from .method_config import OWN, config_of, is_method_of
 from .predictor import Predictor, load
+from .results import Results
 
 if TYPE_CHECKING:
     from ..method import Method, MethodSum
@@ -31,12 +32,12 @@ class Run:
     @property
     def results(self) -> Results:
         """What each seed reached."""
-        return read(self.path)
+        return RunFolder(self.path).results()
 
     @property
     def config(self) -> Config:
         """What was run."""
-        return read_config(self.path)
+        return RunFolder(self.path).config()
 
     def load(self, seed: int | None = None, **settings: Any) -> Predictor:
         """A predictor: of the best seed, or of the one named."""
@@ -101,9 +102,9 @@ def train(
         built = build(merge(below, normalised(above)))
     except MethodError as error:
         raise MethodError(_with_its_home(str(error), settings)) from None
-    folder = create(built)
-    run_new(folder, method=made)
-    return Run(folder)
+    folder = RunFolder.create(built)
+    launch_new(folder, method=made)
+    return Run(folder.path)
 
 
 def _with_its_home(message: str, settings: Mapping[str, Any]) -> str:
@@ -119,11 +120,12 @@ def _with_its_home(message: str, settings: Mapping[str, Any]) -> str:
 
 def resume(run: "str | os.PathLike[str]", method: "Method | MethodSum | None" = None) -> Run:
     """Go on with an unfinished run; one whose method was an object that no name makes needs it again."""
-    config = read_config(Path(run))
+    folder = RunFolder(run)
+    config = folder.config()
     if method is not None and not is_method_of(config.method, method):
         raise RunError(f"{run} began with another method: {config.method.get('repr', config.method)}.")
-    execute_everywhere(Path(run), method=method)
-    return Run(Path(run))
+    execute_everywhere(folder, method=method)
+    return Run(folder.path)
 
 
 def _object(method: Any, settings: Mapping[str, Any], nproc: int) -> Any:

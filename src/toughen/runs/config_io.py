@@ -1,20 +1,68 @@
-"""Nested plain values to a `Config` and back; what is wrong is told before anything runs."""
+"""Nested plain values to a `Config` and back, and YAML to values; what is wrong is reported before anything runs."""
 
+import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, fields, is_dataclass
+from pathlib import Path
 from typing import Any, cast
 
 import yaml
+from yaml.scanner import ScannerError
 
 from ..errors import nearest
 from .config import GROUPS, NAMED_GROUPS, Config
 from .errors import RunError
+from .hf_options import check_model_keys, check_trainer
 from .kinds import fits, worded
 from .method_config import check_method
-from .model_keys import check_model_keys
-from .trainer_options import check_trainer
+
+
+class _Strict(yaml.SafeLoader):
+    def construct_document(self, node: yaml.Node) -> Any:
+        # Inner values first: what is merged into (<<) another mapping is looked at before it is, and an alias of what
+        # it stands in is refused by the loader.
+        self.deep_construct = True
+        return super().construct_document(node)
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        keys: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.value != "<<" and key.value in keys:
+                problem = f"the key {key.value!r} is there twice; put its values together"
+                raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
+            keys.add(str(key.value))
+        return super().construct_mapping(node, deep)
+
+
+def load_yaml(text: str) -> Any:
+    """The values of a text; `yaml.YAMLError` where it is no YAML or says a thing twice."""
+    return yaml.load(text, _Strict)  # a SafeLoader
+
+
+def read_yaml(path: Path, refusal: type[ValueError], otherwise: str) -> dict[str, Any]:
+    """The values of a YAML or JSON file, or a refusal in one line: what is wrong with it, or what it is not."""
+    try:
+        values = _yaml_or_json(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise refusal(f"{path}: {error.strerror or error}.") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise refusal(f"{path} is not YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(values, dict):
+        raise refusal(f"{path} {otherwise}")
+    return cast("dict[str, Any]", values)
+
+
+def _yaml_or_json(text: str) -> Any:
+    try:
+        return load_yaml(text)
+    except ScannerError:
+        with suppress(ValueError):
+            return json.loads(text)  # JSON may be indented by tabs, YAML not
+        raise
+
 
 PLAIN = ("model", "task", "baseline", "fast", "output_dir", "nproc", "trainer", "model_config", "recipe")
 EXPONENT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
@@ -114,18 +162,29 @@ def build(values: Mapping[str, Any]) -> Config:
         _typed(f"{name}.", given, kind)
         made[name] = kind(**given)
     made["seed"] = tuple(values.get("seed") or (1,))
-    made["method"] = dict(values.get("method") or {"name": "smart"})
-    for name in ("trainer", "model_config"):
-        made[name] = dict(values.get(name) or {})
+    made["method"] = values.get("method") or {"name": "smart"}
+    for name in ("method", "trainer", "model_config"):
+        # A null goes over what a recipe says; without one it says nothing.
+        made[name] = dict(made.get(name) or {}) if values.get("recipe") else _without_nulls(made.get(name) or {})
     config = Config(**made)
     _check(config)
     return config
 
 
+def _without_nulls(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        key: _without_nulls(cast("Mapping[str, Any]", each)) if isinstance(each, Mapping) else each
+        for key, each in values.items()
+        if each is not None
+    }
+
+
 def _known(prefix: str, given: Mapping[str, Any], names: list[str]) -> None:
     for key in given:
         if key not in names:
-            raise RunError(f"there is no option {prefix}{key}. {nearest(key, names)}")
+            homes = [f"{group}.{key}" for group, kind in GROUPS.items() if key in kind.__dataclass_fields__]
+            hint = f"Did you mean {' or '.join(homes)}?" if homes else nearest(key, names)
+            raise RunError(f"there is no option {prefix}{key}. {hint}")
 
 
 def _typed(prefix: str, given: Mapping[str, Any], group: type) -> None:

@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from .files import write_text
-from .job import Job
+from ..internal.atomic import write_text
+from .prepare import SeedJob
 
 ROWS, SHOWN, LONGEST = 32, 3, 16  # rows looked at, texts whose attention is kept, tokens of such a text
 
 
-def write_diagnostics(job: Job, trainer: Any, rows: Any) -> None:
+def write_diagnostics(job: SeedJob, trainer: Any, rows: Any) -> None:
     """diagnostics/*.json of a seed, a few kilobytes each; a failure is told in the log and ends nothing."""
     if not trainer.is_world_process_zero() or trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled:
         return  # one process alone cannot run a model that is spread over several
@@ -21,7 +21,7 @@ def write_diagnostics(job: Job, trainer: Any, rows: Any) -> None:
         _write(job, name, partial(look, job, trainer, rows))
 
 
-def _write(job: Job, name: str, look: Callable[[], dict[str, Any] | None]) -> None:
+def _write(job: SeedJob, name: str, look: Callable[[], dict[str, Any] | None]) -> None:
     try:
         found = look()
         if found is not None:
@@ -36,7 +36,7 @@ def _batch(trainer: Any, rows: Any) -> dict[str, Any]:
     return {key: value for key, value in trainer._prepare_inputs(batch).items() if key != "labels"}
 
 
-def _attention(job: Job, trainer: Any, rows: Any) -> dict[str, Any] | None:
+def _attention(job: SeedJob, trainer: Any, rows: Any) -> dict[str, Any] | None:
     """Clean and adversarial attention of a few texts, and how much is hidden in each layer; None without adversary."""
     attached = trainer.attached
     if not attached.updates or not any(states.adversary for states in attached.states):
@@ -73,21 +73,21 @@ def _short_ones(lengths: list[int]) -> list[int]:
     return fitting[:SHOWN] or [lengths.index(min(lengths))]
 
 
-def _text(job: Job, ids: Any, real: Any, maps: Any, hidden: Any, row: int) -> Mapping[str, Any]:
+def _text(job: SeedJob, ids: Any, real: Any, maps: Any, hidden: Any, row: int) -> Mapping[str, Any]:
     def square(weights: Any) -> list[list[float]]:
         kept = weights[row].float().mean(0)[real][:, real][:LONGEST, :LONGEST]
         return [[round(value, 3) for value in line] for line in kept.tolist()]
 
     gone = hidden.all(0)[real][:, real][:LONGEST, :LONGEST]  # from every head
     return {
-        "tokens": job.material.tokenizer.convert_ids_to_tokens(ids.tolist()[:LONGEST]),
+        "tokens": job.prepared.tokenizer.convert_ids_to_tokens(ids.tolist()[:LONGEST]),
         "clean": square(maps.clean),
         "adversarial": square(maps.adversarial),
         "hidden": gone.nonzero().tolist(),
     }
 
 
-def _spectrum(job: Job, trainer: Any, rows: Any) -> dict[str, Any] | None:
+def _spectrum(job: SeedJob, trainer: Any, rows: Any) -> dict[str, Any] | None:
     if job.config.head.name != "second-order":
         return None
     from ..heads.spectrum import spectrum

@@ -2,8 +2,10 @@
 
 from pathlib import Path
 
+from ..errors import UsageError
 
-class RunError(ValueError):
+
+class RunError(UsageError):
     """A run that cannot start or go on as asked; nothing was overwritten."""
 
 
@@ -20,5 +22,5 @@ class Interrupted(RuntimeError):
         self.folder, self.step, self.signal = folder, step, signal
 
 
-class MemoryLow(RuntimeError):
+class RestartWithSmallerBatch(RuntimeError):
     """One of several processes ran out of memory; all of them start again with smaller passes."""

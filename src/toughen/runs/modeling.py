@@ -12,7 +12,7 @@ from ..errors import require
 from ..tasks import Task, auto_class, longest_input, model_kwargs
 from .config import Config, DataConfig, PeftConfig
 from .errors import RunError
-from .model_keys import check_keys, model_class
+from .hf_options import check_keys, model_class
 
 
 def load_tokenizer(name: str) -> Any:

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from ..internal.atomic import write_text
 from ..tasks import Task, answers_of
 from ..tasks.tokenising import IGNORED
-from .files import write_text
 
 
 def table(task: Task, logits: Any, labels: Any = None) -> str:
@@ -22,9 +22,9 @@ def table(task: Task, logits: Any, labels: Any = None) -> str:
     for row in range(len(answers)):
         told = None if labels is None else labels[row]
         kept = None if task.head != "tokens" or told is None else np.asarray(told) != IGNORED
-        cells = [str(row), written(task, answers[row], kept)]
+        cells = [str(row), format_label(task, answers[row], kept)]
         if told is not None:
-            cells.append(written(task, told, kept))
+            cells.append(format_label(task, told, kept))
         if chances is not None:
             cells.append(json.dumps([round(float(value), 6) for value in chances[row]]))
         lines.append("\t".join(cells))
@@ -46,7 +46,7 @@ def probabilities(task: Task, logits: Any) -> Any:
     return powers / powers.sum(axis=-1, keepdims=True)
 
 
-def written(task: Task, answer: Any, kept: Any = None) -> str:
+def format_label(task: Task, answer: Any, kept: Any = None) -> str:
     """An answer in words: the label's name, a number, or JSON where there are several."""
     if task.head == "regression":
         return f"{float(np.asarray(answer).reshape(())):.6g}"

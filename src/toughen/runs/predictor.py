@@ -16,9 +16,9 @@ from ..tasks.batching import rows_of
 from ..tasks.scoring import check_numbers
 from ..tasks.tokenising import tokeniser
 from .errors import RunError
-from .folder import read_config
+from .folder import RunFolder
 from .predictions import probabilities
-from .quiet import quiet
+from .progress import silence_libraries
 
 PAIR = ("text", "text_pair")
 Input = str | Sequence[str] | Mapping[str, Any]
@@ -157,7 +157,7 @@ def load(run: "str | os.PathLike[str]", *, device: str | None = None, batch_size
         raise RunError(f"batch_size={batch_size}: it must be at least 1.")
     folder = Path(run)
     above = (*folder.parents[:3], *folder.resolve().parents[:3])  # as written, or where it is: "." has none
-    root = next((each for each in (folder, *above) if (each / "began.json").is_file()), None)
+    root = next((each for each in (folder, *above) if RunFolder(each).manifest_file.is_file()), None)
     place = folder / "model" if (folder / "model" / "config.json").is_file() else folder
     if not (place / "config.json").is_file():
         if root and not folder.exists():
@@ -169,9 +169,9 @@ def load(run: "str | os.PathLike[str]", *, device: str | None = None, batch_size
         raise RunError(f"{folder} holds no trained model; {state}.")
     tokenizer = load_tokenizer(str(place))
     task = _task_of_run(root) if root else _task_of_model(place)
-    with quiet():
+    with silence_libraries():
         model = load_trained(auto_class(task), place, tokenizer)
-    asked = read_config(root).data.max_length if root else 512
+    asked = RunFolder(root).config().data.max_length if root else 512
     length = min(asked, longest_input(tokenizer, model.config) or asked)
     where = device or ("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -184,9 +184,9 @@ def load(run: "str | os.PathLike[str]", *, device: str | None = None, batch_size
 
 
 def _task_of_run(root: Path) -> Task:
-    began: dict[str, Any] = json.loads((root / "began.json").read_text(encoding="utf-8"))
-    names: dict[str, Any] = {key: tuple(began[key]) for key in ("columns", "labels", "metrics")}
-    return Task(began["task"], began["task"], began["kind"], began["head"], **names)
+    began = RunFolder(root).manifest()
+    names = {key: tuple(getattr(began, key)) for key in ("columns", "labels", "metrics")}
+    return Task(began.task, began.task, began.kind, began.head, **names)  # pyright: ignore
 
 
 def _task_of_model(folder: Path) -> Task:

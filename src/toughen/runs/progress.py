@@ -1,18 +1,22 @@
 """What a person sees of a run: a live bar on a terminal, plain lines elsewhere; all lines go to train.log too."""
 
+import logging
 import math
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+import warnings
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from ..errors import RobustnessWarning
+
 QUIET_SECONDS = 5.0  # between two plain lines of training
 
 
-class Reporter:
+class ProgressLogger:
     """Tells what happens; rank 0 alone has one that speaks."""
 
     def __init__(self, log: Path | None = None, speak: bool = True) -> None:
@@ -67,7 +71,7 @@ class Reporter:
         if row["kind"] == "eval":
             self._scores(row)
             return
-        facts = facts_of(row, terms, self._names)
+        facts = format_loss_terms(row, terms, self._names)
         if self.bar is not None:
             self.bar.update(self._task, facts=f"{facts} · {self._pace(row['step']):.1f} it/s · ETA")
         elif time.perf_counter() - self._last_line > QUIET_SECONDS or row["step"] == self._total:
@@ -121,7 +125,7 @@ def clock(seconds: float | None) -> str:
     return f"{hours}:{whole % 60:02d}"
 
 
-def facts_of(row: Mapping[str, Any], terms: Mapping[str, float], names: Sequence[str]) -> str:
+def format_loss_terms(row: Mapping[str, Any], terms: Mapping[str, float], names: Sequence[str]) -> str:
     """`loss 0.41 = clean 0.36 + 1 x smart 0.05 · |delta| 3.0% · 2.7x plain`; without the sum where it is none."""
     parts = [f"loss {row['loss']:.4f}"]
     if row.get("cost", 0.0) > 1:
@@ -135,3 +139,58 @@ def facts_of(row: Mapping[str, Any], terms: Mapping[str, float], names: Sequence
         parts += [f"|delta| {size:.1%}"] if size is not None else []
         parts.append(f"{row['cost']:.1f}x plain")
     return " · ".join(parts)
+
+
+@contextmanager
+def silence_libraries(log: Path | None = None, tell: Callable[[str], None] | None = None) -> Generator[None]:
+    """No progress bars but our own; with `log`, warnings of Python and transformers go there and not on the screen.
+
+    Those of ours say that a step does less than its name promises: they go to `tell`.
+    """
+    from datasets import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
+    from transformers.utils import logging as told
+
+    bars, tables = told.is_progress_bar_enabled(), not are_progress_bars_disabled()
+    told.disable_progress_bar()
+    disable_progress_bars()
+    try:
+        with _into(log, tell):
+            yield
+    finally:
+        if bars:
+            told.enable_progress_bar()
+        if tables:
+            enable_progress_bars()
+
+
+@contextmanager
+def _into(log: Path | None, tell: Callable[[str], None] | None) -> Generator[None]:
+    from transformers.utils import logging as told
+
+    if log is None:
+        yield
+        return
+    handler = logging.FileHandler(log, encoding="utf-8", delay=True)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(name)s: %(message)s", "%Y-%m-%d %H:%M:%S"))
+    warned = logging.getLogger("py.warnings")
+    told.disable_default_handler()
+    told.add_handler(handler)
+    warned.addHandler(handler)
+    logging.captureWarnings(True)
+    logged = warnings.showwarning
+
+    def show(message: Any, category: type[Warning], *rest: Any, **named: Any) -> None:
+        if tell is not None and issubclass(category, RobustnessWarning):
+            tell(f"! {message}")
+        else:
+            logged(message, category, *rest, **named)
+
+    warnings.showwarning = show
+    try:
+        yield
+    finally:
+        logging.captureWarnings(False)
+        warned.removeHandler(handler)
+        told.remove_handler(handler)
+        told.enable_default_handler()
+        handler.close()

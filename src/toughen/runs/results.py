@@ -1,127 +1,184 @@
-"""results.json from the seeds that are done; the best seed's model; the model card."""
+"""What a run leaves as JSON, as typed values: result.json of a seed, results.json and began.json of the run."""
 
-import json
-import platform
 import statistics
-from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from .. import __version__
-from . import memory
-from .card import model_card
-from .config import Config
-from .files import copy_folder, write_text
-from .folder import seed_folder, write_results
-from .job import Material
-from .progress import Reporter
-
-PACKAGES = ("torch", "transformers", "accelerate", "datasets", "peft", "safetensors", "tokenizers", "numpy")
+Numbers = Mapping[str, float]
 
 
-def finish(folder: Path, config: Config, material: Material) -> None:
-    """Write the results of all seeds done so far; nothing while the method has none."""
-    seeds = _done(folder, config, "method")
-    if not seeds:
-        return
-    data, also = material.data, material.also
-    baseline = _done(folder, config, "baseline")
-    said = [*data.notes, *material.notes, *memory.notes(folder)]
-    left = len(config.seed) - len(seeds)
-    if "repr" in config.method:
-        said.append("the method was given as an object that no name makes: config.yaml cannot run it again by itself")
-    if left:
-        said.append(f"unfinished: {left} of {len(config.seed)} seeds are missing")
-    if config.seed and config.data.eval_split != "validation":
-        said.append(f"the best epoch was chosen on the split {config.data.eval_split}, which is also scored")
-    values: dict[str, Any] = {
-        "toughen": __version__,
-        "task": data.task.name,
-        "model": config.model,
-        "head": config.head.name,
-        "method": {
-            "name": config.method_name,
-            "settings": {k: v for k, v in config.method.items() if k not in ("name", "repr") and v is not None},
-            "repr": repr(material.method),
-        },
-        "metric": data.task.primary_metric,
-        "higher_is_better": True,
-        "seeds": seeds,
-        **summary(seeds),
-        "baseline": {"seeds": baseline, **summary(baseline)} if baseline else None,
-        "data": {
-            f"{name}{ending}": len(split)
-            for ending, each in {"": data, **{f"_{key}": other for key, other in also.items()}}.items()
-            for name, split in each.splits.items()
-        },
-        "versions": versions(),
-        "hardware": hardware(),
-        "notes": said,
-    }
-    best = max(seeds, key=lambda seed: seed["metrics"][data.task.primary_metric])
-    copy_folder(folder / best["folder"] / "model", folder / "model")
-    card = model_card(values, data, also, config)
-    write_text(folder / "README.md", card)
-    write_text(folder / "model" / "README.md", card)
-    write_results(folder, values)
+def _known(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values that the dataclass has a field for; files of other versions may hold more."""
+    names = {each.name for each in fields(kind)}
+    return {key: value for key, value in values.items() if key in names}
 
 
-def is_complete(folder: Path, config: Config) -> bool:
-    """Whether results.json holds every seed of every arm."""
-    file = folder / "results.json"
-    if not file.is_file():
-        return False
-    values: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    arms = [values["seeds"], *([(values["baseline"] or {}).get("seeds", [])] if config.baseline else [])]
-    return all(len(seeds) == len(config.seed) for seeds in arms)
+@dataclass(frozen=True)
+class SeedResult:
+    """What one seed reached and what it cost."""
+
+    seed: int
+    metrics: Numbers
+    best_epoch: float = 0.0
+    train_seconds: float = 0.0
+    passes: Numbers = field(default_factory=dict[str, float])
+    """Forward and backward passes of one micro-batch, on average."""
+    seconds_per_step: float | None = None
+    peak_memory_mb: float | None = None
+    folder: str = ""
+    """Where its model and predictions are, below the run folder."""
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "SeedResult":
+        return cls(**_known(cls, values))
+
+    def to_dict(self) -> dict[str, Any]:
+        return dict(vars(self))
 
 
-def write_page(folder: Path, reporter: Reporter) -> None:
-    """report.html; a page that fails must not make a finished run look failed."""
-    from ..reports.page import report
+@dataclass(frozen=True)
+class SeedSummary:
+    """The seeds of one variant: every result, and mean, sample standard deviation and median of each metric."""
 
-    try:
-        report([folder])
-    except Exception as error:
-        reporter.line(f"! no report.html: {' '.join(str(error).split())}")
+    seeds: Sequence[SeedResult]
+    mean: Numbers
+    sd: Numbers
+    median: Numbers
 
+    @classmethod
+    def of(cls, seeds: Sequence[SeedResult]) -> "SeedSummary":
+        """Summarize seeds; the standard deviation of one seed is 0."""
+        values = {name: [seed.metrics[name] for seed in seeds] for name in seeds[0].metrics}
+        return cls(
+            seeds,
+            {name: statistics.fmean(each) for name, each in values.items()},
+            {name: statistics.stdev(each) if len(each) > 1 else 0.0 for name, each in values.items()},
+            {name: statistics.median(each) for name, each in values.items()},
+        )
 
-def _done(folder: Path, config: Config, arm: str) -> list[dict[str, Any]]:
-    files = [seed_folder(folder, arm, seed) / "result.json" for seed in config.seed]
-    return [json.loads(file.read_text(encoding="utf-8")) for file in files if file.is_file()]
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "SeedSummary":
+        seeds = [SeedResult.from_dict(each) for each in values["seeds"]]
+        return cls(seeds, values["mean"], values["sd"], values["median"])
 
-
-def summary(seeds: Sequence[dict[str, Any]]) -> dict[str, dict[str, float]]:
-    """Mean, sample standard deviation (0 for one seed) and median of every metric."""
-    names = list(seeds[0]["metrics"])
-    values = {name: [seed["metrics"][name] for seed in seeds] for name in names}
-    return {
-        "mean": {name: statistics.fmean(each) for name, each in values.items()},
-        "sd": {name: statistics.stdev(each) if len(each) > 1 else 0.0 for name, each in values.items()},
-        "median": {name: statistics.median(each) for name, each in values.items()},
-    }
-
-
-def versions() -> dict[str, str]:
-    """Python and the packages that numbers depend on."""
-    found = {"python": platform.python_version(), **{name: version_of(name) for name in PACKAGES}}
-    return {name: value for name, value in found.items() if value}
+    def to_dict(self) -> dict[str, Any]:
+        seeds = [seed.to_dict() for seed in self.seeds]
+        return {"seeds": seeds, "mean": self.mean, "sd": self.sd, "median": self.median}
 
 
-def version_of(package: str) -> str:
-    """The installed version, or nothing."""
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return ""
+@dataclass(frozen=True)
+class MethodRecord:
+    """The method that was trained: its name, the given settings, and the object as text."""
+
+    name: str
+    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    repr: str = ""
 
 
-def hardware() -> dict[str, Any]:
-    """What the run was made on."""
-    import os
+@dataclass(frozen=True)
+class Results:
+    """results.json: what each seed reached, and with what."""
 
-    import torch
+    path: Path
+    task: str
+    model: str
+    method: MethodRecord
+    metric: str
+    """The metric that selects the best epoch and the best seed."""
+    summary: SeedSummary
+    head: str | None = None
+    higher_is_better: bool = True
+    baseline: SeedSummary | None = None
+    data: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Split -> number of rows."""
+    versions: Mapping[str, str] = field(default_factory=dict[str, str])
+    hardware: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    notes: Sequence[str] = ()
+    toughen: str = ""
 
-    gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
-    return {"cpu": platform.processor() or platform.machine(), "cores": os.cpu_count(), "gpus": gpus}
+    @property
+    def seeds(self) -> Sequence[SeedResult]:
+        return self.summary.seeds
+
+    @property
+    def mean(self) -> Numbers:
+        return self.summary.mean
+
+    @property
+    def sd(self) -> Numbers:
+        return self.summary.sd
+
+    @property
+    def median(self) -> Numbers:
+        return self.summary.median
+
+    @property
+    def best(self) -> SeedResult:
+        """The seed with the best selecting metric; of equals the first."""
+        return max(self.seeds, key=lambda seed: seed.metrics[self.metric])
+
+    @classmethod
+    def from_dict(cls, path: Path, values: Mapping[str, Any]) -> "Results":
+        baseline = values.get("baseline")
+        given: dict[str, Any] = _known(cls, values) | {
+            "path": path,
+            "method": MethodRecord(**_known(MethodRecord, values["method"])),
+            "summary": SeedSummary.from_dict(values),
+            "baseline": SeedSummary.from_dict(baseline) if baseline else None,
+        }
+        return cls(**given)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "toughen": self.toughen,
+            "task": self.task,
+            "model": self.model,
+            "head": self.head,
+            "method": dict(vars(self.method)),
+            "metric": self.metric,
+            "higher_is_better": self.higher_is_better,
+            **self.summary.to_dict(),
+            "baseline": self.baseline.to_dict() if self.baseline else None,
+            "data": self.data,
+            "versions": self.versions,
+            "hardware": self.hardware,
+            "notes": self.notes,
+        }
+
+    def __str__(self) -> str:
+        """One line: every seed, mean, sd and median of the selecting metric."""
+        name = self.metric
+        parts = [f"seed {seed.seed} {seed.metrics[name]:.4f}" for seed in self.seeds]
+        if len(parts) > 1:
+            parts.append(f"mean {self.mean[name]:.4f} ± {self.sd[name]:.4f} (median {self.median[name]:.4f})")
+        return f"{name}: {' · '.join(parts)}"
+
+
+@dataclass(frozen=True)
+class RunManifest:
+    """began.json: what a run began with; it goes on with the same or not at all."""
+
+    task: str = ""
+    labels: Sequence[str] = ()
+    head: str = ""
+    kind: str = ""
+    columns: Sequence[str] = ()
+    metrics: Sequence[str] = ()
+    rows: Mapping[str, int] = field(default_factory=dict[str, int])
+    processes: int = 1
+    method: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    train: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """The options of `train` that decide what is learnt."""
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "RunManifest":
+        train = {key.partition(".")[2]: value for key, value in values.items() if key.startswith("train.")}
+        given: dict[str, Any] = {**_known(cls, values), "train": train}
+        return cls(**given)
+
+    def to_dict(self) -> dict[str, Any]:
+        values = {**vars(self), **{f"train.{key}": value for key, value in self.train.items()}}
+        del values["train"]
+        return values | {key: list(values[key]) for key in ("labels", "columns", "metrics")}

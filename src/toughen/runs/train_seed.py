@@ -1,33 +1,38 @@
-"""One seed of one arm: train, take the best epoch, score, save."""
+"""One seed of one variant: train, take the best epoch, score, save; with smaller micro-batches where memory runs out.
+
+Processes that train together reduce together. One that ran out cannot tell the others, who wait for its gradients
+inside a collective call, so it writes memory.json and ends; torchrun ends the others, and the run goes on from its last
+checkpoint with the size that stands there. A resumed run reads it, too, and ends on the same bits.
+"""
 
 import gc
 import json
+import math
+import os
 import time
 from pathlib import Path
 from typing import Any
 
-from ..tasks import collator, compute_metrics
-from . import memory, sharding
-from .callbacks import Watch, forget_rows
-from .errors import MemoryLow, RunError
-from .finishing import finish_seed
-from .folder import checkpoints
-from .health import Health
-from .job import Job
-from .modeling import load_model
-from .progress import Reporter
-from .stopping import Stop
+from ..internal.atomic import move_folder, remove_folder
+from ..tasks import Data, collator, compute_metrics
+from . import predictions
+from .diagnostics import write_diagnostics
+from .errors import RestartWithSmallerBatch, RunError
+from .modeling import load_model, merged
+from .prepare import SeedJob
+from .progress import ProgressLogger
+from .results import SeedResult
+from .signals import GracefulStop
 
 FAST_LENGTHS = 32  # lengths are padded to multiples of it in fast runs
 
 
-def train_seed(job: Job, reporter: Reporter, stop: Stop) -> dict[str, Any]:
+def train_seed(job: SeedJob, reporter: ProgressLogger, stop: GracefulStop) -> SeedResult:
     """Train one seed, from its last checkpoint if it has one; smaller micro-batches where memory runs out."""
     import torch
 
-    where = (job.run, job.config, job.arm, job.world)
     while True:
-        micro, scored = memory.rows_of_a_pass(*where)
+        micro, scored = pass_sizes(job)
         # Outside the handler, whose traceback holds the tensors of a failed pass. A Trainer and its callbacks hold each
         # other: without a collection the last seed's, or the failed attempt's, weights and moments stay on the device.
         gc.collect()
@@ -35,46 +40,71 @@ def train_seed(job: Job, reporter: Reporter, stop: Stop) -> dict[str, Any]:
         try:
             return _train(job, micro, scored, reporter, stop)
         except torch.OutOfMemoryError:
-            note = memory.fall_back(*where, micro)
-        if job.world > 1:
-            raise MemoryLow(note)
+            note = reduce_micro_batch(job, micro)
+        if job.world_size > 1:
+            raise RestartWithSmallerBatch(note)
         reporter.line(f"{job.title}: {note}")
 
 
-def _train(job: Job, micro: int, scored: int, reporter: Reporter, stop: Stop) -> dict[str, Any]:
+def pass_sizes(job: SeedJob) -> tuple[int, int]:
+    """Return the rows of a training pass and of an evaluation pass on one device."""
+    train, share = job.config.train, job.config.train.batch_size // job.world_size
+    wanted = min(train.micro_batch or share, share)
+    if share % wanted:
+        raise RunError(f"train.micro_batch={wanted} does not divide the {share} rows of a device's share of an update.")
+    micro = int(job.run.oom_history().get(job.variant, {}).get("rows", wanted))
+    return micro, max(train.eval_batch_size * micro // wanted, 1)
+
+
+def reduce_micro_batch(job: SeedJob, micro: int) -> str:
+    """Note that `micro` rows a pass are too many; returns the line to report."""
+    share = job.config.train.batch_size // job.world_size
+    smaller = next((rows for rows in range(micro // 2, 0, -1) if share % rows == 0), 0)
+    if not smaller:
+        raise RunError(
+            f"out of memory with one row of {job.config.data.max_length} tokens at a time; lower data.max_length, add "
+            "--peft, or give --trainer.gradient_checkpointing true"
+            + (" or --train.shard true." if job.world_size > 1 and not job.config.train.shard else ".")
+        )
+    note = f"out of memory with {micro} rows a pass: {smaller} a pass, the update as before"
+    job.run.note_oom(job.variant, smaller, note)
+    return note
+
+
+def _train(job: SeedJob, micro: int, scored: int, reporter: ProgressLogger, stop: GracefulStop) -> SeedResult:
     import torch
     from transformers import EarlyStoppingCallback, set_seed
     from transformers.trainer_callback import PrinterCallback
 
-    from .trainer import RunTrainer
+    from .trainer import NanMonitor, RunCallback, RunTrainer
 
     config, train = job.config, job.config.train
     set_seed(job.seed)
-    model = load_model(config, job.data.task, job.material.tokenizer)
-    health = Health(job.settings, train.learning_rate, job.material.precision)
-    watch = Watch(job, reporter, stop, health)
+    model = load_model(config, job.data.task, job.prepared.tokenizer)
+    nan_monitor = NanMonitor(job.settings, train.learning_rate, job.prepared.precision)
+    watch = RunCallback(job, reporter, stop, nan_monitor)
     rows = getattr(job.data, config.data.eval_split)
     trainer = RunTrainer(
         model,
         _arguments(job, model, micro, scored),
         method=job.method,
-        health=health,
+        nan_monitor=nan_monitor,
         fast=config.fast,
         train_dataset=job.data.train,
         eval_dataset=rows,
         # A captured step is made for one shape: few lengths make few of them.
         data_collator=collator(
-            job.data.task, job.material.tokenizer, pad_to_multiple_of=FAST_LENGTHS if config.fast else None
+            job.data.task, job.prepared.tokenizer, pad_to_multiple_of=FAST_LENGTHS if config.fast else None
         ),
-        processing_class=job.material.tokenizer,
+        processing_class=job.prepared.tokenizer,
         compute_metrics=compute_metrics(job.data.task),
         callbacks=[watch, *([EarlyStoppingCallback(train.patience)] if train.patience else [])],
     )
     watch.trainer = trainer
-    if trainer.args.world_size != job.world:
-        raise RunError(f"{job.world} processes were started, but Trainer sees {trainer.args.world_size}.")
+    if trainer.args.world_size != job.world_size:
+        raise RunError(f"{job.world_size} processes were started, but Trainer sees {trainer.args.world_size}.")
     trainer.remove_callback(PrinterCallback)
-    found = checkpoints(job.folder)
+    found = job.run.checkpoints(job.variant, job.seed)
     last = found[-1] if found else None
     began = time.perf_counter()
     if torch.cuda.is_available():
@@ -84,7 +114,7 @@ def _train(job: Job, micro: int, scored: int, reporter: Reporter, stop: Stop) ->
             trainer.load_best(last)
         else:
             if trainer.is_world_process_zero():
-                forget_rows(job.run, job.arm, job.seed, int(last.name.rpartition("-")[2]) if last else 0)
+                job.run.truncate_metrics(job.variant, job.seed, int(last.name.rpartition("-")[2]) if last else 0)
             trainer.train(resume_from_checkpoint=str(last) if last else None)
             if config.fast:
                 reporter.line(f"{job.title}: {trainer.fast_steps}")
@@ -93,9 +123,11 @@ def _train(job: Job, micro: int, scored: int, reporter: Reporter, stop: Stop) ->
     return finish_seed(job, trainer, rows, time.perf_counter() - began, watch.seconds)
 
 
-def _arguments(job: Job, model: Any, micro: int, scored: int) -> Any:
+def _arguments(job: SeedJob, model: Any, micro: int, scored: int) -> Any:
     import torch
     from transformers import TrainingArguments
+
+    from .trainer import fsdp_arguments
 
     train = job.config.train
     settings: dict[str, Any] = {
@@ -104,8 +136,8 @@ def _arguments(job: Job, model: Any, micro: int, scored: int) -> Any:
         "warmup_steps": train.warmup,
         "weight_decay": train.weight_decay,
         "max_grad_norm": train.max_grad_norm,
-        "bf16": job.material.precision == "bf16",
-        "fp16": job.material.precision == "fp16",
+        "bf16": job.prepared.precision == "bf16",
+        "fp16": job.prepared.precision == "fp16",
         "logging_steps": train.log_steps,
         "logging_nan_inf_filter": False,  # a broken loss is told, not hidden
         "save_total_limit": None if train.keep_checkpoints else 1,
@@ -115,14 +147,14 @@ def _arguments(job: Job, model: Any, micro: int, scored: int) -> Any:
         "dataloader_pin_memory": torch.cuda.is_available(),
         # Without it processes on CPUs would not find each other: each would train alone, and say nothing.
         "use_cpu": not torch.accelerator.is_available(),
-        **(sharding.arguments(model) if train.shard else {}),
+        **(fsdp_arguments(model) if train.shard else {}),
         **job.config.trainer,
         "output_dir": str(job.folder),
         "seed": job.seed,
         "num_train_epochs": train.epochs,
         "max_steps": train.max_steps or -1,
         "per_device_train_batch_size": micro,
-        "gradient_accumulation_steps": train.batch_size // job.world // micro,
+        "gradient_accumulation_steps": train.batch_size // job.world_size // micro,
         "eval_strategy": "epoch",
         "save_strategy": "epoch",
         "load_best_model_at_end": True,
@@ -141,3 +173,70 @@ def _is_trained(checkpoint: Path) -> bool:
     state = json.loads((checkpoint / "trainer_state.json").read_text(encoding="utf-8"))
     control = state.get("stateful_callbacks", {}).get("TrainerControl", {})
     return bool(control.get("args", {}).get("should_training_stop"))
+
+
+def finish_seed(job: SeedJob, trainer: Any, rows: Any, seconds: float, in_steps: float) -> SeedResult:
+    """Scores and predictions of the best epoch, the model as a plain checkpoint, then the seed's result."""
+    import torch
+
+    task, main = job.data.task, trainer.is_world_process_zero()
+    metrics = _scored(job, trainer, job.data, rows, "")
+    for ending, data in job.prepared.extra_eval_sets.items():
+        metrics |= _scored(job, trainer, data, getattr(data, job.config.data.eval_split), f"_{ending}")
+    write_diagnostics(job, trainer, rows)
+    _save_model(job, trainer, main)
+    state = trainer.state
+    scored = [row for row in state.log_history if f"eval_{task.primary_metric}" in row]
+    best = next((row["epoch"] for row in scored if row["step"] == state.best_global_step), None)
+    done = max(state.global_step - getattr(trainer, "_initial_global_step", 0), 1)
+    peak = torch.cuda.max_memory_allocated() / 2**20 if torch.cuda.is_available() else None
+    scores = {name: float(value) for name, value in metrics.items()}
+    result = SeedResult(
+        seed=job.seed,
+        metrics=scores,
+        best_epoch=float(best if best is not None else state.epoch or 0.0),
+        train_seconds=seconds,
+        passes=trainer.passes,
+        seconds_per_step=in_steps / done,
+        peak_memory_mb=peak,
+        folder=job.folder.relative_to(job.run.path).as_posix(),
+    )
+    if not all(math.isfinite(value) for value in scores.values()):
+        raise RunError(f"seed {job.seed}: a score is not a number: {scores}.")
+    if main:
+        job.run.write_seed_result(job.variant, result)
+        if not job.config.train.keep_checkpoints:
+            for folder in job.folder.glob("checkpoint-*"):
+                remove_folder(folder)
+    return result
+
+
+def _scored(job: SeedJob, trainer: Any, data: Data, rows: Any, ending: str) -> dict[str, float]:
+    """Predictions of every split as a table, and the scores of those with labels: `accuracy_mm`, `test_accuracy_mm`."""
+    metrics: dict[str, float] = {}
+    for name, split in data.splits.items():
+        if name == "train" and split is not rows:
+            continue
+        said = trainer.predict(split, metric_key_prefix="eval")
+        logits = said.predictions[0] if isinstance(said.predictions, tuple) else said.predictions
+        if trainer.is_world_process_zero():
+            table = job.folder / "predictions" / f"{name}{ending}.tsv"
+            predictions.write(table, data.task, logits, said.label_ids)
+        prefix = "" if split is rows else f"{name}_"
+        known = [key for key in ("loss", *data.task.metrics) if f"eval_{key}" in said.metrics]
+        metrics |= {f"{prefix}{key}{ending}": said.metrics[f"eval_{key}"] for key in known}
+    return metrics
+
+
+def _save_model(job: SeedJob, trainer: Any, main: bool) -> None:
+    unfinished = job.folder / f".model-{os.getppid() if job.world_size > 1 else os.getpid()}"
+    if job.config.peft.name:
+        if main:
+            trainer.model.save_pretrained(job.folder / "adapter")
+            merged(trainer.accelerator.unwrap_model(trainer.model)).save_pretrained(unfinished)
+    else:
+        trainer.save_model(str(unfinished))  # every process: FSDP gathers the weights here
+    if main:
+        job.prepared.tokenizer.save_pretrained(unfinished)
+        (unfinished / "training_args.bin").unlink(missing_ok=True)  # a pickle; config.yaml says it all
+        move_folder(unfinished, job.folder / "model")

@@ -1,20 +1,177 @@
-"""The Trainer of a run: the robust one, counting passes and watching for numbers that are none."""
+"""The Trainer of a run: the robust one, with its callback, its watch for NaN, and FSDP by one option."""
 
-from collections.abc import Generator
+import time
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
-from transformers import Trainer
+from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from ..combine.single_pass import Add
+from ..errors import SiteError
 from ..trainers import checkpoint as state
 from ..trainers.hf import robust
 from .cost import cost_of, search_gradients
-from .errors import RunError
-from .health import Health
-from .sharding import take_processors_for_gpus
+from .errors import Diverged, Interrupted, RunError
+from .method_config import options_of
+from .prepare import SeedJob
+from .progress import ProgressLogger
+from .signals import GracefulStop
+
+NEVER = 2**31 - 1
+PARTS = {"loss_clean": "the clean loss", "term": "the perturbed term", "loss_perturbed": "the perturbed loss"}
+
+
+class NanMonitor:
+    """One number a part: the first step at which it was not finite."""
+
+    def __init__(self, method: Mapping[str, Any], learning_rate: float, precision: str) -> None:
+        self.method, self.learning_rate, self.precision = method, learning_rate, precision
+        self.first: dict[str, Tensor] = {}
+
+    def update(self, step: int, parts: Mapping[str, Tensor]) -> None:
+        """Note a step's values; nothing is read from the device."""
+        for name, value in parts.items():
+            now = torch.where(torch.isfinite(value).all(), NEVER, step)
+            self.first[name] = now if name not in self.first else torch.minimum(self.first[name], now)
+
+    def check(self, seed: int) -> None:
+        """Stop the run if a part is broken; reads a few numbers from the device."""
+        found = {name: int(step) for name, step in self.first.items()}
+        step = min(found.values(), default=NEVER)
+        if step == NEVER:
+            return
+        parts = [name for name, since in found.items() if since == step]
+        clean = any(name.endswith("loss_clean") for name in parts)
+        part = next((PARTS[key] for key in PARTS for name in parts if name.endswith(key)), "the loss")
+        raise Diverged(f"seed {seed}, step {step}: {part} is not a number any more. {self._suggest_fix(clean)}")
+
+    def _suggest_fix(self, clean: bool) -> str:
+        tries: list[str] = []
+        if not clean:
+            tries += [f"method.{key}={self.method[key]}" for key in ("step_size", "max_norm") if self.method.get(key)]
+            tries += self._own() if not tries else []
+        tries.append(f"train.learning_rate={self.learning_rate:g}")
+        half = f", or train.precision=fp32 (it is {self.precision})" if self.precision != "fp32" else ""
+        return f"Lower {' or '.join(tries)}{half}."
+
+    def _own(self) -> list[str]:
+        """The option of the method that its term hangs on most, of those it has."""
+        if "name" not in self.method or "repr" in self.method:
+            return []
+        known = list(options_of(self.method["name"]))
+        found = [key for name in ("step_size", "weight") for key in known if key.rpartition(".")[2] == name]
+        return [f"method.{key}" for key in found[:1]]
+
+
+def fsdp_arguments(model: Any) -> dict[str, Any]:
+    """What TrainingArguments need: every layer of the stack is gathered by itself, right before it runs.
+
+    Not transformers' own list of modules: it names BERT's embedding block, and accelerate shards the embedding in it
+    once more and fails.
+    """
+    from ..sites.locate import layers
+
+    try:
+        settings: dict[str, Any] = {"transformer_layer_cls_to_wrap": sorted({type(e).__name__ for e in layers(model)})}
+    except SiteError:  # no stack, or one module run many times (ALBERT): gathered as a whole
+        settings = {"auto_wrap_policy": "NO_WRAP"}
+    return {"fsdp": True, "fsdp_config": {"version": 2, **settings}}
+
+
+def take_processors_for_gpus() -> None:
+    """Accelerate leaves its FSDP settings out where there is no GPU, without a word; call before it is set up."""
+    from accelerate.state import PartialState
+    from accelerate.utils import DistributedType
+
+    shared: dict[str, Any] = cast(Any, PartialState)._shared_state
+    if shared.get("distributed_type") == DistributedType.MULTI_CPU:
+        shared["distributed_type"] = DistributedType.MULTI_GPU
+
+
+def check_sharded(model: Any) -> None:
+    """Refuse to train on when every process holds the whole model after all."""
+    if not any(hasattr(parameter, "to_local") for parameter in model.parameters()):
+        raise RunError("the weights were not shared out among the processes; leave train.shard and trainer.fsdp out.")
+
+
+class RunCallback(TrainerCallback):
+    """One seed of one variant, as it trains."""
+
+    def __init__(self, job: SeedJob, reporter: ProgressLogger, stop: GracefulStop, nan_monitor: NanMonitor) -> None:
+        self.job, self.reporter, self.stop, self.nan_monitor = job, reporter, stop, nan_monitor
+        self.save = job.config.train.save_steps
+        self.stopping = False
+        self.trainer: Any = None  # set once it is made
+        self.seconds = 0.0  # of training alone: scoring and saving after an epoch is no cost of the method
+        self._since = 0.0
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        if args.fsdp:
+            check_sharded(kwargs["model"])
+        warmup = self.job.config.train.warmup
+        if warmup >= max(state.max_steps, 1):
+            said = f"train.warmup={warmup:g}, but there are {state.max_steps} updates"
+            self.reporter.line(f"! {said}: the learning rate never gets to its height")
+        self.reporter.begin(self.job.title, self.job.names, self.job.data.task.primary_metric, state)
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        self.reporter.step(state.global_step, state.epoch or 0.0)
+        self.stopping = self.stopping or self.stop.requested(state.global_step)
+        # The last step of an epoch is followed by its evaluation: what is saved before that would resume without it.
+        whole = abs((state.epoch or 0) - round(state.epoch or 0)) < 1e-9 or state.global_step >= state.max_steps
+        if not whole and (self.stopping or (self.save and state.global_step % self.save == 0)):
+            control.should_save = True
+        if control.should_save:
+            self.nan_monitor.check(self.job.seed)
+
+    def on_epoch_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        self._since = time.perf_counter()
+
+    def on_epoch_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        self.seconds += time.perf_counter() - self._since
+        self.nan_monitor.check(self.job.seed)  # a broken model is neither scored nor saved
+
+    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        if self.stopping:
+            # Not should_training_stop: Trainer would score the unfinished epoch and might take it for the best.
+            raise Interrupted(self.job.folder, state.global_step, self.stop.signal)
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        logs = logs or {}
+        kind = "eval" if any(key.startswith("eval_") for key in logs) else "train" if "loss" in logs else None
+        if kind == "train":
+            self.nan_monitor.check(self.job.seed)
+        if kind is None or not state.is_world_process_zero:
+            return
+        row = {
+            "seed": self.job.seed,
+            "arm": self.job.variant,
+            "step": state.global_step,
+            "epoch": state.epoch,
+            "kind": kind,
+        }
+        row |= {key: value for key, value in logs.items() if key != "epoch"}
+        if kind == "train":
+            row["cost"] = round(self.trainer.cost, 3)
+        self.job.run.append_metrics(row)
+        self.reporter.row(row, self.trainer.terms)
+
 
 _Robust: Any = robust(Trainer)
 LOSSES = {"loss_clean", "loss_perturbed", "term"}
@@ -23,14 +180,14 @@ LOSSES = {"loss_clean", "loss_perturbed", "term"}
 class RunTrainer(_Robust):
     """Adds what a run reports: passes of a micro-batch, and since when a part of the loss is broken."""
 
-    def __init__(self, *args: Any, method: Any, health: Health, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, method: Any, nan_monitor: NanMonitor, **kwargs: Any) -> None:
         try:
             super().__init__(*args, method=method, **kwargs)
         except RuntimeError as error:
             if "to be installed" in str(error):  # a tracker that trainer.report_to names
                 raise RunError(str(error)) from error
             raise
-        self.health, self.cost, self.searched = health, cost_of(method), search_gradients(method)
+        self.nan_monitor, self.cost, self.searched = nan_monitor, cost_of(method), search_gradients(method)
         self.forwards = self.backwards = self.micro_batches = 0
         self._sums: dict[str, Tensor] = {}
         self._summed = 0
@@ -63,23 +220,23 @@ class RunTrainer(_Robust):
 
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Tensor:
         loss = super().training_step(model, inputs, num_items_in_batch)
-        last_batches = self.attached.last_batches
-        self.forwards += last_batches[0].passes.forwards
-        self.backwards += last_batches[0].passes.backwards
+        passed = self.attached.last_batches
+        self.forwards += passed[0].passes.forwards
+        self.backwards += passed[0].passes.backwards
         self.micro_batches += 1
         with torch.no_grad():
             parts = {"loss": loss.detach()}
-            for number, batch in enumerate(last_batches):
+            for number, batch in enumerate(passed):
                 parts |= {f"{number}/{key}": value for key, value in batch.seen.items() if key != "weight_move"}
-            self.health.see(self.state.global_step + 1, parts)
-            self._sum(last_batches)
+            self.nan_monitor.update(self.state.global_step + 1, parts)
+            self._sum(passed)
         return loss
 
-    def _sum(self, last_batches: Any) -> None:
+    def _sum(self, passed: Any) -> None:
         self._summed += 1
-        for number, batch in enumerate(last_batches):
+        for number, batch in enumerate(passed):
             for key in LOSSES & batch.seen.keys():
-                name = f"{number}/{key}" if len(last_batches) > 1 else key
+                name = f"{number}/{key}" if len(passed) > 1 else key
                 self._sums[name] = self._sums.get(name, 0.0) + batch.seen[key]
 
     def figures(self) -> dict[str, Tensor]:

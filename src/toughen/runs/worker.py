@@ -4,18 +4,17 @@ import atexit
 import os
 import sys
 import traceback
-from pathlib import Path
 from typing import NoReturn
 
-from .errors import Diverged, Interrupted, MemoryLow
+from ..internal.atomic import write_text
+from .errors import Diverged, Interrupted, RestartWithSmallerBatch
 from .execute import execute
-from .files import write_text
-from .launch import FAULT
+from .folder import RunFolder
 
 
 def main() -> int:
     """Run, and leave one line about what went wrong for the process that started torchrun."""
-    folder = Path(sys.argv[1])
+    folder = RunFolder(sys.argv[1])
     try:
         execute(folder)
     except Interrupted as stopped:
@@ -23,17 +22,17 @@ def main() -> int:
         # would kill it.
         if os.environ.get("RANK", "0") != "0":
             return 0
-        write_text(folder / FAULT, f"interrupted {stopped.signal} {stopped.step} {stopped.folder}")
+        write_text(folder.error_file, f"interrupted {stopped.signal} {stopped.step} {stopped.folder}")
         return 1
-    except MemoryLow:
+    except RestartWithSmallerBatch:
         return 1
     except Exception as error:
         traceback.print_exc()  # into torchrun.log
         said = " ".join(str(error).split())
         if not isinstance(error, (ValueError, ImportError, OSError, Diverged)):
             said = f"{type(error).__name__}: {said} (more in {folder}/torchrun.log)"
-        if not (folder / FAULT).is_file():  # the first fault is the cause: the others lost their peer
-            write_text(folder / FAULT, said)
+        if not (folder.error_file).is_file():  # the first fault is the cause: the others lost their peer
+            write_text(folder.error_file, said)
         return 1
     return 0
 

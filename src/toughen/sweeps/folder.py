@@ -12,8 +12,8 @@ from typing import IO, Any
 
 import yaml
 
+from ..internal.atomic import write_text
 from ..reports.folder import read_lines
-from ..runs.files import write_text
 from .definition import Definition, Settings, differences, parse
 from .errors import SweepError
 from .loading import load_values

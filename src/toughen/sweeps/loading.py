@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from .. import recipes
-from ..runs.config_io import merge, normalised
-from ..runs.strict_yaml import read_yaml
+from ..runs.config_io import merge, normalised, read_yaml
 from .definition import Definition, parse
 from .errors import SweepError
 from .manytasks import is_manytasks, read_manytasks

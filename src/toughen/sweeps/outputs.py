@@ -5,8 +5,8 @@ from typing import Any
 
 from .._version import __version__
 from ..errors import require
+from ..internal.atomic import write_text
 from ..runs.config_io import to_yaml
-from ..runs.files import write_text
 from ..runs.progress import clock
 from .controller import Controller
 from .definition import format_settings

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
+from ..internal.atomic import remove_folder, write_json, write_text
 from ..reports.folder import read_lines
 from ..runs.config import Config
 from ..runs.config_io import build, merge, normalised, to_yaml
-from ..runs.files import remove_folder, write_json, write_text
-from ..runs.folder import read_config
+from ..runs.folder import RunFolder
 from ..runs.method_options import own_file
 from .definition import Settings
 from .errors import SweepError
@@ -139,7 +139,7 @@ def note_stop(folder: Path, iteration: int, score: float) -> None:
 
 def clear_stopped(folder: Path) -> None:
     """Delete the checkpoints of a trial that was stopped early: they are large, and it is not run again."""
-    if (folder / STOPPED).is_file() and not read_config(folder).train.keep_checkpoints:
+    if (folder / STOPPED).is_file() and not RunFolder(folder).config().train.keep_checkpoints:
         for checkpoint in folder.glob("seeds/*/checkpoint-*"):
             remove_folder(checkpoint)
 

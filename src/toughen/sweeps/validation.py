@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, cast
 from ..errors import nearest
 from ..runs.config import GROUPS, Config
 from ..runs.config_io import normalised, plain
+from ..runs.hf_options import trainer_options
 from ..runs.kinds import fits, worded
 from ..runs.method_config import make_method, options_of
-from ..runs.trainer_options import trainer_options
 from .definition import Definition, Settings, format_settings
 from .errors import SweepError
 from .trials import trial_config
@@ -143,19 +143,19 @@ def prepare_data(configs: Sequence[Config]) -> "dict[str, Data]":
 
     Beside the data itself, under "", what its models are scored on as well, by the ending of its metrics.
     """
-    from ..runs.loading import also_scored, load
     from ..runs.modeling import changed_config, length_of, load_tokenizer
-    from ..runs.quiet import quiet
+    from ..runs.prepare import load_data, load_extra_eval_sets
+    from ..runs.progress import silence_libraries
     from ..tasks import prepare
 
     config = configs[0]
-    with quiet():
-        data = load(config)
+    with silence_libraries():
+        data = load_data(config)
         for each in configs:
             changed_config(each, data.task)
         tokenizer = load_tokenizer(config.model)
         length, *_ = length_of(config, tokenizer)
-        sets = {"": data, **also_scored(config, data.task)[0]}
+        sets = {"": data, **load_extra_eval_sets(config, data.task)[0]}
         return {key: prepare(each, tokenizer, length, cache_dir=config.data.cache_dir) for key, each in sets.items()}
 
 

@@ -26,7 +26,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _packages() -> Iterator[str]:
-    from ...runs.results import version_of
+    from ...runs.finish import version_of
 
     need = {"torch": "", "transformers": "", "accelerate": "trainer", "datasets": "tasks", "scikit-learn": "tasks"}
     need |= {"seqeval": "tasks", "peft": "peft", "matplotlib": "plot", "rich": "cli", "jinja2": "cli"}
@@ -61,7 +61,7 @@ def problems() -> Iterator[str]:
     import torch
     from huggingface_hub import constants
 
-    from ...runs.results import version_of
+    from ...runs.finish import version_of
 
     if not (5, 17) <= _version(version_of("transformers")) < (6, 0):
         yield f"transformers {version_of('transformers')} is untested: install 5.17 or newer, below 6"

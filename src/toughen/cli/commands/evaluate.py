@@ -1,7 +1,6 @@
 """`toughen evaluate RUN_OR_MODEL... [--attack ...]`"""
 
 import json
-import re
 import sys
 from typing import Any
 
@@ -13,6 +12,8 @@ characters (typos and look-alike letters, greedy: DeepWordBug), flips (words by 
 synonyms (PWWS, from WordNet or --synonyms), neighbours (PWWS, from the model's own embeddings),
 noise (typos, casing, punctuation, whitespace, contractions, distractors at several strengths),
 sets (AdvGLUE, HANS, ANLI, PAWS, stress tests, files). An interrupted attack goes on when run again."""
+
+FLAGS = {name: f"--{name}" for name in ("text_column", "label_column", "dir")}
 
 
 def add(parser: Any) -> None:
@@ -85,8 +86,7 @@ _ATTACK_FLAGS = (
 def run(arguments: Any) -> int:
     from ...evaluation import evaluate
     from ...runs.errors import RunError
-    from ...runs.quiet import quiet
-    from ...tasks import DataError
+    from ...runs.progress import silence_libraries
 
     options = {key: value for key, value in vars(arguments).items() if key not in ("paths", "json")}
     given = {flag: options.pop(flag) for flag in _ATTACK_FLAGS}
@@ -95,11 +95,8 @@ def run(arguments: Any) -> int:
     elif idle := [flag for flag, value in given.items() if value is not None]:
         raise RunError(f"--{idle[0]} is for attacks: name some with --attack as well.")
     try:
-        with quiet():
+        with silence_libraries():
             found = [(path, each) for path in arguments.paths for each in evaluate(path, **options)]
-    except DataError as error:
-        told = re.sub(r"\b(\w+)= \(--\1\)", r"--\1", str(error)).replace("--data.dir", "--dir")
-        raise RunError(re.sub(r"(?<!\w)(text_column|label_column|dir)=(?!\w)", r"--\1", told)) from error
     except KeyboardInterrupt:
         sys.stderr.write("toughen: interrupted; the same command goes on from here.\n")
         return 130

@@ -18,8 +18,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from ...internal.atomic import write_text
     from ...runs.errors import RunError
-    from ...runs.files import write_text
 
     path = Path(arguments.file)
     path = path if path.suffix else path.with_suffix(".yaml")

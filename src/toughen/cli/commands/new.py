@@ -43,9 +43,9 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from ...internal.atomic import write_text
     from ...registry import list_methods
     from ...runs.errors import RunError
-    from ...runs.files import write_text
 
     path = Path(arguments.file)
     path = path if path.suffix else path.with_suffix(".py")

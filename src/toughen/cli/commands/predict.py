@@ -27,8 +27,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from ...internal.atomic import write_text
     from ...runs.errors import RunError
-    from ...runs.files import write_text
     from ...runs.predictor import load
 
     out = Path(arguments.out) if arguments.out else None

@@ -16,9 +16,9 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from ...runs.errors import RunError
-    from ...runs.folder import read
-    from ...runs.loading import ALSO
+    from ...runs.folder import RunFolder
     from ...runs.predictions import read_predictions
+    from ...runs.prepare import EXTRA_EVAL_SETS
     from ...tasks import DataError, submission
     from ...tasks.catalog import GLUE
 
@@ -29,16 +29,16 @@ def run(arguments: argparse.Namespace) -> int:
     runs = [Path(each) for each in arguments.runs if each != "glue" or Path(each).is_dir()]
     predictions: dict[str, Any] = {}
     for folder in runs:
-        results = read(folder)
+        results = RunFolder(folder).results()
         if results.task not in GLUE:
             raise RunError(f"{folder} was trained on {results.task!r}, which is no task of GLUE.")
-        tables = folder / str(results.best["folder"]) / "predictions"
+        tables = folder / results.best.folder / "predictions"
         if not (tables / "test.tsv").is_file():
             raise RunError(f"{folder} has no test predictions: its data had no test split.")
         if results.task in predictions:
             raise RunError(f"two of the runs are of {results.task}; give one a task.")
         predictions[results.task] = read_predictions(tables / "test.tsv")
-        for ending, name in ALSO.get(results.task, {}).items():
+        for ending, name in EXTRA_EVAL_SETS.get(results.task, {}).items():
             if (tables / f"test_{ending}.tsv").is_file():
                 predictions[name] = read_predictions(tables / f"test_{ending}.tsv")
     try:

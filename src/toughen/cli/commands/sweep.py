@@ -5,14 +5,17 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
+from ..arguments import DATA_FLAGS
+
 HELP = "Try many settings of a config, each with several seeds: on one machine, or on a Ray cluster."
+FLAGS = DATA_FLAGS
 
 
 def main(arguments: Sequence[str]) -> int:
     """Parse, run, and print the result. Options of `toughen train` go over the base."""
-    from ..one_line import OneLine
+    from ..arguments import OneLineErrorParser
 
-    parser = OneLine("toughen sweep", description=HELP, allow_abbrev=False, epilog=EPILOG)
+    parser = OneLineErrorParser("toughen sweep", description=HELP, allow_abbrev=False, epilog=EPILOG)
     parser.add_argument("source", help="sweep file (YAML, or ManyTasks' search.json), recipe, or a sweep's folder")
     parser.add_argument("--resume", action="store_true", help="go on with the sweep; runs only what is missing")
     parser.add_argument("--base", help="config file or recipe in place of the file's base")
@@ -24,15 +27,11 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--address", help="a Ray cluster: host:port, or auto on one of its machines")
     given, rest = parser.parse_known_args(list(arguments))
 
-    from ...sweeps import SweepError, SweepStopped, sweep
-    from ...tasks import DataError
-    from ..words import data_options
+    from ...sweeps import SweepStopped, sweep
 
     options = {key: getattr(given, key) for key in ("resume", "base", "seeds", "output_dir", "engine", "address")}
     try:
         return _print_summary(sweep(given.source, config=_parse_overrides(rest), **options))
-    except DataError as error:
-        raise SweepError(data_options(str(error))) from error
     except SweepStopped as stopped:
         sys.stdout.write(f"{stopped}\n")
         return 130
@@ -44,10 +43,10 @@ EPILOG = "Any option of toughen train goes over the base: toughen sweep grid.yam
 def _parse_overrides(words: Sequence[str]) -> dict[str, Any]:
     """`--train.epochs 3` as {"train.epochs": 3}; unknown options are refused with the config."""
     from ...sweeps import SweepError
-    from ..words import spelled_out
+    from ..arguments import expand_shorthands
 
     found: dict[str, Any] = {}
-    left = spelled_out(words)
+    left = expand_shorthands(words)
     while left:
         flag, equals, value = left.pop(0).partition("=")
         if not flag.startswith("--") or (not equals and (not left or left[0].startswith("--"))):

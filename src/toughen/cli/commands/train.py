@@ -1,18 +1,18 @@
 """`toughen train`."""
 
-import json
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from shlex import quote
 from typing import Any
 
+from ..arguments import DATA_FLAGS
+
 HELP = "Fine-tune a model with a robust method."
+FLAGS = DATA_FLAGS
 
 
 def main(arguments: Sequence[str]) -> int:
     """Parse, make the run folder, train here or in several processes, and say what to do next."""
-    from ...runs.errors import RunError
     from ..old_flags import translate
     from ..parser import parse_train
 
@@ -24,18 +24,16 @@ def main(arguments: Sequence[str]) -> int:
     resumed = _resumed(words)
     if resumed is not None:
         return _run(*resumed, new=False)
-    values, launch = parse_train(words)
-    if values.pop("resume"):
-        raise RunError("resume: a config cannot say it; give --resume RUN on the command line.")
-    return _run(_created(values, launch), launch, new=True)
+    config, launch = parse_train(words)
+    return _run(_created(config, launch), launch, new=True)
 
 
-def _resumed(words: Sequence[str]) -> tuple[Path, dict[str, Any]] | None:
+def _resumed(words: Sequence[str]) -> tuple[Any, dict[str, Any]] | None:
     """The run to go on with, and on which machines; it brings all other options."""
     import argparse
 
     from ...runs.errors import RunError
-    from ...runs.folder import read_config
+    from ...runs.folder import RunFolder
 
     if not any(word.partition("=")[0] == "--resume" for word in words):
         return None
@@ -52,8 +50,8 @@ def _resumed(words: Sequence[str]) -> tuple[Path, dict[str, Any]] | None:
     if rest:
         raise RunError(f"--resume goes on with the run's own config.yaml; leave out {' '.join(rest)}.")
     launch = vars(found)
-    folder = Path(launch.pop("resume"))
-    read_config(folder)
+    folder = RunFolder(launch.pop("resume"))
+    folder.config()
     _check_machines(launch, folder)
     return folder, launch
 
@@ -67,65 +65,60 @@ def _check_machines(launch: dict[str, Any], folder: Any) -> None:
         raise RunError(f"--node_rank {launch['node_rank']}: with --nnodes {launch['nnodes']} it starts at 0.")
 
 
-def _created(values: dict[str, Any], launch: dict[str, Any]) -> Path:
-    from ...runs.config_io import build
-    from ...runs.folder import create
-    from ...runs.launch import joined
+def _created(config: Any, launch: dict[str, Any]) -> Any:
+    from ...runs.folder import RunFolder
+    from ...runs.launch import wait_for_config
 
-    config = build(values)
     _check_machines(launch, config.output_dir)
-    return joined(Path(config.output_dir)) if config.output_dir and launch["node_rank"] else create(config)
+    if config.output_dir and launch["node_rank"]:
+        return wait_for_config(RunFolder(config.output_dir))
+    return RunFolder.create(config)
 
 
-def _run(folder: Path, launch: dict[str, Any], new: bool) -> int:
-    from ...runs.errors import Interrupted, RunError
-    from ...runs.launch import execute_everywhere, run_new
-    from ...tasks import DataError
-    from ..words import data_options
+def _run(folder: Any, launch: dict[str, Any], new: bool) -> int:
+    from ...runs.errors import Interrupted
+    from ...runs.launch import execute_everywhere, launch_new
 
     try:
-        (run_new if new else execute_everywhere)(folder, **launch)
-    except DataError as error:
-        raise RunError(data_options(str(error))) from error
+        (launch_new if new else execute_everywhere)(folder, **launch)
     except Interrupted as stopped:
         sys.stdout.write(f"{stopped}\ncontinue with: toughen train --resume {quote(str(folder))}\n")
         return 128 + stopped.signal
     if launch["node_rank"] == 0:
-        _say(folder)
+        print_summary(folder)
     return 0
 
 
-def _say(folder: Path) -> None:
+def print_summary(folder: Any) -> None:
     """Every seed, the plain twin, where it is saved and what to do next."""
-    from ...runs.folder import read
-
-    results = read(folder)
+    results = folder.results()
     lines = [str(results)]
     if results.baseline:
         plain, name = results.baseline, results.metric
-        spread = f" ± {plain['sd'][name]:.4f}" if len(plain["seeds"]) > 1 else ""
-        change = results.mean[name] - plain["mean"][name]
-        lines.append(f"plain: {plain['mean'][name]:.4f}{spread} · {results.method['name']} {change:+.4f}")
-    lines += [_also(results, name) for name in (f"test_{results.metric}",) if name in results.mean]
-    page = " (report.html)" if (folder / "report.html").is_file() else ""
+        spread = f" ± {plain.sd[name]:.4f}" if len(plain.seeds) > 1 else ""
+        change = results.mean[name] - plain.mean[name]
+        lines.append(f"plain: {plain.mean[name]:.4f}{spread} · {results.method.name} {change:+.4f}")
+    lines += [_score_line(results, name) for name in (f"test_{results.metric}",) if name in results.mean]
+    page = " (report.html)" if (folder.path / "report.html").is_file() else ""
     run = quote(str(folder))
-    lines += [f"saved {folder}/{page}", f"next: toughen predict {run} {_to_give(folder)} · toughen evaluate {run}"]
+    lines += [
+        f"saved {folder}/{page}",
+        f"next: toughen predict {run} {_predict_flags(folder)} · toughen evaluate {run}",
+    ]
     sys.stdout.write("\n".join(lines) + "\n")
 
 
-def _also(results: Any, name: str) -> str:
+def _score_line(results: Any, name: str) -> str:
     """A further score, over all seeds, beside the plain twin's."""
     spread = f" ± {results.sd[name]:.4f}" if len(results.seeds) > 1 else ""
-    plain = (results.baseline or {"mean": {}})["mean"].get(name)
-    change = (
-        "" if plain is None else f" (plain {plain:.4f}, {results.method['name']} {results.mean[name] - plain:+.4f})"
-    )
+    plain = results.baseline.mean.get(name) if results.baseline else None
+    change = "" if plain is None else f" (plain {plain:.4f}, {results.method.name} {results.mean[name] - plain:+.4f})"
     return f"{name}: {results.mean[name]:.4f}{spread}{change}"
 
 
-def _to_give(folder: Path) -> str:
+def _predict_flags(folder: Any) -> str:
     """What `toughen predict` needs to be given for this run."""
-    began = json.loads((folder / "began.json").read_text(encoding="utf-8"))
-    if began["head"] == "choices":
+    began = folder.manifest()
+    if began.head == "choices":
         return "--file ..."
-    return "--text ... --text_pair ..." if len(began["columns"]) == 2 else "--text ..."
+    return "--text ... --text_pair ..." if len(began.columns) == 2 else "--text ..."

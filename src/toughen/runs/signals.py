@@ -1,51 +1,51 @@
-"""Ctrl-C, SIGTERM and a closed terminal as a wish to stop: the step is finished, everything is saved."""
+"""Stops a run after its step on Ctrl-C, SIGTERM or a closed terminal, with everything saved."""
 
 import os
 import signal
 import threading
 from contextlib import suppress
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from .folder import RunFolder
+
 AGREE_EVERY = 10  # updates between two questions to the other processes
-FILE = "stop.txt"  # how the process that started torchrun tells its workers: torchrun would kill them after 30 s
-ASKED = (signal.SIGINT, signal.SIGTERM)  # by a person; of a closed terminal the shell and the system send a SIGHUP each
-TOLD = b"toughen: stopping after this step, and saving; once more ends at once\n"
+BY_PERSON = (signal.SIGINT, signal.SIGTERM)  # a closed terminal gives a SIGHUP from the shell and one from the system
+MESSAGE = b"toughen: stopping after this step, and saving; once more ends at once\n"
 
 
-def signals() -> list[signal.Signals]:
+def handled_signals() -> list[signal.Signals]:
     """Those to listen to: not SIGHUP where it is ignored, as nohup does for a run that outlives its terminal."""
     hangup: signal.Signals | None = getattr(signal, "SIGHUP", None)  # Windows has none
     if hangup is None or signal.getsignal(hangup) == signal.SIG_IGN:
-        return [*ASKED]
-    return [*ASKED, hangup]
+        return [*BY_PERSON]
+    return [*BY_PERSON, hangup]
 
 
-def say_so() -> None:
+def announce() -> None:
     """Tell the person that the run will stop; a closed terminal cannot be written to."""
     with suppress(OSError):
-        os.write(2, TOLD)
+        os.write(2, MESSAGE)
 
 
-def ask(run: Path, number: int) -> None:
-    """Ask the processes of a run to stop."""
-    (run / FILE).write_text(str(number), encoding="utf-8")
+def request_stop(run: RunFolder, number: int) -> None:
+    """Ask the processes of a run to stop: torchrun would kill them 30 s after a signal."""
+    run.stop_file.write_text(str(number), encoding="utf-8")
 
 
-class Stop:
+class GracefulStop:
     """Knows whether a signal came. A second one ends the process at once, as it would without us.
 
     One of several processes (`shared`) does not end at a second: torchrun sends one of its own accord.
     """
 
-    def __init__(self, run: Path, shared: bool = False) -> None:
+    def __init__(self, run: RunFolder, shared: bool = False) -> None:
         self.signal, self.run, self.shared = 0, run, shared
         self._before: dict[int, Any] = {}
 
-    def __enter__(self) -> "Stop":
+    def __enter__(self) -> "GracefulStop":
         if threading.current_thread() is threading.main_thread():
-            for number in signals():
+            for number in handled_signals():
                 self._before[number] = signal.signal(number, self._catch)
         return self
 
@@ -54,8 +54,8 @@ class Stop:
 
     def _catch(self, number: int, frame: FrameType | None) -> None:
         self.signal = number
-        if not self.shared and number in ASKED:
-            say_so()
+        if not self.shared and number in BY_PERSON:
+            announce()
             self._restore()
 
     def _restore(self) -> None:
@@ -63,7 +63,7 @@ class Stop:
             signal.signal(number, handler)
         self._before.clear()
 
-    def wanted(self, step: int) -> bool:
+    def requested(self, step: int) -> bool:
         """Whether to stop after this step; several processes agree on it every few steps."""
         if not self.shared:
             return bool(self.signal)
@@ -79,5 +79,5 @@ class Stop:
 
     def _asked(self) -> int:
         with suppress(OSError, ValueError):
-            return int((self.run / FILE).read_text(encoding="utf-8"))
+            return int(self.run.stop_file.read_text(encoding="utf-8"))
         return 0

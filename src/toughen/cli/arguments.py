@@ -1,19 +1,23 @@
 """What was typed after `toughen train`: shorthands spelled out, config files and recipes read and merged."""
 
+import argparse
 import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
+from ..errors import UsageError, nearest
 from ..runs.config import NAMED_GROUPS, DataConfig
-from ..runs.config_io import merge, normalised
+from ..runs.config_io import merge, normalised, read_yaml
 from ..runs.errors import RunError
-from ..runs.strict_yaml import read_yaml
 
 SWITCHES = ("--baseline", "--fast", "--train.keep_checkpoints", "--train.shard")
 LISTS = ("--data.labels", "--peft.targets")
+KINDS = {"int": "a whole number", "float": "a number", "numbers": "numbers with commas between them", "Path": "a path"}
+# The arguments of `toughen.tasks.load` as flags of `toughen train`, by their names in messages.
+DATA_FLAGS: Mapping[str, str] = {each.name: f"--data.{each.name}" for each in fields(DataConfig)}
 
 
 def split_arguments(arguments: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
@@ -21,7 +25,7 @@ def split_arguments(arguments: Sequence[str]) -> tuple[list[str], dict[str, Any]
     rest: list[str] = []
     below: dict[str, Any] = {}
     recipe: str | None = None
-    words = iter(spelled_out(arguments))
+    words = iter(expand_shorthands(arguments))
     for word in words:
         flag, equals, value = word.partition("=")
         if flag in ("--config", "-c", "--recipe"):
@@ -40,7 +44,7 @@ def split_arguments(arguments: Sequence[str]) -> tuple[list[str], dict[str, Any]
     return rest, below
 
 
-def spelled_out(arguments: Sequence[str]) -> list[str]:
+def expand_shorthands(arguments: Sequence[str]) -> list[str]:
     """`--method freelb` as `--method.name freelb`; `--peft` alone is LoRA."""
     out: list[str] = []
     for place, word in enumerate(arguments):
@@ -82,12 +86,31 @@ def _config(path: Path) -> dict[str, Any]:
     return found
 
 
-def data_options(message: str) -> str:
-    """Arguments of the Python functions, as their messages name them: `head='classes'` is `--data.head classes`."""
-    names = "|".join(each.name for each in fields(DataConfig))
-    message = re.sub(rf"\b({names})=(['\"])(.*?)\2", r"--data.\1 \3", message).replace(
-        "labels=[...]", "--data.labels A,B"
-    )
+def write_flags(error: Exception, flags: Mapping[str, str]) -> str:
+    """Return a message with the arguments of Python functions as flags: `head='classes'` is `--data.head classes`.
+
+    `flags` are the command's, by argument; an error that carries `options` is about those alone.
+    """
+    named = getattr(error, "options", ()) or flags
+    names = "|".join(name for name in named if name in flags)
+    message = re.sub(r"\b(\w+)= \(--\1\)", r"--\1", str(error))
+    if not names:
+        return message
+    message = message.replace("labels=[...]", "labels= A,B" if "labels" in flags else "labels=[...]")
+    message = re.sub(rf"\b({names})=(['\"])(.*?)\2", lambda m: f"{flags[m[1]]} {m[3]}", message)
+    message = re.sub(rf"--data\.({names})\b", lambda m: flags[m[1]], message)
+    follows = r"(?=(\S)?)"
     return re.sub(
-        rf"(?<![\w.])({names})=(?=(\S)?)", lambda m: f"--data.{m[1]}" + " " * ((m[2] or ".") not in ".,;)"), message
+        rf"(?<![\w.])({names})={follows}", lambda m: flags[m[1]] + " " * ((m[2] or ".") not in ".,;)"), message
     )
+
+
+class OneLineErrorParser(argparse.ArgumentParser):
+    """Raises `UsageError` in one line, with the nearest option, where argparse would print the usage and leave."""
+
+    def error(self, message: str) -> NoReturn:
+        known = [flag for action in self._actions for flag in action.option_strings]
+        unknown = re.match(r"unrecognized arguments: (--[\w.-]+)", message)
+        hint = f" {nearest(unknown[1], known)}" if unknown else f" See: {self.prog} --help"
+        wrong = re.sub(r"invalid _?(\w+) value: (.*)", lambda m: f"{m[2]} is not {KINDS.get(m[1], m[1])}", message)
+        raise UsageError(f"{self.prog.removeprefix('toughen ')}: {wrong}.{hint}")
