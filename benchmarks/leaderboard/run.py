@@ -76,7 +76,7 @@ def run(
             chunks = [kept for chunk in chunks if (kept := [run for run in chunk if _wanted(run, only, protocol)])]
             print(f"{phase}: {sum(map(len, chunks))} runs to make", flush=True)
             pool.run(chunks, tell)
-            if limit.last_batches:
+            if limit.passed:
                 print("the time is over; the same command goes on here", flush=True)
                 break
     return made[0]

@@ -138,7 +138,7 @@ def test_regression_sees_a_shift_of_all_predictions() -> None:
     regressor = Regressor()
     with method.attach(regressor) as attached:
         attached.backward(regressor, batch)
-        torch.testing.assert_close(attached.report()["regularizer"], torch.tensor(100.0).double())
+        torch.testing.assert_close(attached.report()["term"], torch.tensor(100.0).double())
 
 
 def test_only_labelled_tokens_enter_the_term() -> None:
@@ -166,7 +166,7 @@ def test_only_labelled_tokens_enter_the_term() -> None:
         noise[0, 1], noise[2, 3] = torch.tensor([1.0, 0, 0, 0]), torch.tensor([0.0, 1, 0, 0])
         with toughen.r3f(init=lambda view, noise=noise: noise).attach(tagger, task="tokens") as attached:
             attached.backward(tagger, {"input_ids": BATCH["input_ids"], "labels": labels})
-            seen.append(attached.report()["regularizer"])
+            seen.append(attached.report()["term"])
     torch.testing.assert_close(seen[0], seen[1])
     assert seen[0] > 0
 

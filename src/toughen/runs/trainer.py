@@ -227,7 +227,7 @@ class RunTrainer(_Robust):
         with torch.no_grad():
             parts = {"loss": loss.detach()}
             for number, batch in enumerate(passed):
-                parts |= {f"{number}/{key}": value for key, value in batch.seen.items() if key != "weight_move"}
+                parts |= {f"{number}/{key}": value for key, value in batch.metrics.items() if key != "weight_move"}
             self.nan_monitor.update(self.state.global_step + 1, parts)
             self._sum(passed)
         return loss
@@ -235,9 +235,9 @@ class RunTrainer(_Robust):
     def _sum(self, passed: Any) -> None:
         self._summed += 1
         for number, batch in enumerate(passed):
-            for key in LOSSES & batch.seen.keys():
+            for key in LOSSES & batch.metrics.keys():
                 name = f"{number}/{key}" if len(passed) > 1 else key
-                self._sums[name] = self._sums.get(name, 0.0) + batch.seen[key]
+                self._sums[name] = self._sums.get(name, 0.0) + batch.metrics[key]
 
     def figures(self) -> dict[str, Tensor]:
         """Losses as means since they were last logged, as the Trainer's own is; and everything over all processes."""
