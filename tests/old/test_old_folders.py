@@ -52,10 +52,10 @@ def test_load(old, name):
 
 def test_read_results(old):
     results = read(old / "finished")
-    assert [seed["seed"] for seed in results.seeds] == [1, 2]
-    assert results.best["folder"] == "seeds/1"
+    assert [seed.seed for seed in results.seeds] == [1, 2]
+    assert results.best.folder == "seeds/1"
     assert results.mean["loss"] == pytest.approx(0.7232731878757477)
-    assert results.baseline["mean"]["accuracy"] == 0.475
+    assert results.baseline.mean["accuracy"] == 0.475
 
 
 def test_finished_run_is_not_trained_again(old, monkeypatch):
