@@ -2,8 +2,8 @@
 
     python benchmarks/half_precision.py --model FOLDER --texts FILE --out benchmarks/results/half_precision_h200.json
 
-Three models are trained plainly on the texts (JSON lines with `sentence` and `label`): the pretrained one in FOLDER, a
-random BERT of base shape and a random decoder, with the tokenizer in FOLDER. Then one step a method on the same
+Models are trained plainly on the texts (JSON lines with `sentence` and `label`): the pretrained one in FOLDER, a random
+decoder with the tokenizer in FOLDER, and the pretrained one of base shape in `--base FOLDER` with its own. Then one step a method on the same
 batches, weights and noise, without dropout. `share` is 1 - cosine with the random start, `size` the length over the one
 asked for, `zero` the share of texts without a gradient, `angle` the mean angle in degrees to the float32 perturbation,
 `reversed` the share of texts where it is above 90.
@@ -27,21 +27,22 @@ from toughen.cuda_graphs.compile import compile_layers
 
 DTYPES = {"float32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 COMPILED = ("smart 0.003", "smart 0.01", "sift 0.01", "vat 0.01", "smart robust")
-RATES = {"pretrained": 5e-5, "bert-base": 3e-5, "decoder": 1e-4}  # a deep BERT from scratch collapses at more
+RATES = {"pretrained": 5e-5, "base": 2e-5, "decoder": 1e-4}
 STEPS, BATCHES, ROWS, LENGTH = 200, 8, 32, 64
 
 
-def models(folder: str) -> dict[str, Any]:
+def models(folder: str, base: str) -> dict[str, Any]:
     sizes = {"hidden_size": 512, "num_hidden_layers": 12, "num_attention_heads": 8, "intermediate_size": 1024}
     words = AutoConfig.from_pretrained(folder).vocab_size
     decoder = AutoConfig.for_model("llama", **sizes, vocab_size=words, pad_token_id=0, num_labels=2)
-    bert = AutoConfig.for_model("bert", vocab_size=words, num_labels=2)
     torch.manual_seed(0)
+
+    def pretrained(place: str) -> Any:
+        return AutoModelForSequenceClassification.from_pretrained(place, num_labels=2, dtype=torch.float32)
+
     return {
-        "pretrained": lambda: AutoModelForSequenceClassification.from_pretrained(
-            folder, num_labels=2, dtype=torch.float32
-        ),
-        "bert-base": lambda: AutoModelForSequenceClassification.from_config(bert),
+        "pretrained": lambda: pretrained(folder),
+        "base": lambda: pretrained(base),
         "decoder": lambda: AutoModelForSequenceClassification.from_config(decoder),
     }
 
@@ -109,19 +110,21 @@ def rows_of(path: Path) -> list[dict[str, Any]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", required=True)
+    parser.add_argument("--base", help="folder of a pretrained encoder of 12 x 768")
     parser.add_argument("--texts", type=Path, required=True)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--steps", type=int, default=STEPS)
-    parser.add_argument("--models", nargs="+", default=["pretrained", "bert-base", "decoder"])
+    parser.add_argument("--models", nargs="+", default=["pretrained", "base", "decoder"])
     parser.add_argument("--ways", nargs="+", default=["eager", "captured", "compiled"])
     args = parser.parse_args()
     warnings.simplefilter("ignore")
-    tokenizer = AutoTokenizer.from_pretrained(args.model)
+    if "base" in args.models and args.base is None:
+        parser.error("--models base needs --base FOLDER.")
     rows = rows_of(args.texts)
     random.Random(0).shuffle(rows)
 
-    def batch(number: int) -> dict[str, torch.Tensor]:
+    def batch(tokenizer: Any, number: int) -> dict[str, torch.Tensor]:
         part = rows[number * ROWS : (number + 1) * ROWS]
         texts = [row["sentence"] for row in part]
         inputs = tokenizer(texts, padding="max_length", truncation=True, max_length=LENGTH, return_tensors="pt")
@@ -130,12 +133,13 @@ def main() -> None:
 
     results = []
     for name in args.models:
-        model = models(args.model)[name]().to(args.device).train()
+        tokenizer = AutoTokenizer.from_pretrained(args.base if name == "base" else args.model)
+        model = models(args.model, args.base)[name]().to(args.device).train()
         optimizer = torch.optim.AdamW(model.parameters(), lr=RATES[name])
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / 50))
         for number in range(args.steps):
             with torch.autocast(args.device, torch.bfloat16):
-                loss = model(**batch(number)).loss
+                loss = model(**batch(tokenizer, number)).loss
             loss.backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
@@ -143,7 +147,7 @@ def main() -> None:
             optimizer.zero_grad(set_to_none=True)
         print(name, "loss", round(float(loss.detach()), 3), flush=True)
         del loss  # its graph would keep steps from being captured
-        batches = [batch(number) for number in range(args.steps, args.steps + BATCHES)]
+        batches = [batch(tokenizer, number) for number in range(args.steps, args.steps + BATCHES)]
         expected: dict[str, Any] = {}
         for how in args.ways:
             if how == "compiled":
