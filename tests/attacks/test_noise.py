@@ -8,7 +8,7 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import AutoConfig, AutoModelForTokenClassification, PreTrainedTokenizerFast
 
-from toughen.attacks.noise import NOISE_TRANSFORMS, NoiseAttack, add_noise, contractions, whitespace
+from toughen.attacks.builtin.noise import NOISE_TRANSFORMS, NoiseAttack, add_noise, contractions, whitespace
 from toughen.evaluation import Target, Victim, differences, run_attack, seed_scores
 from toughen.tasks.spec import DataError, Task
 

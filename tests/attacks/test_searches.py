@@ -1,7 +1,7 @@
 """The order of a search's questions, against an oracle whose answers are known."""
 
 from toughen.attacks.attacked_text import AttackedText, Budget
-from toughen.attacks.hotflip import _search
+from toughen.attacks.builtin.flips import _search
 from toughen.attacks.text_search import GradientQuery, QueryResult, SearchState, greedy, pwws
 
 # What each word takes from the label's probability; below 0.5 the model is fooled.

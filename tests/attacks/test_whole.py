@@ -11,7 +11,7 @@ import torch
 import yaml
 from transformers import AutoConfig
 
-from toughen.attacks.challenge_sets import fitting
+from toughen.attacks.builtin.sets import fitting
 from toughen.attacks.runner import AttackResult
 from toughen.attacks.summary import AttackSummary, Group, Point, Score
 from toughen.attacks.target import Outcome, proportion_ci
@@ -191,7 +191,7 @@ def test_errors_are_one_line(run, capsys):
 
 
 def test_all_leaves_out_what_does_not_fit(run, capsys, monkeypatch):
-    monkeypatch.setattr("toughen.attacks.synonyms._installed", lambda: None)
+    monkeypatch.setattr("toughen.attacks.builtin.synonyms._installed", lambda: None)
     few = replace(FEW, budget=Budget(5, 0.5))
     (found,) = evaluate(run, attack="all", settings=few, samples=20, progress=True, limit=6)
     assert [each.summary.attack for each in found.attacks] == [

@@ -11,10 +11,10 @@ from tokenizers.decoders import ByteLevel
 from transformers import PreTrainedTokenizerFast
 
 from toughen.attacks.attacked_text import AttackedText, Budget, SplitText, WordConstraint, match_case, split_punctuation
-from toughen.attacks.characters import EDITS, HOMOGLYPHS, NEIGHBOURS, edit_variants, typo_variants
-from toughen.attacks.hotflip import _one_piece, _VocabularyGradients
+from toughen.attacks.builtin.characters import EDITS, HOMOGLYPHS, NEIGHBOURS, edit_variants, typo_variants
+from toughen.attacks.builtin.flips import _one_piece, _VocabularyGradients
+from toughen.attacks.builtin.synonyms import Vocabulary, _decodable, load_synonyms, synonym_variants
 from toughen.attacks.perturbed_model import AttackObjective
-from toughen.attacks.synonyms import Vocabulary, _decodable, load_synonyms, synonym_variants
 from toughen.tasks.spec import DataError, Task
 
 from ..tiny import TOKENIZER
@@ -147,7 +147,7 @@ def test_an_installed_wordnet_is_found(tmp_path, monkeypatch):
 
 
 def test_without_any_the_way_out_is_told(monkeypatch, tmp_path):
-    monkeypatch.setattr("toughen.attacks.synonyms.find_spec", lambda name: None)
+    monkeypatch.setattr("toughen.attacks.builtin.synonyms.find_spec", lambda name: None)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("NLTK_DATA", raising=False)
     with pytest.raises(DataError, match=r"--synonyms.*neighbours needs nothing"):

@@ -10,13 +10,13 @@ from ..evaluation.outputs import Outputs
 from ..tasks.scoring import kept_tokens
 from ..tasks.spec import DataError, Task
 from .attacked_text import WORD_CONSTRAINTS, Budget, Row, WordPosition, check_names, match_case
-from .challenge_sets import SetsAttack
-from .characters import EDITS, typo_variants
-from .hotflip import hotflip
-from .noise import NOISE_TRANSFORMS, STRENGTHS, NoiseAttack
+from .builtin.characters import EDITS, typo_variants
+from .builtin.flips import hotflip
+from .builtin.noise import NOISE_TRANSFORMS, STRENGTHS, NoiseAttack
+from .builtin.sets import SetsAttack
+from .builtin.synonyms import Vocabulary, load_synonyms, synonym_variants
 from .pgd import RADII, EmbeddingAttack
 from .runner import AttackResult, digest, run_attack, say
-from .synonyms import Vocabulary, load_synonyms, synonym_variants
 from .target import Attack, Target
 from .text_attack import Prepare, StartSearch, TextAttack
 from .text_search import Search, SearchState, greedy, pwws

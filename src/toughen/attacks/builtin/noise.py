@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..tasks.spec import DataError, Task
-from .attacked_text import Row, SplitText, split_punctuation
+from ...tasks.spec import DataError, Task
+from ..attacked_text import Row, SplitText, split_punctuation
+from ..summary import Group, Point
+from ..target import AttackScores, Target
 from .characters import edit_variants
-from .summary import Group, Point
-from .target import AttackScores, Target
 
 _SHORT = {
     **{f"{verb} not": f"{verb}n't" for verb in ("is", "are", "was", "were", "do", "does", "did", "has", "have", "had")},

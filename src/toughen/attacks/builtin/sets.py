@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import nearest
-from ..tasks import available, load, model_task
-from ..tasks import task as task_named
-from ..tasks.read.folder import check_apart, find_splits
-from ..tasks.registry import plain
-from ..tasks.spec import DataError, Task
-from ..tasks.tokenising import IGNORED, is_labelled
-from .summary import Group, Point
-from .target import AttackScores, Outcome, Target, as_answers, outcome, score_with_ci
-from .victim import Victim
+from ...errors import nearest
+from ...tasks import available, load, model_task
+from ...tasks import task as task_named
+from ...tasks.read.folder import check_apart, find_splits
+from ...tasks.registry import plain
+from ...tasks.spec import DataError, Task
+from ...tasks.tokenising import IGNORED, is_labelled
+from ..summary import Group, Point
+from ..target import AttackScores, Outcome, Target, as_answers, outcome, score_with_ci
+from ..victim import Victim
 
 _FEW = 12  # a column with more values than this makes no groups
 _TWO_CLASS_NLI = ("rte",)

@@ -4,12 +4,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
-from .attacked_text import Replacements, Row, SplitText, WordPosition, match_case, split_punctuation
-from .perturbed_model import AttackObjective, PerturbedModel, attach_perturbation
+from ..attacked_text import Replacements, Row, SplitText, WordPosition, match_case, split_punctuation
+from ..perturbed_model import AttackObjective, PerturbedModel, attach_perturbation
+from ..target import Target
+from ..text_search import GradientFn, Search, SearchState
+from ..victim import Victim
 from .synonyms import Vocabulary
-from .target import Target
-from .text_search import GradientFn, Search, SearchState
-from .victim import Victim
 
 Gains = Mapping[WordPosition, Sequence[tuple[float, str]]]
 """For every word of one piece: the words to put there and what the gradient promises of each."""

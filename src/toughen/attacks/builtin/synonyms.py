@@ -11,11 +11,11 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from ..sites.locate import input_embedding
-from ..tasks.spec import DataError
-from .attacked_text import WordPosition, match_case
-from .text_search import SearchState
-from .victim import Victim
+from ...sites.locate import input_embedding
+from ...tasks.spec import DataError
+from ..attacked_text import WordPosition, match_case
+from ..text_search import SearchState
+from ..victim import Victim
 
 Synonyms = Mapping[str, list[str]]
 _PARTS = ("noun", "verb", "adj", "adv")

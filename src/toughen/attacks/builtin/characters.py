@@ -3,8 +3,8 @@
 import random
 from collections.abc import Callable, Sequence
 
-from .attacked_text import WordPosition
-from .text_search import SearchState
+from ..attacked_text import WordPosition
+from ..text_search import SearchState
 
 _ROWS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
 
