@@ -1,5 +1,6 @@
 """Texts as words, what may become of them, and which must stay."""
 
+import json
 import random
 
 import pytest
@@ -11,10 +12,10 @@ from tokenizers.decoders import ByteLevel
 from transformers import PreTrainedTokenizerFast
 
 from toughen.attacks.attacked_text import AttackedText, Budget, SplitText, WordConstraint, match_case, split_punctuation
-from toughen.attacks.builtin.characters import EDITS, HOMOGLYPHS, NEIGHBOURS, edit_variants, typo_variants
-from toughen.attacks.builtin.flips import _one_piece, _VocabularyGradients
-from toughen.attacks.builtin.synonyms import Vocabulary, _decodable, load_synonyms, synonym_variants
+from toughen.attacks.builtin.characters import EDITS, HOMOGLYPHS, NEIGHBOURS, CharacterAttack, edit_variants
+from toughen.attacks.builtin.synonyms import SynonymAttack, load_synonyms
 from toughen.attacks.perturbed_model import AttackObjective
+from toughen.attacks.vocabulary import Vocabulary, VocabularyGradients, _decodable, _one_piece
 from toughen.tasks.spec import DataError, Task
 
 from ..tiny import TOKENIZER
@@ -84,7 +85,9 @@ def test_edits_take_turns_and_depend_on_the_seed():
     state = type(
         "One", (), {"text": AttackedText.of({"text": "wonderful"}, ("text",), WordConstraint(())), "index": 3}
     )()
-    one, same, other = (typo_variants(("insert",), 2, seed)(state, ("text", 0)) for seed in (0, 0, 1))
+    one, same, other = (
+        CharacterAttack(edits=("insert",), seed=seed).variants(state, ("text", 0)) for seed in (0, 0, 1)
+    )
     assert one == same != other
 
 
@@ -154,16 +157,17 @@ def test_without_any_the_way_out_is_told(monkeypatch, tmp_path):
         load_synonyms()
 
 
-def test_substitutes_are_written_as_the_word_is():
+def test_substitutes_are_written_as_the_word_is(tmp_path):
+    def variants(synonyms, position):
+        (tmp_path / "synonyms.json").write_text(json.dumps(synonyms))
+        return SynonymAttack(synonyms=tmp_path / "synonyms.json", candidates=2).variants(state, position)
+
     text = AttackedText.of({"text": "Good food"}, ("text",), WordConstraint(()))
     state = type("One", (), {"text": text})()
-    assert synonym_variants({"good": ["fine", "nice", "well"]}, 2)(state, ("text", 0)) == ["Fine", "Nice"]
-    assert synonym_variants({}, 2)(state, ("text", 1)) == []
+    assert variants({"good": ["fine", "nice", "well"]}, ("text", 0)) == ["Fine", "Nice"]
+    assert variants({}, ("text", 1)) == []
     # The word itself would spend a query and a change on nothing, and so would a word told twice.
-    assert synonym_variants({"good": ["good", "fine", "Good", "fine", "nice"]}, 2)(state, ("text", 0)) == [
-        "Fine",
-        "Nice",
-    ]
+    assert variants({"good": ["good", "fine", "Good", "fine", "nice"]}, ("text", 0)) == ["Fine", "Nice"]
 
 
 def test_neighbours_are_the_nearest_by_angle():
@@ -225,7 +229,7 @@ def test_flips_rank_by_the_gradient_of_each_embedding():
     victim, net = victims.victim, victims.victim.model
     vocabulary = Vocabulary(victim)
     texts = sentences(4)
-    (*_, gains) = _VocabularyGradients(victim, vocabulary, 3)(
+    (*_, gains) = VocabularyGradients(victim, vocabulary, 3)(
         [{"text": text} for text in texts], victims.labels.tolist()
     )
     ids = TOKENIZER(texts[-1], return_tensors="pt")["input_ids"]

@@ -7,8 +7,8 @@ import numpy as np
 
 from ..statistics import mcnemar, paired_bootstrap
 from ..tasks import difference, metrics
+from .base import Outcome
 from .runner import AttackResult
-from .target import Outcome
 
 
 @dataclass(frozen=True)

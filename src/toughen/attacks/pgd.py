@@ -1,9 +1,7 @@
-"""Accuracy against radius: FGSM and PGD on the word embeddings, with random noise of the same length for comparison."""
+"""FGSM and PGD on the word embeddings of one batch, and random noise of the same length."""
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
 from typing import Any
@@ -16,15 +14,11 @@ from ..engine.perturbation import Perturbation
 from ..search import Ascent, Ball, CustomInit, Noise, Normalized, Relative, Zeros
 from ..search.norms import norm
 from ..sites.base import Activation
-from ..tasks.spec import DataError, Task
-from ..tasks.tokenising import IGNORED
-from .perturbed_model import FROM_ZERO, AttackObjective, PerturbedModel, attach_perturbation
-from .summary import Curve, Point
-from .target import AttackScores, Target, as_answers
+from .perturbed_model import FROM_ZERO, AttackObjective, PerturbedModel
 
 
 class EmbeddingPGD:
-    """Attack one batch at increasing radii and keep the worst answers so far."""
+    """Attack one batch at increasing radii and keep the worst logits so far."""
 
     def __init__(
         self, model: PerturbedModel, objective: AttackObjective, batch: dict[str, Any], labels: Tensor
@@ -76,22 +70,19 @@ class EmbeddingPGD:
         self.worst_logits[alive], self.worst_value[alive] = pgd.worst_logits, pgd.worst_value
 
     def select(self, rows: Tensor) -> "EmbeddingPGD":
-        """The same for some of the examples."""
+        """Return the attack on some of the examples."""
         some = copy(self)
         each = len(self.gradient) // len(self.worst_value)  # choices: several texts an example
         texts = (rows.view(-1, 1) * each + torch.arange(each, device=rows.device)).flatten()
         some.batch = {name: value[rows] for name, value in self.batch.items()}
-        some.labels, some.worst_logits, some.worst_value = (
-            self.labels[rows],
-            self.worst_logits[rows],
-            self.worst_value[rows],
-        )
+        some.labels = self.labels[rows]
+        some.worst_logits, some.worst_value = self.worst_logits[rows], self.worst_value[rows]
         some.gradient = self.gradient[texts]
         some.view = Activation(self.view.value[texts], None if self.view.mask is None else self.view.mask[texts])
         return some
 
     def noise(self, radius: float) -> Tensor:
-        """The random direction, the same at every radius, at exactly that length."""
+        """Return the logits under the random direction, the same at every radius, at exactly that length."""
         with torch.no_grad():
             return self.model.logits(
                 self.batch, Perturbation(), Noise(CustomInit(partial(self._scaled_direction, radius)))
@@ -101,7 +92,7 @@ class EmbeddingPGD:
         return self.direction * radius * Relative().length(view, 2, "example")
 
     def _first_step(self, search: Ascent) -> Perturbation:
-        """After the first step, whose gradient is the same for every radius."""
+        """Return the perturbation after the first step, whose gradient is the same for every radius."""
         zero = torch.zeros_like(self.gradient)
         here = Perturbation(at={0: zero}, views={0: self.view})
         here.ascend(search, [self.gradient])
@@ -118,117 +109,3 @@ class EmbeddingPGD:
 
 def _ascent(radius: float, step: float, steps: int) -> Ascent:
     return Ascent(step, steps, Zeros(), Normalized(2, "example"), Ball(radius, 2, "example"), Relative())
-
-
-RADII = (0.005, 0.01, 0.02, 0.05, 0.1)
-UNIT = "share of an embedding's norm"
-PART = 16  # batches' worth of examples between two savings
-
-
-@dataclass(frozen=True)
-class EmbeddingAttack:
-    """Projected ascent (Madry et al. 2018) inside l2 balls, an example's embeddings of real tokens being one vector.
-
-    A radius of 0.01 lets the perturbation be a hundredth as long as that vector: ||delta|| <= 0.01 ||E||, both over all
-    tokens but padding and special ones. FGSM is the same with one step of the full radius (Goodfellow et al. 2015, in
-    the l2 form of Miyato et al. 2017). What breaks an example at one radius lies inside every larger ball, and counts
-    there too; so does FGSM's point for PGD.
-    """
-
-    radii: Sequence[float] = RADII
-    steps: int = 10
-    seed: int = 0
-    name: str = "embedding"
-    kind: str = "embedding"
-    title: str = "Perturbed embeddings (PGD)"
-    examples: bool = False
-
-    def __post_init__(self) -> None:
-        if self.steps < 1:
-            raise DataError(f"steps={self.steps}: PGD needs at least one step.")
-        if not self.radii or any(not 0 <= radius < math.inf for radius in self.radii):
-            raise DataError(f"radii={list(self.radii)}: give numbers of 0 or more, e.g. 0.01,0.05.")
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        return {
-            "radii": self._radii(),
-            "steps": self.steps,
-            "step_size": "2.5 radius / steps",
-            "norm": "l2, example",
-            "seed": self.seed,
-        }
-
-    def _radii(self) -> list[float]:
-        """In order, and without 0, which is the clean score."""
-        return sorted({float(radius) for radius in self.radii} - {0.0})
-
-    def check(self, task: Task) -> None:
-        """Accept every task: every head has a loss to maximise."""
-
-    def cache_key(self, target: Target) -> tuple[()]:
-        return ()
-
-    def num_items(self, target: Target) -> int:
-        return len(target.rows)
-
-    def run_items(self, target: Target, numbers: Sequence[int]) -> Iterator[list[dict[str, Any]]]:
-        """Answers of examples at every radius."""
-        victim, most = target.victim, target.victim.rows_with_gradient
-        step = PART * most
-        ranked = sorted(numbers, key=lambda number: sum(len(str(text)) for text in victim.key(target.rows[number])))
-        with attach_perturbation(victim) as model:
-            for start in range(0, len(ranked), step):
-                part = ranked[start : start + step]
-                for places, batch in victim.batches([target.rows[number] for number in part], most):
-                    yield self._examples(target, model, [part[index] for index in places], batch)
-
-    def _examples(
-        self, target: Target, model: PerturbedModel, numbers: list[int], batch: dict[str, Any]
-    ) -> list[dict[str, Any]]:
-        labels = batch.get("labels")
-        if labels is None:
-            labels = torch.as_tensor(np.asarray([target.labels[i] for i in numbers]))
-        pgd = EmbeddingPGD(model, AttackObjective(target.task), batch, labels.to(target.victim.model.device))
-        if target.decides:
-            pgd.reset(torch.as_tensor(np.asarray([target.logits[i] for i in numbers])))
-        pgd.sample_direction([f"{self.seed}/{i}" for i in numbers])
-        answers: dict[str, list[Any]] = {"answers": [], "fgsm": [], "noise": []}
-        for radius in self._radii():
-            pgd.fgsm(radius)
-            fgsm = pgd.fgsm_logits
-            pgd.pgd(radius, self.steps)
-            noise = pgd.noise(radius)
-            if noise.isnan().any():  # of NaN the first class is the largest, and nothing is ever worse
-                raise DataError(
-                    f"radius {radius:g}: the model's answers are no numbers that far out; give smaller radii."
-                )
-            for key, values in (
-                ("answers", pgd.worst_logits),
-                ("fgsm", fgsm),
-                ("noise", noise),
-            ):
-                answers[key].append(_answers(target, values, labels))
-        return [
-            {"index": number, **{key: [point[index] for point in points] for key, points in answers.items()}}
-            for index, number in enumerate(numbers)
-        ]
-
-    def summarize(self, target: Target, rows: Sequence[Mapping[str, Any]]) -> AttackScores:
-        clean = target.score(target.answers())
-        points = [Point(0.0, clean, noise=clean, fgsm=clean)]
-        outcomes = {"radius 0": target.outcome(target.answers())}
-        for index, radius in enumerate(self._radii()):
-            answers = {key: [row[key][index] for row in rows] for key in ("answers", "fgsm", "noise")}
-            scores = {key: target.score(values) for key, values in answers.items()}
-            points.append(Point(radius, scores["answers"], scores["noise"], scores["fgsm"]))
-            outcomes[f"radius {radius:g}"] = target.outcome(answers["answers"])
-            outcomes[f"noise of radius {radius:g}"] = target.outcome(answers["noise"])
-        return AttackScores(outcomes, curve=Curve(points, "radius", UNIT))
-
-
-def _answers(target: Target, logits: Tensor, labels: Tensor) -> list[Any]:
-    if target.task.head != "tokens":
-        return as_answers(target.task, logits.detach().cpu().numpy())
-    # Of the words' first pieces alone, as the target keeps its labels: padding differs from batch to batch.
-    return [one[y_true != IGNORED].tolist() for one, y_true in zip(logits.argmax(-1).cpu(), labels.cpu(), strict=True)]

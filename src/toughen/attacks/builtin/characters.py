@@ -1,16 +1,24 @@
-"""Edits of a word: typing errors and look-alike letters."""
+"""Typing errors and look-alike letters: edits of a word, and the attack that searches over them."""
 
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from ..attacked_text import WordPosition
-from ..text_search import SearchState
+from ..base import option, register_attack
+from ..text_attack import TextAttack
+from ..text_search import SearchState, StartSearch, greedy
 
+if TYPE_CHECKING:
+    from ..target import Target
+
+EACH = 2  # results of every kind of edit that are tried on a word
 _ROWS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
 
 
 def _keyboard() -> dict[str, str]:
-    """Letters beside each letter on a QWERTY keyboard: left, right, and the two above and below."""
+    """Return the letters beside each letter on a QWERTY keyboard: left, right, and the two above and below."""
     neighbours: dict[str, str] = {}
     for line, row in enumerate(_ROWS):
         for index, letter in enumerate(row):
@@ -61,9 +69,9 @@ EDITS: dict[str, Callable[[str, int, random.Random], str]] = {
 
 
 def edit_variants(word: str, edits: Sequence[str], each: int, rng: random.Random) -> list[str]:
-    """Up to `each` different results of every kind of edit, inside the word first: its ends catch the eye.
+    """Return up to `each` different results of every kind of edit, inside the word first: its ends catch the eye.
 
-    Edits take turns, so that the first few already hold one of every kind.
+    Kinds alternate, so that the first results already hold one of every kind.
     """
     inner = list(range(1, len(word) - 1))
     outer = [index for index in (len(word) - 1, 0) if index not in inner]
@@ -78,15 +86,29 @@ def edit_variants(word: str, edits: Sequence[str], each: int, rng: random.Random
             if len(results) == each:
                 break
         kinds.append(list(results))
-    turns = [kind[turn] for turn in range(each) for kind in kinds if turn < len(kind)]
-    return list(dict.fromkeys(turns))
+    return list(dict.fromkeys(kind[number] for number in range(each) for kind in kinds if number < len(kind)))
 
 
-def typo_variants(edits: Sequence[str], each: int, seed: int) -> Callable[[SearchState, WordPosition], list[str]]:
-    """Return a function that lists typing errors of a word, drawn by seed, example and position."""
+@register_attack("characters")
+@dataclass(frozen=True)
+class CharacterAttack(TextAttack):
+    """Typos (swap, delete, insert, keyboard) and look-alike letters, the most important word first (DeepWordBug)."""
 
-    def variants(state: SearchState, position: WordPosition) -> list[str]:
-        word = state.text.word(position)
-        return edit_variants(word, edits, each, random.Random(f"{seed}/{state.index}/{position[0]}/{position[1]}"))
+    title = "Characters (DeepWordBug)"
 
-    return variants
+    edits: Sequence[str] = option(tuple(EDITS), choices=tuple(EDITS))
+    """Edits of a word: swap, delete, insert, keyboard, homoglyph."""
+    seed: int = 0
+    """Seed of everything that is drawn."""
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return super().settings | {"each": EACH}
+
+    def start_search(self, target: "Target") -> StartSearch:
+        return lambda state: greedy(state, self.variants)
+
+    def variants(self, state: SearchState, position: WordPosition) -> list[str]:
+        """Return typing errors of a word, drawn by seed, example and position."""
+        rng = random.Random(f"{self.seed}/{state.index}/{position[0]}/{position[1]}")
+        return edit_variants(state.text.word(position), self.edits, EACH, rng)

@@ -1,21 +1,24 @@
-"""Noise in texts at several strengths, and the scores of a model on it. No search is made.
+"""Noise in texts at several strengths, without any search.
 
-A transform takes a text, a strength (the share of places it changes) and a seed. What it changes at one strength it
+A transform takes a text, a strength (the share of positions it changes) and a seed. What it changes at one strength it
 changes in the same way at every higher strength.
 """
 
 import math
 import random
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...tasks.spec import DataError, Task
-from ..attacked_text import Row, SplitText, split_punctuation
+from ..attacked_text import SplitText, split_punctuation
+from ..base import Attack, AttackScores, Outcome, Record, Row, option, register_attack
 from ..summary import Group, Point
-from ..target import AttackScores, Target
 from .characters import edit_variants
+
+if TYPE_CHECKING:
+    from ..target import Target
 
 _SHORT = {
     **{f"{verb} not": f"{verb}n't" for verb in ("is", "are", "was", "were", "do", "does", "did", "has", "have", "had")},
@@ -42,15 +45,15 @@ _KNOWN = sorted({*_SHORT, *_LONG}, key=lambda form: (-len(form), form))
 _FORMS = re.compile(rf"\b({'|'.join(map(re.escape, _KNOWN))})\b", re.IGNORECASE)
 # The tautologies of the MNLI stress test (Naik et al. 2018): one more word overlap, one more negation.
 _SENTENCES = ("and true is true", "and false is not true")
-_MOST = 5
+_MAX_SENTENCES = 5
 
 
 def _chosen(rng: random.Random, strength: float) -> bool:
-    """Whether this place is changed: its number is drawn once and compared with every strength."""
+    """Return whether a position is changed: its number is drawn once and compared with every strength."""
     return rng.random() < strength
 
 
-def _by_piece(text: str, strength: float, seed: str, change: Callable[[str, random.Random], str]) -> str:
+def _word_by_word(text: str, strength: float, seed: str, change: Callable[[str, random.Random], str]) -> str:
     words = SplitText.of(text)
     tokens = list(words.tokens)
     for index in words.positions:
@@ -63,38 +66,38 @@ def _by_piece(text: str, strength: float, seed: str, change: Callable[[str, rand
 def typos(text: str, strength: float, seed: str) -> str:
     """Make one typing error in a word of two letters or more."""
 
-    def change(piece: str, rng: random.Random) -> str:
-        before, word, after = split_punctuation(piece)
+    def change(token: str, rng: random.Random) -> str:
+        before, word, after = split_punctuation(token)
         kinds = ["swap", "delete", "insert", "keyboard"]
         rng.shuffle(kinds)
         variants = edit_variants(word, kinds, 1, rng) if len(word) > 1 else []
         return f"{before}{variants[0] if variants else word}{after}"
 
-    return _by_piece(text, strength, seed, change)
+    return _word_by_word(text, strength, seed, change)
 
 
 def casing(text: str, strength: float, seed: str) -> str:
-    """A word in capitals, with a capital, or in small letters where it had one."""
+    """Write a word in capitals, with a capital, or in small letters if it has one."""
 
-    def change(piece: str, rng: random.Random) -> str:
-        forms = dict.fromkeys((piece.upper(), piece.capitalize(), piece.lower(), piece.swapcase()))
-        return rng.choice([form for form in forms if form != piece] or [piece])
+    def change(token: str, rng: random.Random) -> str:
+        forms = dict.fromkeys((token.upper(), token.capitalize(), token.lower(), token.swapcase()))
+        return rng.choice([form for form in forms if form != token] or [token])
 
-    return _by_piece(text, strength, seed, change)
+    return _word_by_word(text, strength, seed, change)
 
 
 def punctuation(text: str, strength: float, seed: str) -> str:
-    """A mark behind a word that has none, none behind a word that has one."""
+    """Add a mark after a word that has none, and remove the marks after a word that has some."""
 
-    def change(piece: str, rng: random.Random) -> str:
-        before, word, after = split_punctuation(piece)
-        return f"{before}{word}" if after else f"{piece}{rng.choice(',.;:!?')}"
+    def change(token: str, rng: random.Random) -> str:
+        before, word, after = split_punctuation(token)
+        return f"{before}{word}" if after else f"{token}{rng.choice(',.;:!?')}"
 
-    return _by_piece(text, strength, seed, change)
+    return _word_by_word(text, strength, seed, change)
 
 
 def whitespace(text: str, strength: float, seed: str) -> str:
-    """A space too many between two words, or none."""
+    """Double the space between two words, or remove it."""
     words = SplitText.of(text)
     whitespace = list(words.whitespace)
     for index in range(1, len(whitespace) - 1):
@@ -105,7 +108,7 @@ def whitespace(text: str, strength: float, seed: str) -> str:
 
 
 def contractions(text: str, strength: float, seed: str) -> str:
-    """`is not` and `isn't`, each for the other."""
+    """Replace `is not` by `isn't` and the other way round."""
     count = iter(range(len(text)))
 
     def change(match: "re.Match[str]") -> str:
@@ -120,8 +123,8 @@ def contractions(text: str, strength: float, seed: str) -> str:
 
 
 def distractors(text: str, strength: float, seed: str) -> str:
-    """Up to five true sentences that say nothing, behind the text; the number of them is the strength."""
-    count = math.ceil(strength * _MOST - 1e-9)
+    """Add up to five true sentences that say nothing after the text; their number is the strength."""
+    count = math.ceil(strength * _MAX_SENTENCES - 1e-9)
     first = random.Random(seed).randrange(len(_SENTENCES))
     added = [_SENTENCES[(first + number) % len(_SENTENCES)] for number in range(count)]
     return " ".join([text.rstrip(), *added]) if added else text
@@ -137,14 +140,13 @@ NOISE_TRANSFORMS: dict[str, Callable[[str, float, str], str]] = {
 }
 
 
-STRENGTHS = (0.1, 0.3, 0.5, 1.0)
-UNIT = "share of the places where it can be"
-_LAST_TEXT = ("distractors",)  # where the stress test has them: behind the hypothesis
-_WORD_BY_WORD = ("typos", "casing")  # what leaves every word its tag
+UNIT = "share of the places where it can be"  # as summaries have had it from the first version on
+_LAST_TEXT = ("distractors",)  # where the stress test has them: after the hypothesis
+_KEEP_TAGS = ("typos", "casing")  # every word keeps its tag
 
 
 def add_noise(task: Task, row: Row, number: int, kind: str, strength: float, seed: int) -> Row:
-    """A row under noise of a kind; which words are hit depends on seed, row and place alone."""
+    """Return a row under noise of a kind; which words change depends on seed, row and position alone."""
     noisy = dict(row)
     if task.head == "tokens":
         words: list[str] = [str(word) for word in row["tokens"]]
@@ -159,89 +161,84 @@ def add_noise(task: Task, row: Row, number: int, kind: str, strength: float, see
     return noisy
 
 
-def _outside(task: Task) -> int:
-    """The tag of words that the model no longer sees: a garbled word has more pieces, and texts are cut at a length."""
-    return task.labels.index("O") if "O" in task.labels else 0
+def _fit_tags(target: "Target", answer: list[int], count: int) -> list[int]:
+    """Return exactly `count` tags: words with typos have more tokens, so that fewer words fit into a cut text."""
+    outside = target.task.labels.index("O") if "O" in target.task.labels else 0
+    missing = [outside] * max(0, count - len(answer))
+    if target.victim.tokenizer.truncation_side == "left":  # a text cut at its left loses its first words
+        return [*missing, *answer][max(0, len(answer) - count) :]
+    return [*answer, *missing][:count]
 
 
+@register_attack("noise")
 @dataclass(frozen=True)
-class NoiseAttack:
-    """Noise that nobody searched for: the scores a model has on it, by kind and strength."""
+class NoiseAttack(Attack):
+    """Typos, casing, punctuation, white space, contractions, distracting sentences, at several strengths."""
 
-    strengths: Sequence[float] = STRENGTHS
-    kinds: Sequence[str] = tuple(NOISE_TRANSFORMS)
+    title = "Noise in the text"
+
+    strengths: Sequence[float] = (0.1, 0.3, 0.5, 1.0)
+    """Strengths of noise: shares of the positions where it can be."""
+    noise: Sequence[str] = option(tuple(NOISE_TRANSFORMS), choices=tuple(NOISE_TRANSFORMS))
+    """Kinds of noise: typos, casing, punctuation, whitespace, contractions, distractors."""
     seed: int = 0
-    name: str = "noise"
-    kind: str = "noise"
-    title: str = "Noise in the text"
-    examples: bool = False
+    """Seed of everything that is drawn."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.strengths or any(not 0 < strength <= 1 for strength in self.strengths):
             raise DataError(f"strengths={list(self.strengths)}: give shares above 0, up to 1.")
 
     @property
     def settings(self) -> dict[str, Any]:
-        return {"strengths": sorted(self.strengths), "noise": list(self.kinds), "unit": UNIT, "seed": self.seed}
+        return super().settings | {"strengths": sorted(self.strengths), "unit": UNIT}
 
     def check(self, task: Task) -> None:
         if not self._kinds(task):
-            raise DataError(f"noise {', '.join(self.kinds)} would move the tags of {task.name!r}; use typos or casing.")
+            raise DataError(f"noise {', '.join(self.noise)} would move the tags of {task.name!r}; use typos or casing.")
 
     def _kinds(self, task: Task) -> list[str]:
-        return [kind for kind in self.kinds if task.head != "tokens" or kind in _WORD_BY_WORD]
+        return [kind for kind in self.noise if task.head != "tokens" or kind in _KEEP_TAGS]
 
     def _conditions(self, task: Task) -> list[tuple[str, float]]:
         return [(kind, strength) for kind in self._kinds(task) for strength in sorted(self.strengths)]
 
-    def cache_key(self, target: Target) -> tuple[()]:
-        return ()
-
-    def num_items(self, target: Target) -> int:
+    def num_items(self, target: "Target") -> int:
         return len(self._conditions(target.task))
 
-    def run_items(self, target: Target, numbers: Sequence[int]) -> Iterator[list[dict[str, Any]]]:
-        """The answers under one kind and strength after the other; texts that stay as they were are not asked again."""
-        conditions = self._conditions(target.task)
+    def run_items(self, target: "Target", numbers: Sequence[int]) -> Iterator[list[Record]]:
+        """Yield the answers under one kind and strength after the other; only changed texts are put to the model."""
+        conditions, key = self._conditions(target.task), target.victim.key
         for number in numbers:
             kind, strength = conditions[number]
             rows = [add_noise(target.task, row, i, kind, strength, self.seed) for i, row in enumerate(target.rows)]
-            answers: list[Any] = list(target.answers())
-            keys = target.victim.key
-            hit = [i for i, (old, new) in enumerate(zip(target.rows, rows, strict=True)) if keys(old) != keys(new)]
-            lost = 0
-            if hit:
-                predictions = target.said([rows[i] for i in hit])
-                for i, answer in zip(hit, predictions, strict=True):
-                    answers[i] = answer
-                    if target.task.head == "tokens":
-                        count = len(target.labels[i])
-                        gone = [_outside(target.task)] * max(0, count - len(answer))
-                        # A text cut at its left loses its first words.
-                        left = target.victim.tokenizer.truncation_side == "left"
-                        whole = [*gone, *answer] if left else [*answer, *gone]
-                        answers[i] = whole[len(whole) - count :] if left else whole[:count]
-                        lost += len(gone)
-            about = {"noise": kind, "strength": strength, "changed": len(hit), "lost": lost}
+            changed = [i for i, (old, new) in enumerate(zip(target.rows, rows, strict=True)) if key(old) != key(new)]
+            answers, lost = list(target.answers()), 0
+            predictions = target.predict([rows[i] for i in changed]) if changed else ()
+            for i, answer in zip(changed, predictions, strict=True):
+                if target.task.head == "tokens":
+                    count = len(target.labels[i])
+                    lost += max(0, count - len(answer))
+                    answer = _fit_tags(target, answer, count)
+                answers[i] = answer
+            about = {"noise": kind, "strength": strength, "changed": len(changed), "lost": lost}
             yield [{"index": number, **about, "answers": answers}]
 
-    def summarize(self, target: Target, rows: Sequence[Mapping[str, Any]]) -> AttackScores:
-        clean = Point(0.0, target.score(target.answers(), target.task.primary_metric))
-        groups: list[Group] = []
-        outcomes: dict[str, Any] = {}
-        for kind in self._kinds(target.task):
-            points = [clean]
-            for row in rows:
-                if row["noise"] == kind:
-                    score = target.score(row["answers"], target.task.primary_metric)
-                    points.append(Point(row["strength"], score, changed=row["changed"] / len(target.rows)))
-                    outcomes[f"{kind} {row['strength']:g}"] = target.outcome(row["answers"], target.task.primary_metric)
-            groups.append(Group(kind, points))
-        left = [kind for kind in self.kinds if kind not in self._kinds(target.task)]
-        notes = [f"left out, because words would lose their tags: {', '.join(left)}"] if left else []
-        never = [kind for kind in self._kinds(target.task)
-                 if not any(row["changed"] for row in rows if row["noise"] == kind)]  # fmt: skip
-        notes += [f"{kind} changed no text: there was no place for it" for kind in never]
-        if lost := sum(row.get("lost", 0) for row in rows):
+    def summarize(self, target: "Target", records: Sequence[Record]) -> AttackScores:
+        metric, kinds = target.task.primary_metric, self._kinds(target.task)
+        clean = Point(0.0, target.score(target.answers(), metric))
+        points = {kind: [clean] for kind in kinds}
+        outcomes: dict[str, Outcome] = {}
+        for row in records:
+            kind, strength, answers = row["noise"], row["strength"], row["answers"]
+            changed = row["changed"] / len(target.rows)
+            points[kind].append(Point(strength, target.score(answers, metric), changed=changed))
+            outcomes[f"{kind} {strength:g}"] = target.outcome(answers, metric)
+        notes: list[str] = []
+        if left := [kind for kind in self.noise if kind not in kinds]:
+            notes.append(f"left out, because words would lose their tags: {', '.join(left)}")
+        unchanged = [kind for kind in kinds if not any(point.changed for point in points[kind])]
+        notes += [f"{kind} changed no text: there was no place for it" for kind in unchanged]
+        if lost := sum(row.get("lost", 0) for row in records):
             notes.append(f"{lost} words were pushed out of texts cut at their length, and count as without a tag")
-        return AttackScores(outcomes, notes, groups=groups, metric=target.task.primary_metric)
+        return AttackScores(outcomes, notes, groups=[Group(*each) for each in points.items()], metric=metric)

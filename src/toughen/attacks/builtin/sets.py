@@ -4,155 +4,167 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from ...errors import nearest
-from ...tasks import available, load, model_task
-from ...tasks import task as task_named
-from ...tasks.read.folder import check_apart, find_splits
-from ...tasks.registry import plain
+from ...tasks.registry import available, plain
+from ...tasks.registry import task as task_named
 from ...tasks.spec import DataError, Task
-from ...tasks.tokenising import IGNORED, is_labelled
+from ..base import Attack, AttackScores, Outcome, Record, option, register_attack
+from ..runner import file_stamp
 from ..summary import Group, Point
-from ..target import AttackScores, Outcome, Target, as_answers, outcome, score_with_ci
-from ..victim import Victim
 
-_FEW = 12  # a column with more values than this makes no groups
+if TYPE_CHECKING:
+    from ..target import Target
+    from ..victim import Victim
+
+_MAX_GROUPS = 12  # a column with more values makes no groups
 _TWO_CLASS_NLI = ("rte",)
 _PLAIN = ("mnli-mm", "ax")  # parts of GLUE itself, and no harder than the rest
 
 
+@register_attack("sets")
 @dataclass(frozen=True)
-class SetsAttack:
-    """The model on other sets of its task: those named, or all that fit and lie in the folder of sets."""
+class SetsAttack(Attack):
+    """AdvGLUE, HANS by heuristic, PAWS, ANLI, the MNLI stress tests, or any file."""
 
-    chosen: Sequence[str] = ()
-    """Names of sets, or files in the columns of the run's own or of its task."""
-    limit: int | None = None
-    name: str = "sets"
-    kind: str = "set"
-    title: str = "Other and harder sets"
-    examples: bool = False
+    title = "Other and harder sets"
+
+    sets: Sequence[str] = ()
+    """Sets, or files in the columns of the run's own or of its task; none named: all in the folder that fit."""
+    limit: int | None = option(None, flag="")
+    """Rows of each set."""
+
+    @property
+    def kind(self) -> str:
+        return "set"
 
     @property
     def settings(self) -> dict[str, Any]:
-        return {"sets": list(self.chosen) or "all that fit", "limit": self.limit}
+        return super().settings | {"sets": list(self.sets) or "all that fit"}
 
     def check(self, task: Task) -> None:
-        if not self.chosen and not fitting(task):
+        if not self.sets and not fitting(task):
             raise DataError(
                 f"no set is known that tests a model of {task.name!r}; name files: sets= (--sets FILE,...)."
             )
-        for name in self.chosen:
+        for name in self.sets:
             if not Path(name).is_file() and plain(name) not in map(plain, available()):
                 raise DataError(f"sets: {name!r} is neither a file nor a set. {nearest(name, available())}")
 
-    def cache_key(self, target: Target) -> list[Any]:
-        """How they are read, which files there are, and of what time: a set that came or changed is read again."""
-        found: list[Any] = [dict(target.reading)] if target.reading else []
+    def cache_key(self, target: "Target") -> list[Any]:
+        """Return how files are read, and which files of what time there are: a new or changed set is read again."""
+        key: list[Any] = [dict(target.reading)] if target.reading else []
         for name in self._names(target.task):
             with suppress(DataError, OSError):
-                own = [Path(name)] if Path(name).is_file() else _files(name, target)
-                found += [(str(file), (stat := file.stat()).st_size, stat.st_mtime_ns) for file in own]
-        return found
+                key += [(str(file), *file_stamp(file)) for file in _files(name, target)]
+        return key
 
     def _names(self, task: Task) -> list[str]:
-        return list(self.chosen) or fitting(task)
+        return list(self.sets) or fitting(task)
 
-    def num_items(self, target: Target) -> int:
+    def num_items(self, target: "Target") -> int:
         return len(self._names(target.task))
 
-    def run_items(self, target: Target, numbers: Sequence[int]) -> Iterator[list[dict[str, Any]]]:
-        """The answers to every row of a set; of a set that is not there, why."""
+    def run_items(self, target: "Target", numbers: Sequence[int]) -> Iterator[list[Record]]:
+        """Yield the answers to every row of a set; of a set that is missing, the reason."""
+        from ..victim import Victim
+
         names = self._names(target.task)
         for number in numbers:
             try:
                 task, rows = read(names[number], target, self.limit)
             except DataError as problem:
-                if self.chosen:
+                if self.sets:
                     raise
                 yield [{"index": number, "set": names[number], "missing": " ".join(str(problem).split())}]
                 continue
-            victim = target.victim
-            other = Victim(
-                victim.model,
-                victim.tokenizer,
-                task,
-                max_length=victim.text_tokenizer.max_length,
-                batch_size=victim.rows,
-            )
-            answers, labels = _told(other, task, rows)
-            kept = {name: [str(row.get(name)) for row in rows] for name in task.extra_columns if name in rows[0]}
-            groups = {name: values for name, values in kept.items() if 1 < len(set(values)) <= _FEW}
+            own = target.victim
+            length = own.text_tokenizer.max_length
+            victim = Victim(own.model, own.tokenizer, task, max_length=length, batch_size=own.rows)
+            answers, labels = _answers_and_labels(victim, rows)
+            columns = {name: [str(row.get(name)) for row in rows] for name in task.extra_columns if name in rows[0]}
+            groups = {name: values for name, values in columns.items() if 1 < len(set(values)) <= _MAX_GROUPS}
             same = [name for name in names if Path(name).name == task.title]
             title = names[number] if len(same) > 1 else task.title  # files of one name in two folders
-            about: dict[str, Any] = {"index": number, "set": names[number], "title": title, "groups": groups}
+            about: Record = {"index": number, "set": names[number], "title": title, "groups": groups}
             yield [{**about, "answers": answers, "labels": labels, "fold": list(task.class_map)}]
 
-    def summarize(self, target: Target, rows: Sequence[Mapping[str, Any]]) -> AttackScores:
+    def summarize(self, target: "Target", records: Sequence[Record]) -> AttackScores:
+        from ..target import outcome
+
         groups: list[Group] = []
         outcomes: dict[str, Outcome] = {}
-        count = 0
-        for row in rows:
-            if "missing" not in row:
-                task = replace(target.task, class_map=tuple(row["fold"]))
-                groups += list(_groups(task, target, row))
-                outcomes[row["title"]] = outcome(task, row["answers"], row["labels"])
-                count += len(row["labels"])
-        gone = [f"{row['set']} ({row['missing']})" for row in rows if "missing" in row]
-        notes = [f"not found: {'; '.join(gone)}"] if gone else []
-        return AttackScores(outcomes, notes, groups=groups, rows=count)
+        read = [row for row in records if "missing" not in row]
+        for row in read:
+            task = replace(target.task, class_map=tuple(row["fold"]))
+            groups += _groups(task, target, row)
+            outcomes[row["title"]] = outcome(task, row["answers"], row["labels"])
+        missing = [f"{row['set']} ({row['missing']})" for row in records if "missing" in row]
+        notes = [f"not found: {'; '.join(missing)}"] if missing else []
+        return AttackScores(outcomes, notes, groups=groups, rows=sum(len(row["labels"]) for row in read))
 
 
-def _groups(task: Task, target: Target, row: Mapping[str, Any]) -> Iterator[Group]:
-    """The set as a whole, then by each of its columns that make groups (HANS: the heuristic)."""
+def _groups(task: Task, target: "Target", row: Mapping[str, Any]) -> Iterator[Group]:
+    """Yield the score of all rows, then those of the groups that columns make (HANS: the heuristic)."""
+    from ..target import score_with_ci
+
     answers, labels = row["answers"], row["labels"]  # lists: rows of tags are of different lengths
-    parts = {row["title"]: np.ones(len(labels), dtype=bool)}
+    parts = {row["title"]: list(range(len(labels)))}
     for column, values in row["groups"].items():
-        column_values = np.asarray(values)
-        parts |= {f"{row['title']}, {column} {value}": column_values == value for value in dict.fromkeys(values)}
-    for name, here in parts.items():
-        chosen = np.flatnonzero(here).tolist()
-        some = [answers[i] for i in chosen], [labels[i] for i in chosen]
+        for value in dict.fromkeys(values):
+            parts[f"{row['title']}, {column} {value}"] = [i for i, each in enumerate(values) if each == value]
+    for name, rows in parts.items():
+        some = [answers[i] for i in rows], [labels[i] for i in rows]
         score = score_with_ci(task, *some, target.metric, target.samples)
-        yield Group(name, [Point(0.0, score, rows=int(here.sum()))])
+        yield Group(name, [Point(0.0, score, rows=len(rows))])
 
 
-def _told(victim: Victim, task: Task, rows: Sequence[Mapping[str, Any]]) -> tuple[list[Any], list[Any]]:
-    """What the model says of every row, and its label in the same form."""
+def _answers_and_labels(victim: "Victim", rows: Sequence[Mapping[str, Any]]) -> tuple[list[Any], list[Any]]:
+    """Return the answers to rows, and the labels in the same form."""
+    from ...tasks.tokenising import IGNORED
+    from ..target import predict
+
+    task = victim.task
     if task.head == "tokens":
-        tags = [[tag for tag in row["labels"] if tag != IGNORED] for row in victim.features(rows)]
-        return Target(victim, rows, (), ()).said(rows), tags
-    answers, labels = as_answers(task, victim.exact(rows)), [row["label"] for row in rows]
-    if task.head == "multilabel":
-        labels = [[int(number in numbers) for number in range(len(task.labels))] for numbers in labels]
-    return answers, labels
+        labels = [[tag for tag in row["labels"] if tag != IGNORED] for row in victim.features(rows)]
+    elif task.head == "multilabel":
+        labels = [[int(number in row["label"]) for number in range(len(task.labels))] for row in rows]
+    else:
+        labels = [row["label"] for row in rows]
+    return predict(victim, rows), labels
 
 
 def fitting(task: Task) -> list[str]:
-    """Sets made to test a model of the task; a two-class entailment model takes the three-class sets too."""
+    """Return the sets that test a model of the task; a two-class entailment model takes the three-class sets too."""
+    from ...tasks import model_task
+
     own = model_task(task).name
     wanted = {own, "mnli"} if own in _TWO_CLASS_NLI else {own}
     sets = [name for name in available() if task_named(name).tests in wanted and name not in _PLAIN]
     return [name for name in sets if own == "mnli" or not name.startswith("advglue-mnli")]
 
 
-def _files(name: str, target: Target) -> list[Path]:
+def _files(name: str, target: "Target") -> list[Path]:
+    from ...tasks.read.folder import find_splits
+
+    if Path(name).is_file():
+        return [Path(name)]
     return [] if target.dir is None else list(find_splits(target.dir, task_named(name))[0].values())
 
 
-def read(name: str, target: Target, limit: int | None) -> tuple[Task, list[dict[str, Any]]]:
-    """A set's task and rows, with labels that the model under attack can give."""
+def read(name: str, target: "Target", limit: int | None) -> tuple[Task, list[dict[str, Any]]]:
+    """Return a set's task and rows, with labels that the model under attack can give."""
+    from ...tasks import load, model_task
+    from ...tasks.read.folder import check_apart
+
+    own = model_task(target.task)
     if Path(name).is_file():
-        own = model_task(target.task)
         data = load(replace(own, tests=None), validation_file=name, limit=limit, **target.reading)
         return replace(data.task, title=Path(name).name, name=own.name), _rows(data)
     task = task_named(name)
     if target.dir is None:
         raise DataError(f"{name}: no folder of sets; give dir= (--dir).")
-    own = model_task(target.task)
     for known in (own, target.task):
         check_apart(target.dir, task, known)
     rows = _rows(load(task, dir=target.dir, limit=limit))
@@ -164,6 +176,8 @@ def read(name: str, target: Target, limit: int | None) -> tuple[Task, list[dict[
 
 
 def _rows(data: Any) -> list[dict[str, Any]]:
+    from ...tasks.tokenising import is_labelled
+
     split = data.validation if data.validation is not None else data.test
     if split is None:
         raise DataError(f"{data.task.name} has no rows to test on; it has {', '.join(data.splits)}.")
