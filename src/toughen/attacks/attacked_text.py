@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 from ..tasks.spec import DataError, Task
@@ -133,23 +133,13 @@ class Budget:
         return math.ceil(self.words * words - 1e-9)
 
 
-@dataclass(frozen=True)
-class WordConstraint:
-    """The words that must not change: those of the label names, stop-words, numbers."""
-
-    kinds: tuple[str, ...] = WORD_CONSTRAINTS
-    labels: frozenset[str] = field(default_factory=frozenset[str])
-
-    @staticmethod
-    def of(kinds: Iterable[str], task: Task) -> "WordConstraint":
-        """Return the constraint for a task, whose label names are split into words."""
-        return WordConstraint(tuple(kinds), frozenset(re.findall(r"[^\W\d_]+", " ".join(task.labels).lower())))
-
-    def __call__(self, word: str) -> bool:
-        """Return whether the word must not change."""
-        small = word.lower()
-        return (
-            ("labels" in self.kinds and small in self.labels)
-            or ("stopwords" in self.kinds and small in STOPWORDS)
-            or ("numbers" in self.kinds and any(letter.isdigit() for letter in word))
-        )
+def word_constraint(kinds: Iterable[str], task: Task) -> Callable[[str], bool]:
+    """Return the test for words that must not change: those of the task's label names, stop-words, numbers."""
+    labels = set(re.findall(r"[^\W\d_]+", " ".join(task.labels).lower()))
+    tests: dict[str, Callable[[str], bool]] = {
+        "labels": lambda word: word.lower() in labels,
+        "stopwords": lambda word: word.lower() in STOPWORDS,
+        "numbers": lambda word: any(letter.isdigit() for letter in word),
+    }
+    chosen = [tests[kind] for kind in kinds]
+    return lambda word: any(test(word) for test in chosen)

@@ -46,10 +46,6 @@ class Target:
         """Return the answers to the unchanged rows."""
         return as_answers(self.task, self.logits)
 
-    def predict(self, rows: Sequence[Row]) -> list[Any]:
-        """Return the answers to other rows of the task."""
-        return predict(self.victim, rows)
-
     def score(self, answers: Any, metric: str | None = None) -> Score:
         """Return a metric of answers with its bootstrap interval."""
         return score_with_ci(self.task, answers, self.labels, metric or self.metric, self.samples)

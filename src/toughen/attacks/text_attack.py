@@ -1,11 +1,11 @@
 """The base of attacks on texts: each example's search, its record, and the summary in the field's words."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..tasks.spec import DataError, Task
-from .attacked_text import WORD_CONSTRAINTS, AttackedText, Budget, WordConstraint
+from .attacked_text import WORD_CONSTRAINTS, AttackedText, Budget, word_constraint
 from .base import Attack, AttackScores, Outcome, Record, option
 from .summary import TextScores
 from .text_search import MARGIN, Search, SearchState, StartSearch, run_all
@@ -70,7 +70,7 @@ class TextAttack(Attack):
 
     def run_items(self, target: "Target", numbers: Sequence[int]) -> Iterator[list[Record]]:
         """Yield the records of examples as their searches end."""
-        keep, scorer = WordConstraint.of(self.keep, target.task), target.victim.scorer
+        keep, scorer = word_constraint(self.keep, target.task), target.victim.scorer
         right = {n: scorer.predicted_class(target.logits[n]) == int(target.labels[n]) for n in numbers}
         yield [self._record(target, self._state(target, n, keep)) for n in numbers if not right[n]]
         start_search = self.start_search(target)
@@ -83,7 +83,7 @@ class TextAttack(Attack):
             if ended:
                 yield self._records(target, ended)
 
-    def _state(self, target: "Target", number: int, keep: WordConstraint) -> SearchState:
+    def _state(self, target: "Target", number: int, keep: Callable[[str], bool]) -> SearchState:
         row = {column: target.rows[number][column] for column in target.task.columns}
         columns = self.columns or [column for column in target.task.columns if isinstance(row[column], str)]
         label = int(target.labels[number])

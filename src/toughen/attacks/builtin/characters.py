@@ -35,18 +35,6 @@ HOMOGLYPHS = dict(zip("aceiopsxyABCEHIKMOPTX", "асеіорѕхуАВСЕНІК
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
-def _swap(word: str, index: int, rng: random.Random) -> str:
-    return word[:index] + word[index + 1] + word[index] + word[index + 2 :] if index + 1 < len(word) else word
-
-
-def _delete(word: str, index: int, rng: random.Random) -> str:
-    return word[:index] + word[index + 1 :]
-
-
-def _insert(word: str, index: int, rng: random.Random) -> str:
-    return word[:index] + rng.choice(LETTERS) + word[index:]
-
-
 def _keyboard_slip(word: str, index: int, rng: random.Random) -> str:
     neighbours = NEIGHBOURS.get(word[index].lower())
     if neighbours is None:
@@ -55,16 +43,12 @@ def _keyboard_slip(word: str, index: int, rng: random.Random) -> str:
     return word[:index] + (letter.upper() if word[index].isupper() else letter) + word[index + 1 :]
 
 
-def _homoglyph(word: str, index: int, rng: random.Random) -> str:
-    return word[:index] + HOMOGLYPHS.get(word[index], word[index]) + word[index + 1 :]
-
-
 EDITS: dict[str, Callable[[str, int, random.Random], str]] = {
-    "swap": _swap,
-    "delete": _delete,
-    "insert": _insert,
+    "swap": lambda word, index, rng: word[:index] + word[index : index + 2][::-1] + word[index + 2 :],
+    "delete": lambda word, index, rng: word[:index] + word[index + 1 :],
+    "insert": lambda word, index, rng: word[:index] + rng.choice(LETTERS) + word[index:],
     "keyboard": _keyboard_slip,
-    "homoglyph": _homoglyph,
+    "homoglyph": lambda word, index, rng: word[:index] + HOMOGLYPHS.get(word[index], word[index]) + word[index + 1 :],
 }
 
 

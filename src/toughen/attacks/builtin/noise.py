@@ -9,7 +9,7 @@ import random
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ...tasks.spec import DataError, Task
 from ..attacked_text import SplitText, split_punctuation
@@ -46,6 +46,7 @@ _FORMS = re.compile(rf"\b({'|'.join(map(re.escape, _KNOWN))})\b", re.IGNORECASE)
 # The tautologies of the MNLI stress test (Naik et al. 2018): one more word overlap, one more negation.
 _SENTENCES = ("and true is true", "and false is not true")
 _MAX_SENTENCES = 5
+Transform: TypeAlias = Callable[[str, float, str], str]
 
 
 def _chosen(rng: random.Random, strength: float) -> bool:
@@ -53,47 +54,40 @@ def _chosen(rng: random.Random, strength: float) -> bool:
     return rng.random() < strength
 
 
-def _word_by_word(text: str, strength: float, seed: str, change: Callable[[str, random.Random], str]) -> str:
-    words = SplitText.of(text)
-    tokens = list(words.tokens)
-    for index in words.positions:
-        rng = random.Random(f"{seed}/{index}")
-        if _chosen(rng, strength):
-            tokens[index] = change(tokens[index], rng)
-    return words.joined(tokens)
+def _each_word(change: Callable[[str, random.Random], str]) -> Transform:
+    """Return the transform that changes words one by one."""
+
+    def transform(text: str, strength: float, seed: str) -> str:
+        words = SplitText.of(text)
+        tokens = list(words.tokens)
+        for index in words.positions:
+            rng = random.Random(f"{seed}/{index}")
+            if _chosen(rng, strength):
+                tokens[index] = change(tokens[index], rng)
+        return words.joined(tokens)
+
+    return transform
 
 
-def typos(text: str, strength: float, seed: str) -> str:
+def _typo(token: str, rng: random.Random) -> str:
     """Make one typing error in a word of two letters or more."""
-
-    def change(token: str, rng: random.Random) -> str:
-        before, word, after = split_punctuation(token)
-        kinds = ["swap", "delete", "insert", "keyboard"]
-        rng.shuffle(kinds)
-        variants = edit_variants(word, kinds, 1, rng) if len(word) > 1 else []
-        return f"{before}{variants[0] if variants else word}{after}"
-
-    return _word_by_word(text, strength, seed, change)
+    before, word, after = split_punctuation(token)
+    kinds = ["swap", "delete", "insert", "keyboard"]
+    rng.shuffle(kinds)
+    variants = edit_variants(word, kinds, 1, rng) if len(word) > 1 else []
+    return f"{before}{variants[0] if variants else word}{after}"
 
 
-def casing(text: str, strength: float, seed: str) -> str:
+def _casing(token: str, rng: random.Random) -> str:
     """Write a word in capitals, with a capital, or in small letters if it has one."""
-
-    def change(token: str, rng: random.Random) -> str:
-        forms = dict.fromkeys((token.upper(), token.capitalize(), token.lower(), token.swapcase()))
-        return rng.choice([form for form in forms if form != token] or [token])
-
-    return _word_by_word(text, strength, seed, change)
+    forms = dict.fromkeys((token.upper(), token.capitalize(), token.lower(), token.swapcase()))
+    return rng.choice([form for form in forms if form != token] or [token])
 
 
-def punctuation(text: str, strength: float, seed: str) -> str:
+def _punctuation(token: str, rng: random.Random) -> str:
     """Add a mark after a word that has none, and remove the marks after a word that has some."""
-
-    def change(token: str, rng: random.Random) -> str:
-        before, word, after = split_punctuation(token)
-        return f"{before}{word}" if after else f"{token}{rng.choice(',.;:!?')}"
-
-    return _word_by_word(text, strength, seed, change)
+    before, word, after = split_punctuation(token)
+    return f"{before}{word}" if after else f"{token}{rng.choice(',.;:!?')}"
 
 
 def whitespace(text: str, strength: float, seed: str) -> str:
@@ -130,10 +124,10 @@ def distractors(text: str, strength: float, seed: str) -> str:
     return " ".join([text.rstrip(), *added]) if added else text
 
 
-NOISE_TRANSFORMS: dict[str, Callable[[str, float, str], str]] = {
-    "typos": typos,
-    "casing": casing,
-    "punctuation": punctuation,
+NOISE_TRANSFORMS: dict[str, Transform] = {
+    "typos": _each_word(_typo),
+    "casing": _each_word(_casing),
+    "punctuation": _each_word(_punctuation),
     "whitespace": whitespace,
     "contractions": contractions,
     "distractors": distractors,
@@ -147,17 +141,14 @@ _KEEP_TAGS = ("typos", "casing")  # every word keeps its tag
 
 def add_noise(task: Task, row: Row, number: int, kind: str, strength: float, seed: int) -> Row:
     """Return a row under noise of a kind; which words change depends on seed, row and position alone."""
-    noisy = dict(row)
+    noisy, transform = dict(row), NOISE_TRANSFORMS[kind]
     if task.head == "tokens":
-        words: list[str] = [str(word) for word in row["tokens"]]
-        key = f"{kind}/{seed}/{number}"
-        noisy["tokens"] = [
-            NOISE_TRANSFORMS[kind](word, strength, f"{key}/{index}") or word for index, word in enumerate(words)
-        ]
+        words = enumerate(map(str, row["tokens"]))
+        noisy["tokens"] = [transform(word, strength, f"{kind}/{seed}/{number}/{i}") or word for i, word in words]
         return noisy
     columns = [column for column in task.columns if isinstance(row[column], str)]
     for column in columns[-1:] if kind in _LAST_TEXT else columns:
-        noisy[column] = NOISE_TRANSFORMS[kind](row[column], strength, f"{kind}/{seed}/{number}/{column}")
+        noisy[column] = transform(row[column], strength, f"{kind}/{seed}/{number}/{column}")
     return noisy
 
 
@@ -208,13 +199,15 @@ class NoiseAttack(Attack):
 
     def run_items(self, target: "Target", numbers: Sequence[int]) -> Iterator[list[Record]]:
         """Yield the answers under one kind and strength after the other; only changed texts are put to the model."""
+        from ..target import predict
+
         conditions, key = self._conditions(target.task), target.victim.key
         for number in numbers:
             kind, strength = conditions[number]
             rows = [add_noise(target.task, row, i, kind, strength, self.seed) for i, row in enumerate(target.rows)]
             changed = [i for i, (old, new) in enumerate(zip(target.rows, rows, strict=True)) if key(old) != key(new)]
             answers, lost = list(target.answers()), 0
-            predictions = target.predict([rows[i] for i in changed]) if changed else ()
+            predictions = predict(target.victim, [rows[i] for i in changed]) if changed else ()
             for i, answer in zip(changed, predictions, strict=True):
                 if target.task.head == "tokens":
                     count = len(target.labels[i])
