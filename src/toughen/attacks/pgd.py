@@ -23,18 +23,15 @@ class EmbeddingPGD:
     def __init__(
         self, model: PerturbedModel, objective: AttackObjective, batch: dict[str, Any], labels: Tensor
     ) -> None:
-        self.model, self.objective, self.batch, self.labels, self.decides = model, objective, batch, labels, False
+        self.model, self.objective, self.batch, self.labels = model, objective, batch, labels
         logits, self.gradient, self.view = model.embedding_gradient(batch, objective, labels)
-        self._set_best(logits)
+        self.reset(logits)
         self.direction = torch.zeros_like(self.gradient)
 
     def reset(self, clean: Tensor) -> None:
-        """Start from the clean logits of the evaluation: rounding in another batch must not correct an answer."""
-        self.decides = True
-        self._set_best(clean.to(self.gradient.device))
-
-    def _set_best(self, clean: Tensor) -> None:
-        self.worst_logits, self.worst_value = clean.clone(), self.objective.margin(clean, self.labels)
+        """Start from clean logits; with those of the evaluation, rounding in this batch corrects no answer."""
+        self.worst_logits = clean.to(self.gradient.device, copy=True)
+        self.worst_value = self.objective.margin(self.worst_logits, self.labels)
         self.fgsm_logits, self.fgsm_value = self.worst_logits.clone(), self.worst_value.clone()
 
     def sample_direction(self, seeds: Sequence[str]) -> None:
@@ -48,25 +45,28 @@ class EmbeddingPGD:
         self.direction /= norm(self.direction, 2, "example").clamp(min=1e-30)
 
     def fgsm(self, radius: float) -> None:
-        """One step of the whole radius; its answers count for PGD too."""
+        """Make one step of the full radius; its answers count for PGD too."""
         logits = self._logits_at(self._first_step(_ascent(radius, radius, 1))).detach()
         self.fgsm_logits, self.fgsm_value = self._keep_worst(logits, self.fgsm_logits, self.fgsm_value)
         self.worst_logits, self.worst_value = self._keep_worst(logits, self.worst_logits, self.worst_value)
 
     def pgd(self, radius: float, steps: int) -> None:
         """Ascend inside the ball; every point on the way counts. Examples that are already broken are left out."""
-        alive = torch.nonzero(self.worst_value <= 0).flatten() if self.decides else torch.arange(len(self.worst_value))
+        single = self.objective.task.is_single_label
+        alive = torch.nonzero(self.worst_value <= 0).flatten() if single else torch.arange(len(self.worst_value))
         if not len(alive):
             return
         pgd = self.select(alive.to(self.worst_value.device))
         search = _ascent(radius, 2.5 * radius / steps, steps)
-        here = pgd._first_step(search)
+        perturbation = pgd._first_step(search)
         for step in range(steps):
-            logits = pgd._logits_at(here)
+            logits = pgd._logits_at(perturbation)
             pgd.worst_logits, pgd.worst_value = pgd._keep_worst(logits.detach(), pgd.worst_logits, pgd.worst_value)
             if step < steps - 1:
-                gradients = torch.autograd.grad(self.objective.soft_margin(logits, pgd.labels).sum(), here.deltas)
-                here.ascend(search, gradients)
+                gradients = torch.autograd.grad(
+                    self.objective.soft_margin(logits, pgd.labels).sum(), perturbation.deltas
+                )
+                perturbation.ascend(search, gradients)
         self.worst_logits[alive], self.worst_value[alive] = pgd.worst_logits, pgd.worst_value
 
     def select(self, rows: Tensor) -> "EmbeddingPGD":
@@ -94,12 +94,12 @@ class EmbeddingPGD:
     def _first_step(self, search: Ascent) -> Perturbation:
         """Return the perturbation after the first step, whose gradient is the same for every radius."""
         zero = torch.zeros_like(self.gradient)
-        here = Perturbation(at={0: zero}, views={0: self.view})
-        here.ascend(search, [self.gradient])
-        return here
+        perturbation = Perturbation(at={0: zero}, views={0: self.view})
+        perturbation.ascend(search, [self.gradient])
+        return perturbation
 
-    def _logits_at(self, here: Perturbation) -> Tensor:
-        return self.model.logits(self.batch, here, FROM_ZERO)
+    def _logits_at(self, perturbation: Perturbation) -> Tensor:
+        return self.model.logits(self.batch, perturbation, FROM_ZERO)
 
     def _keep_worst(self, logits: Tensor, kept: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         margin = self.objective.margin(logits, self.labels)
