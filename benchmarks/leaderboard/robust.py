@@ -70,8 +70,6 @@ def attacked(
     with attach_perturbation(tested) as model:  # pyright: ignore[reportArgumentType]
         for number, (rows, batch) in enumerate(_batches(table, tested.budget // 8, labelled=True)):
             pgd = EmbeddingPGD(model, AttackObjective(tested.task), batch, batch["labels"])
-            if tested.task.is_single_label:
-                pgd.reset(pgd.worst_logits)
             if number not in directions:
                 pgd.sample_direction([str(int(row)) for row in rows])
                 directions[number] = pgd.direction
