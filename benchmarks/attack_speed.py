@@ -64,21 +64,21 @@ def main() -> None:
     began, spent = time.perf_counter(), time.process_time()
     target = Target(victim, rows, victim.exact(rows), [row["label"] for row in rows])
     victim.passed = 0
-    found = run_attack(attack, target, progress=True).summary
+    summary = run_attack(attack, target, progress=True).summary
     seconds, spent = time.perf_counter() - began, time.process_time() - spent
-    told = found.attacked
+    scores = summary.attacked
     result = {
         "attack": args.attack,
         "rows": len(rows),
         "seconds": round(seconds, 2),
         "processor_seconds": round(spent, 2),
         "queries_budget": args.queries,
-        "queries_mean": round(told.queries, 2),
+        "queries_mean": round(scores.queries, 2),
         "texts_through_the_model": victim.passed,
         "texts_a_second": round(victim.passed / seconds, 1),
-        "clean": round(found.clean.value, 4),
-        "after": round(told.accuracy.value, 4),
-        "success_rate": round(told.success_rate.value, 4),
+        "clean": round(summary.clean.value, 4),
+        "after": round(scores.accuracy.value, 4),
+        "success_rate": round(scores.success_rate.value, 4),
         "device": torch.cuda.get_device_name() if args.device == "cuda" else platform.processor() or "cpu",
         "threads": args.threads,
         "half_precision": victim.half,

@@ -1,4 +1,4 @@
-"""What the table says about the questions asked of it, in sentences made from its numbers alone."""
+"""Answers to the questions of the protocol, as sentences made from the numbers of the table alone."""
 
 from collections.abc import Sequence
 
@@ -13,11 +13,11 @@ ROBUST_TASKS = ("sst2", "mrpc")
 def findings(board: Board) -> list[str]:
     """Does a method hurt? Which help, still at equal compute? Which are more robust? Were the runs sound?"""
     tasks = [task for task in board.tasks if task in board.protocol.mean_tasks]
-    told = [_seeds(board, tasks), *_hurt(board, tasks)]
+    sentences = [_seeds(board, tasks), *_hurt(board, tasks)]
     if set(board.protocol.mean_tasks) <= set(board.tasks):
-        told.append(_help(board))
-    told += [_robust(board, task) for task in ROBUST_TASKS if task in board.tasks]
-    return [*told, *_sound(board)]
+        sentences.append(_help(board))
+    sentences += [_robust(board, task) for task in ROBUST_TASKS if task in board.tasks]
+    return [*sentences, *_sound(board)]
 
 
 def _seeds(board: Board, tasks: Sequence[str]) -> str:
@@ -35,19 +35,23 @@ def _hurt(board: Board, tasks: Sequence[str]) -> list[str]:
     if not any(cell.holm is not None for column in columns.values() for cell in column.values()):
         return ["Whether a method hurts cannot be tested yet: that takes two seeds or more."]
     worse = [(method, task) for task in tasks for method, cell in columns[task].items() if cell.clear < 0]
-    named = {place: f"{place[0]} on {place[1]} {signed(columns[place[1]][place[0]].against)}" for place in worse}
-    defaults = [told for (method, _), told in named.items() if board.protocol.is_default(method)]
-    others = [told for (method, _), told in named.items() if not board.protocol.is_default(method)]
-    found = "; ".join(defaults) if defaults else "none"
-    told = f"Worse than plain beyond noise (paired t over seeds, Holm, 5 %), with its default: {found}."
-    told += f" With other settings: {'; '.join(others)}." if others else ""
+    defaults: list[str] = []
+    others: list[str] = []
+    for method, task in worse:
+        named = defaults if board.protocol.is_default(method) else others
+        named.append(f"{method} on {task} {signed(columns[task][method].against)}")
+    text = (
+        "Worse than plain beyond noise (paired t over seeds, Holm, 5 %), with its default: "
+        f"{'; '.join(defaults) or 'none'}."
+    )
+    text += f" With other settings: {'; '.join(others)}." if others else ""
     lower: list[str] = []
     for task, column in columns.items():
         pairs = {m: c.against for m, c in column.items() if c.against is not None and not c.clear}
         low = sorted((pair.difference, f"{m} {signed(pair)}") for m, pair in pairs.items() if pair.difference <= -GAIN)
         if low:
             lower.append(f"{task}: {', '.join(name for _, name in low)}")
-    return [told, f"Lower by {GAIN:g} point or more, but not beyond noise. {'; '.join(lower)}."] if lower else [told]
+    return [text, f"Lower by {GAIN:g} point or more, but not beyond noise. {'; '.join(lower)}."] if lower else [text]
 
 
 def _help(board: Board) -> str:
@@ -70,8 +74,8 @@ def _robust(board: Board, task: str) -> str:
     radius = board.protocol.reference
     if not above:
         best = max((c.against.difference for c in column.values() if c.against is not None), default=None)
-        told = "" if best is None else f" (the best: {best:+.1f})"
-        return f"{task}: no method is {ROBUST_GAIN:g} points above plain under PGD at radius {radius:g}{told}."
+        shown = "" if best is None else f" (the best: {best:+.1f})"
+        return f"{task}: no method is {ROBUST_GAIN:g} points above plain under PGD at radius {radius:g}{shown}."
     names = "; ".join(
         f"{method} {signed(pair)}" for method, pair in sorted(above.items(), key=lambda e: -e[1].difference)
     )
@@ -79,19 +83,17 @@ def _robust(board: Board, task: str) -> str:
 
 
 def _sound(board: Board) -> list[str]:
-    told: list[str] = []
+    sentences: list[str] = []
     if unequal := board.unequal_orders():
         names = ", ".join(f"{task} seed {seed}" for task, seed in unequal)
-        told.append(f"WARNING: runs did not see the same batches: {names}. Their differences are not paired.")
+        sentences.append(f"WARNING: runs did not see the same batches: {names}. Their differences are not paired.")
     if diverged := sorted({f"{row['method']} on {row['task']}" for row in board.rows if row["diverged"]}):
-        told.append(
-            f"Runs that ended in numbers that are none count with the score of their answers: {', '.join(diverged)}."
-        )
-    return told
+        sentences.append(f"Runs that diverged (NaN) count with the score of their answers: {', '.join(diverged)}.")
+    return sentences
 
 
 def signed(pair: PairedTestResult | None) -> str:
-    """A difference with its interval, where there is one."""
+    """Return a difference as text, with its interval if there is one."""
     if pair is None:
         return "-"
     if pair.low is None or pair.high is None:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from toughen import tasks
-from toughen.attacks.noise import add_noise
+from toughen.attacks.builtin.noise import add_noise
 from toughen.tasks.spec import Task
 from toughen.tasks.tokenising import align, tokeniser
 

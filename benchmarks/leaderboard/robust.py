@@ -1,4 +1,4 @@
-"""What a trained model does on other rows and under attack: in large batches, from token ids."""
+"""Answers of a trained model on other rows and under attack: in large batches, from token ids."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -30,29 +30,31 @@ class Tested:
 
     def score(self, answers: Any, labels: Tensor, metric: str) -> float:
         """Answers are logits, or class numbers of tokens."""
-        told = labels.cpu().numpy()
+        y_true = labels.cpu().numpy()
         if self.task.head == "tokens":
             names = self.task.labels
-            pairs = [(a[t != IGNORED], t[t != IGNORED]) for a, t in zip(answers, told, strict=True)]
-            found, true = ([[names[number] for number in pair[side]] for pair in pairs] for side in (0, 1))
-            return SCORES[metric](found, true)
+            pairs = [(a[t != IGNORED], t[t != IGNORED]) for a, t in zip(answers, y_true, strict=True)]
+            y_pred, true = ([[names[number] for number in pair[side]] for pair in pairs] for side in (0, 1))
+            return SCORES[metric](y_pred, true)
         values = np.nan_to_num(np.asarray(answers))
-        return SCORES[metric](values.reshape(len(told)) if self.task.head == "regression" else values.argmax(-1), told)
+        return SCORES[metric](
+            values.reshape(len(y_true)) if self.task.head == "regression" else values.argmax(-1), y_true
+        )
 
 
 def answers_on(tested: Tested, table: Table) -> Any:
-    """Logits of every row of a set; of token tasks the answers, padded as the set is."""
+    """Return the logits of every row of a set; of token tasks the answers, padded as the set is."""
     labels = table.inputs["labels"]
-    whole: Any = None
+    answers: Any = None
     with torch.inference_mode():
         for rows, batch in _batches(table, tested.budget):
-            found = tested.logits(batch).float()
+            logits = tested.logits(batch).float()
             if tested.task.head == "tokens":
-                found = nn.functional.pad(found.argmax(-1), (0, labels.shape[1] - found.shape[1]))
-            if whole is None:
-                whole = torch.zeros(len(table), *found.shape[1:], dtype=found.dtype, device=found.device)
-            whole[rows] = found
-    return whole.cpu().numpy()
+                logits = nn.functional.pad(logits.argmax(-1), (0, labels.shape[1] - logits.shape[1]))
+            if answers is None:
+                answers = torch.zeros(len(table), *logits.shape[1:], dtype=logits.dtype, device=logits.device)
+            answers[rows] = logits
+    return answers.cpu().numpy()
 
 
 def attacked(
@@ -63,46 +65,43 @@ def attacked(
     `directions` keeps the noise of this set's batches by their number: it is the same for all models.
     """
     labels = table.inputs["labels"]
-    found: dict[str, list[Any]] = {"pgd": [[] for _ in radii], "noise": [[] for _ in radii]}
+    answers: dict[str, list[Any]] = {"pgd": [[] for _ in radii], "noise": [[] for _ in radii]}
     order: list[Tensor] = []
-    with attach_perturbation(tested) as bending:  # pyright: ignore[reportArgumentType]
+    with attach_perturbation(tested) as model:  # pyright: ignore[reportArgumentType]
         for number, (rows, batch) in enumerate(_batches(table, tested.budget // 8, labelled=True)):
-            told = batch["labels"]
-            pgd = EmbeddingPGD(bending, AttackObjective(tested.task), batch, told)
-            if tested.task.is_single_label:
-                pgd.reset(pgd.worst_logits)
+            pgd = EmbeddingPGD(model, AttackObjective(tested.task), batch, batch["labels"])
             if number not in directions:
                 pgd.sample_direction([str(int(row)) for row in rows])
                 directions[number] = pgd.direction
             pgd.direction = directions[number]
-            for place, radius in enumerate(radii):
+            for index, radius in enumerate(radii):
                 pgd.fgsm(radius)
                 pgd.pgd(radius, steps)
-                found["pgd"][place].append(_kept(tested, pgd.worst_logits, labels))
-                found["noise"][place].append(_kept(tested, pgd.noise(radius), labels))
+                answers["pgd"][index].append(_kept(tested, pgd.worst_logits, labels))
+                answers["noise"][index].append(_kept(tested, pgd.noise(radius), labels))
             order.append(rows)
-    told = labels[torch.cat(order)]
+    y_true = labels[torch.cat(order)]
     return {
-        kind: [tested.score(torch.cat(parts).cpu().numpy(), told, metric) for parts in points]
-        for kind, points in found.items()
+        kind: [tested.score(torch.cat(parts).cpu().numpy(), y_true, metric) for parts in points]
+        for kind, points in answers.items()
     }
 
 
 def _kept(tested: Tested, logits: Tensor, labels: Tensor) -> Tensor:
     if tested.task.head != "tokens":
         return logits.detach().clone()
-    said = logits.detach().argmax(-1)
-    return nn.functional.pad(said, (0, labels.shape[1] - said.shape[1]))
+    answers = logits.detach().argmax(-1)
+    return nn.functional.pad(answers, (0, labels.shape[1] - answers.shape[1]))
 
 
 def area(clean: float, radii: Sequence[float], values: Sequence[float]) -> float:
-    """The mean height of the curve from radius 0 to the last, by trapezoids."""
+    """Return the mean height of the curve from radius 0 to the last, by trapezoids."""
     x, y = np.asarray([0.0, *radii]), np.asarray([clean, *values])
     return float(((y[1:] + y[:-1]) / 2 * np.diff(x)).sum() / x[-1])
 
 
 def _batches(table: Table, tokens: int, labelled: bool = False) -> Iterator[tuple[Tensor, dict[str, Tensor]]]:
-    """Rows of like length together, as many as so many tokens allow."""
+    """Yield batches of rows of like length, as many as so many tokens allow."""
     device = table.inputs["input_ids"].device
     texts = table.inputs["input_ids"][0].numel() // table.inputs["input_ids"].shape[-1]
     ranked = np.argsort(table.lengths, kind="stable")[::-1].copy()

@@ -1,4 +1,4 @@
-"""The tables, part by part, as text cells; how they are written down is no matter here."""
+"""The tables, part by part, as text cells, independent of their file format."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,25 +34,25 @@ class Part:
 
 
 def parts(rows: Sequence[Row], protocol: Protocol) -> list[Part]:
-    """All tables of all runs."""
-    found = [part for key, board in boards(rows, protocol).items() for part in _board(board, *key)]
-    return [*found, *_heads(boards(rows, protocol)), *_choices(rows, protocol)] if rows else []
+    """Return all tables of all runs."""
+    tables = [part for key, board in boards(rows, protocol).items() for part in _board(board, *key)]
+    return [*tables, *_heads(boards(rows, protocol)), *_choices(rows, protocol)] if rows else []
 
 
 def brief(rows: Sequence[Row], protocol: Protocol) -> list[Part]:
-    """For the documentation's page: no details, and of every model what is whole."""
-    whole = {key: whole_part(board) for key, board in boards(rows, protocol).items()}
-    found: list[Part] = []
-    for key, board in whole.items():
-        found += [part for part in _board(board, *key) if not part.detail] if board.rows else []
-    left = sum(row["purpose"] == "board" for row in rows) - sum(len(board.rows) for board in whole.values())
-    words = f"{left} final runs more are made, of methods and tasks that are not whole yet: they are not shown here."
-    found += [Part("Under way", (words,))] if left else []
-    return [*found, *_heads(whole), *_choices(rows, protocol)] if rows else []
+    """Return the tables for the documentation's page: without details, and of every model what is complete."""
+    complete = {key: complete_part(board) for key, board in boards(rows, protocol).items()}
+    tables: list[Part] = []
+    for key, board in complete.items():
+        tables += [part for part in _board(board, *key) if not part.detail] if board.rows else []
+    left = sum(row["purpose"] == "board" for row in rows) - sum(len(board.rows) for board in complete.values())
+    words = f"{left} more final runs exist, of methods and tasks that are not complete yet; they are not shown here."
+    tables += [Part("Under way", (words,))] if left else []
+    return [*tables, *_heads(complete), *_choices(rows, protocol)] if rows else []
 
 
-def whole_part(board: Board) -> Board:
-    """Methods with all seeds on all tasks of the mean, and of the other tasks those that all these methods have."""
+def complete_part(board: Board) -> Board:
+    """Keep the methods with all seeds on all tasks of the mean, and of the other tasks those that all these have."""
     done = {(row["method"], row["task"], row["seed"]) for row in board.rows if row["times"] == 1}
     seeds = board.protocol.seeds
 
@@ -83,7 +83,9 @@ def _board(board: Board, model: str, head: str) -> Iterator[Part]:
     yield _scores(board, f"{name}: under PGD at the reference radius", tasks, robust("pgd_reference"), about)
     area = (f"The mean height of the PGD curve from radius 0 to {protocol.radii[-1]:g}.",)
     yield _scores(board, f"{name}: area under the PGD curve", tasks, robust("pgd_area"), area, detail=True)
-    noise = ("Random noise of exactly the reference radius: where it costs as much as PGD, a model is only noisy.",)
+    noise = (
+        "Random noise of exactly the reference radius: if it costs as much as PGD, PGD finds no adversarial direction.",
+    )
     yield _scores(board, f"{name}: under random noise", tasks, robust("noise_reference"), noise, detail=True)
     for strength in protocol.strengths:
         value = robust(f"typos {strength:g}")
@@ -97,7 +99,7 @@ def _board(board: Board, model: str, head: str) -> Iterator[Part]:
 
 
 def _glance(board: Board, title: str, head: str) -> Part:
-    """A line a method, on the mean of the tasks: what it gives, what it costs."""
+    """Return a line for each method, on the mean of the tasks: what it gains, and what it costs."""
     typos = f"typos {board.protocol.strengths[0]:g}"
     kinds = {"clean": clean, "PGD": robust("pgd_reference"), "typos": robust(typos)}
     columns = {name: board.column(MEAN, value) for name, value in kinds.items()}
@@ -192,10 +194,10 @@ def _beside(board: Board, row: Row) -> list[Row]:
     ]
 
 
-def _heads(found: Mapping[tuple[str, str], Board]) -> Iterator[Part]:
-    """Plain training with the second-order head against plain training with the linear one."""
-    for model in dict.fromkeys(model for model, _ in found):
-        linear, second = found.get((model, LINEAR)), found.get((model, SECOND_ORDER))
+def _heads(boards_by_key: Mapping[tuple[str, str], Board]) -> Iterator[Part]:
+    """Yield plain training with the second-order head against plain training with the linear one."""
+    for model in dict.fromkeys(model for model, _ in boards_by_key):
+        linear, second = boards_by_key.get((model, LINEAR)), boards_by_key.get((model, SECOND_ORDER))
         if linear is None or second is None or not second.tasks:
             continue
         tasks = [task for task in second.tasks if task in linear.tasks]
@@ -206,7 +208,7 @@ def _heads(found: Mapping[tuple[str, str], Board]) -> Iterator[Part]:
 
 
 def _choices(rows: Sequence[Row], protocol: Protocol) -> Iterator[Part]:
-    """What was tuned, and how it came out."""
+    """Yield what was tuned, and the results."""
     lines: list[list[str]] = []
     for model in dict.fromkeys(row["model"] for row in rows if row["purpose"] == "rates"):
         for task in protocol.tasks:

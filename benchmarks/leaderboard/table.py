@@ -11,7 +11,7 @@ from .journal import Row, read
 from .page import drawings, page
 from .planning import LINEAR, of_today
 from .protocol import Protocol
-from .sections import Part, brief, parts, whole_part
+from .sections import Part, brief, complete_part, parts
 from .summary import MEAN, boards, clean, robust
 
 EVIDENCE = Path(__file__).parents[2] / "docs" / "evidence.md"
@@ -20,46 +20,48 @@ NOTHING = "No results yet: the runs have not been made."
 
 
 def write(results: Path, protocol: Protocol, evidence: Path | None = EVIDENCE) -> list[Path]:
-    """Everything beside the results file; and into the documentation's page, where it is given and there."""
+    """Write all tables beside the results file, and into the documentation's page if it is given and exists."""
     rows = of_today(protocol, read([results])) if results.is_file() else []
-    found = parts(rows, protocol)
-    places = [results.with_suffix(ending) for ending in (".md", ".json", ".html")]
-    write_text(places[0], f"# Leaderboard\n\n{_joined(found)}\n")
-    write_json(places[1], figures(rows, protocol))
-    write_text(places[2], page(found, boards(rows, protocol)))
+    tables = parts(rows, protocol)
+    files = [results.with_suffix(ending) for ending in (".md", ".json", ".html")]
+    write_text(files[0], f"# Leaderboard\n\n{_joined(tables)}\n")
+    write_json(files[1], figures(rows, protocol))
+    write_text(files[2], page(tables, boards(rows, protocol)))
     if evidence is not None and evidence.is_file():
         pictures = drawn(rows, protocol)
         for name, drawing in pictures.items():
             write_text(evidence.parent / name, drawing.file())
-            places.append(evidence.parent / name)
-        write_text(evidence, between(evidence.read_text(encoding="utf-8"), told(rows, protocol, pictures)))
-        places.append(evidence)
-    return places
+            files.append(evidence.parent / name)
+        write_text(evidence, between(evidence.read_text(encoding="utf-8"), generated(rows, protocol, pictures)))
+        files.append(evidence)
+    return files
 
 
-def told(rows: Sequence[Row], protocol: Protocol, pictures: Mapping[str, Drawing]) -> str:
-    """The part of the documentation's page that is made from the runs."""
+def generated(rows: Sequence[Row], protocol: Protocol, pictures: Mapping[str, Drawing]) -> str:
+    """Return the part of the documentation's page that is made from the runs."""
     shown = "\n".join(f"![{drawing.title}]({name})" for name, drawing in pictures.items())
     return f"{shown}\n\n{_joined(brief(rows, protocol))}" if shown else _joined(brief(rows, protocol))
 
 
 def drawn(rows: Sequence[Row], protocol: Protocol) -> dict[str, Drawing]:
-    """Of each model with its linear head, by the file's name."""
-    found: dict[str, Drawing] = {}
+    """Return the drawings of each model with its linear head, by file name."""
+    drawings_by_file: dict[str, Drawing] = {}
     for (model, head), board in boards(rows, protocol).items():
         if head == LINEAR:
-            pair = drawings(whole_part(board), model)
-            found |= {f"evidence-{model}-{kind}.svg": one for kind, one in zip(("clean", "pgd"), pair, strict=False)}
-    return found
+            pair = drawings(complete_part(board), model)
+            drawings_by_file |= {
+                f"evidence-{model}-{kind}.svg": one for kind, one in zip(("clean", "pgd"), pair, strict=False)
+            }
+    return drawings_by_file
 
 
-def _joined(found: Sequence[Part]) -> str:
-    return "\n\n".join(map(markdown, found)) if found else NOTHING
+def _joined(tables: Sequence[Part]) -> str:
+    return "\n\n".join(map(markdown, tables)) if tables else NOTHING
 
 
-def between(whole: str, text: str) -> str:
-    """The page with other text between the markers."""
-    before, begin, rest = whole.partition(BEGIN)
+def between(page: str, text: str) -> str:
+    """Return the page with other text between the markers."""
+    before, begin, rest = page.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
         raise ValueError(f"the page has no markers {BEGIN} and {END} to write between.")
@@ -67,8 +69,8 @@ def between(whole: str, text: str) -> str:
 
 
 def figures(rows: Sequence[Row], protocol: Protocol) -> list[dict[str, Any]]:
-    """Every cell with all its numbers, for programs."""
-    told: list[dict[str, Any]] = []
+    """Return every cell with all its numbers, for programs."""
+    cells: list[dict[str, Any]] = []
     for (model, head), board in boards(rows, protocol).items():
         values = {"clean": clean} | {n: robust(n) for n in ("pgd_reference", "pgd_area", "noise_reference")}
         tasks = [*board.tasks, *([MEAN] if set(protocol.mean_tasks) <= set(board.tasks) else [])]
@@ -77,12 +79,12 @@ def figures(rows: Sequence[Row], protocol: Protocol) -> list[dict[str, Any]]:
                 for method, cell in board.column(task, value).items():
                     about = {"model": model, "head": head, "task": task, "method": method, "score": name}
                     pair = cell.against
-                    told.append(
+                    cells.append(
                         {**about, "seeds": cell.scores.count, "mean": cell.scores.mean, "sd": cell.scores.sd}
                         | ({} if pair is None else {"difference": pair.difference, "low": pair.low, "high": pair.high})
                         | ({} if pair is None else {"p": pair.p, "p_holm": cell.holm})
                     )
-    return told
+    return cells
 
 
 def markdown(part: Part) -> str:

@@ -8,9 +8,10 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForMultipleChoice, AutoModelForTokenClassification
 
+from toughen.attacks.builtin.embedding import EmbeddingAttack
 from toughen.attacks.perturbed_model import AttackObjective, PerturbedModel, attach_perturbation
-from toughen.attacks.pgd import EmbeddingAttack, EmbeddingPGD
-from toughen.attacks.target import as_answers
+from toughen.attacks.pgd import EmbeddingPGD
+from toughen.attacks.target import as_answers, predict
 from toughen.evaluation import AttackSettings, Target, Victim, make_attacks, run_attack
 from toughen.search.noise import Noise
 from toughen.tasks import answers_of, metrics
@@ -237,7 +238,7 @@ def test_tokens():
     torch.manual_seed(0)
     victim = Victim(AutoModelForTokenClassification.from_config(config).eval(), TOKENIZER, task, max_length=32)
     rows = [{"tokens": each, "label": [0] * len(each)} for each in words(12)]
-    said = Target(victim, rows, [], []).said(rows)
+    said = predict(victim, rows)
     victims = Target(victim, rows, said, [np.asarray(each) for each in said], samples=20)
     points = curve(victims).summary.curve.points
     values = [point.score.value for point in points]

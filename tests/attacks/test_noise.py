@@ -8,7 +8,8 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import AutoConfig, AutoModelForTokenClassification, PreTrainedTokenizerFast
 
-from toughen.attacks.noise import NOISE_TRANSFORMS, NoiseAttack, add_noise, contractions, whitespace
+from toughen.attacks.builtin.noise import NOISE_TRANSFORMS, NoiseAttack, add_noise, contractions, whitespace
+from toughen.attacks.target import predict
 from toughen.evaluation import Target, Victim, differences, run_attack, seed_scores
 from toughen.tasks.spec import DataError, Task
 
@@ -77,7 +78,7 @@ def test_distractors_stand_behind_the_last_text_and_tags_stay_with_their_words()
         assert len(add_noise(tags, {"tokens": tokens}, 0, kind, 1.0, 0)["tokens"]) == 4
     NoiseAttack().check(tags)
     with pytest.raises(DataError, match="would move the tags"):
-        NoiseAttack(kinds=("whitespace",)).check(tags)
+        NoiseAttack(noise=("whitespace",)).check(tags)
 
 
 def test_scores_are_those_of_the_changed_rows(tmp_path):
@@ -112,11 +113,11 @@ def test_words_that_garbled_ones_push_out_of_a_cut_text_have_no_tag(side):
     config = AutoConfig.for_model("bert", **{**SMALL, "num_labels": 3}, **NO_DROPOUT)
     victim = Victim(AutoModelForTokenClassification.from_config(config).eval(), tokenizer, task, max_length=8)
     rows = [{"tokens": ["good", "film"] * count, "label": [0, 1] * count} for count in (1, 3, 4)]
-    clean = Target(victim, rows, [], []).said(rows)
+    clean = predict(victim, rows)
     labels = [np.asarray(row["label"]) for row in rows]
     attack = NoiseAttack((1.0,), ("typos",))
     (told, *_) = next(attack.run_items(Target(victim, rows, clean, labels, samples=20), [0]))
-    seen = Target(victim, rows, [], []).said([add_noise(task, row, n, "typos", 1.0, 0) for n, row in enumerate(rows)])
+    seen = predict(victim, [add_noise(task, row, n, "typos", 1.0, 0) for n, row in enumerate(rows)])
     for answers, own, label in zip(told["answers"], seen, labels, strict=True):
         gone = [2] * (len(label) - len(own))
         assert answers == ([*own, *gone] if side == "right" else [*gone, *own])
@@ -137,8 +138,7 @@ def test_tags_of_a_text_do_not_hang_on_the_side_of_its_padding(side):
     net.bert.embeddings.position_embeddings.weight.data.zero_()  # BERT counts padding at the left among its places
     victim = Victim(net, tokenizer, task, max_length=32)
     rows = [{"tokens": text.split(), "label": [0] * len(text.split())} for text in sentences(6)]
-    whole = Target(victim, rows, [], [])
-    assert whole.said(rows) == [whole.said([row])[0] for row in rows]
+    assert predict(victim, rows) == [predict(victim, [row])[0] for row in rows]
 
 
 def test_a_regression_is_scored_by_its_own_metric():

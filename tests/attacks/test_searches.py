@@ -1,8 +1,8 @@
 """The order of a search's questions, against an oracle whose answers are known."""
 
 from toughen.attacks.attacked_text import AttackedText, Budget
-from toughen.attacks.hotflip import _search
-from toughen.attacks.text_search import GradientQuery, QueryResult, SearchState, greedy, pwws
+from toughen.attacks.builtin.flips import hotflip
+from toughen.attacks.text_search import QueryResult, SearchState, greedy, pwws
 
 # What each word takes from the label's probability; below 0.5 the model is fooled.
 WORTH = {"a": 0.05, "b": 0.2, "c": 0.1, "B1": 0.12, "B2": 0.05, "A1": 0.0, "C1": 0.04, "C2": 0.09, "x": 0.2}
@@ -21,9 +21,10 @@ def drive(search, gains=None):
     try:
         question = search.send(None)
         while True:
-            if isinstance(question, GradientQuery):
-                asked.append(f"slope of {question.row['text']}")
-                question = search.send(gains)
+            if question.function is not None:
+                (row,) = question.rows
+                asked.append(f"gradient at {row['text']}")
+                question = search.send([gains])
                 continue
             texts = [row["text"].strip() for row in question.rows]
             asked.append(texts)
@@ -89,9 +90,9 @@ def test_flips_follow_the_promise_and_ask_again_after_each():
     gains = {("text", 0): [(0.1, "x")], ("text", 1): [(0.9, "B2"), (0.2, "b")], ("text", 2): [(0.5, "C1")]}
     one = make_state()
     # "b" for "b" is no change; what was changed stays as it is.
-    assert drive(_search(one, 2), gains) == [
-        *("slope of a b c", ["a B2 c", "a b C1"]),
-        *("slope of a B2 c", ["a B2 C1", "x B2 c"]),
+    assert drive(hotflip(one, lambda rows, labels: [], 2), gains) == [
+        *("gradient at a b c", ["a B2 c", "a b C1"]),
+        *("gradient at a B2 c", ["a B2 C1", "x B2 c"]),
     ]
     assert one.success
     assert one.queries == 6

@@ -11,16 +11,18 @@ import pytest
 from toughen.attacks import runner as journal_module
 from toughen.attacks import text_attack as texts_module
 from toughen.attacks import victim as victim_module
-from toughen.attacks.runner import Journal, read_rows
-from toughen.attacks.text_search import _judged, run_all
-from toughen.attacks.victim import MARGIN, LabelScorer, Victim
+from toughen.attacks.base import attack_classes
+from toughen.attacks.runner import Journal, read_records
+from toughen.attacks.text_attack import TextAttack
+from toughen.attacks.text_search import MARGIN, run_all, score
+from toughen.attacks.victim import LabelScorer, Victim
 from toughen.evaluation import AttackSettings, Budget, make_attacks, run_attack
 from toughen.tasks.spec import DataError, Task
 
 from ..tiny import TOKENIZER
 from .little_target import TASK, model, said, sentences, target
 
-NAMES = ("characters", "flips", "synonyms", "neighbours")
+NAMES = [name for name, attack in attack_classes().items() if issubclass(attack, TextAttack)]
 
 
 @pytest.fixture(scope="module")
@@ -115,8 +117,8 @@ def test_a_killed_attack_goes_on_and_ends_the_same(name, synonyms, tmp_path, mon
     whole = attacked(name, synonyms, home=tmp_path / "whole")
     waves = []
 
-    def killing(*arguments, **named):
-        for ended in run_all(*arguments[:3], parallel=4):
+    def killing(*arguments):
+        for ended in run_all(*arguments, parallel=4):
             waves.append(len(ended))
             yield ended
             if sum(waves) >= 8:
@@ -133,10 +135,10 @@ def test_a_killed_attack_goes_on_and_ends_the_same(name, synonyms, tmp_path, mon
 
     searched = []
 
-    def counting(victim, searches, *rest):
+    def counting(victim, searches):
         searches = list(searches)
         searched.append(len(searches))
-        return run_all(victim, iter(searches), *rest)
+        return run_all(victim, searches)
 
     monkeypatch.setattr(texts_module, "run_all", counting)
     again = attacked(name, synonyms, home=tmp_path / "again")
@@ -182,14 +184,13 @@ def test_an_unfinished_attack_of_other_settings_is_not_gone_on_with(tmp_path):
     file = tmp_path / "x.jsonl"
     journal = Journal(file, "one")
     journal.add([{"index": 3, "a": "é"}, {"index": 1}])
-    journal.close()
     assert Journal(file, "one").missing(4) == [0, 2]
     other = Journal(file, "two")
     assert other.missing(4) == [0, 1, 2, 3]
     other.add([{"index": 0, "b": 1}])
     assert Journal(file, "two").missing(4) == [1, 2, 3]  # nor is it taken for one of the settings before
     assert other.finish() == [{"index": 0, "b": 1}]
-    assert read_rows(file) == [{"index": 0, "b": 1}]
+    assert read_records(file) == [{"index": 0, "b": 1}]
     assert [path.name for path in tmp_path.iterdir()] == ["x.jsonl"]
 
 
@@ -202,13 +203,11 @@ def test_rows_are_on_the_disk_at_once_and_half_a_line_does_not_spoil_the_next(tm
     part = tmp_path / "x.jsonl.part"
     assert part.read_text() == '{"key": "one"}\n{"index": 0}\n'
     assert synced
-    journal.close()
     with part.open("a") as out:
         out.write(half)
     again = Journal(file, "one")
     assert again.missing(3) == [1, 2]
     again.add([{"index": 1}])
-    again.close()
     assert Journal(file, "one").missing(3) == [2]
 
 
@@ -232,15 +231,14 @@ def test_float32_has_the_last_word(lead, changes, monkeypatch):
     """A search that says "fooled" is believed only where the exact pass says so, and by a margin."""
     victims = target(4)
     (attack,) = make_attacks("characters", AttackSettings(keep=()))
-    scorer = LabelScorer(victims.task)
-    state = attack._attempt(victims, scorer, 0, lambda word: False)
+    state = attack._state(victims, 0, lambda word: False)
     state.apply({state.text.positions[0]: "other"}, 0.1)
     state.success = True
     logits = np.zeros((1, 3))
     logits[0, (state.label + 1) % 3] = lead
     logits[0, (state.label + 2) % 3] = -9
     monkeypatch.setattr(victims.victim, "exact", lambda rows: logits)
-    (row,) = attack._records(victims, scorer, [state])
+    (row,) = attack._records(victims, [state])
     assert row["status"] == ("succeeded" if lead > MARGIN else "failed")
     assert len(row["changed"]) == changes
     assert (row["prediction_after"] == row["label"]) == (row["status"] == "failed")
@@ -251,9 +249,10 @@ def test_a_search_is_fooled_by_a_margin_and_not_by_half_precision():
     half = np.array([[0.0, 1.0], [0.0, 1.0], [0.0, 1.0], [0.0, 1.0], [1.0, 0.0]])
     exact = np.array([[1.0, 0.0], [0.0, MARGIN / 2], [0.0, 1.0], [0.0, 1.0]])  # of the rows but the first
     task = Task("two", "two", "sentence", "classes", ("text",), ("a", "b"))
-    victim = SimpleNamespace(half=True, scores=lambda rows: half, exact=lambda rows: exact[: len(rows)])
+    scorer = LabelScorer(task)
+    victim = SimpleNamespace(half=True, scorer=scorer, scores=lambda rows: half, exact=lambda rows: exact[: len(rows)])
     rows = [{"text": str(number)} for number in range(5)]
-    told = _judged(victim, LabelScorer(task), rows, [1, 0, 0, 0, 1])
+    told = score(victim, rows, [1, 0, 0, 0, 1])
     assert [one.success for one in told] == [False, False, False, True, False]
 
 
@@ -269,10 +268,11 @@ def test_a_label_that_classes_are_folded_onto_is_all_of_them():
 def test_only_the_columns_that_were_named_are_changed():
     pair = Task("pair", "pair", "pair", "classes", ("premise", "hypothesis"), ("a", "b"))
     row = {"premise": "one two", "hypothesis": "three", "label": 0}
-    victims = SimpleNamespace(task=pair, rows=[row], logits=np.eye(2), labels=[0])
+    victim = SimpleNamespace(scorer=LabelScorer(pair))
+    victims = SimpleNamespace(victim=victim, task=pair, rows=[row], logits=np.eye(2), labels=[0])
     for columns, free in ((("hypothesis",), 1), ((), 3)):
         (attack,) = make_attacks("characters", AttackSettings(columns=columns))
-        state = attack._attempt(victims, LabelScorer(pair), 0, lambda word: False)
+        state = attack._state(victims, 0, lambda word: False)
         assert list(state.text.positions) == [("premise", 0), ("premise", 1), ("hypothesis", 0)][-free:]
 
 
@@ -336,5 +336,7 @@ def test_bad_settings_are_told_in_a_line(synonyms):
     with pytest.raises(DataError, match="'choices' is a list"):
         attack.check(Task("x", "x", "choices", "choices", ("context", "question", "choices"), ("0", "1")))
     with pytest.raises(DataError, match="candidates=0: give at least 1"):
-        AttackSettings(candidates=0)
+        make_attacks("neighbours", AttackSettings(candidates=0))
+    with pytest.raises(DataError, match=r"'candidate'\..* 'candidates'"):
+        AttackSettings(candidate=3)
     assert len(make_attacks("all", AttackSettings(synonyms=synonyms))) == 7

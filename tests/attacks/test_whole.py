@@ -11,10 +11,11 @@ import torch
 import yaml
 from transformers import AutoConfig
 
-from toughen.attacks.challenge_sets import fitting
+from toughen.attacks.base import Outcome, attack_classes
+from toughen.attacks.builtin.sets import fitting
 from toughen.attacks.runner import AttackResult
 from toughen.attacks.summary import AttackSummary, Group, Point, Score
-from toughen.attacks.target import Outcome, proportion_ci
+from toughen.attacks.target import predict, proportion_ci
 from toughen.attacks.victim import Victim
 from toughen.cli.attack_tables import show
 from toughen.cli.commands import evaluate as command
@@ -191,11 +192,11 @@ def test_errors_are_one_line(run, capsys):
 
 
 def test_all_leaves_out_what_does_not_fit(run, capsys, monkeypatch):
-    monkeypatch.setattr("toughen.attacks.synonyms._installed", lambda: None)
-    few = replace(FEW, budget=Budget(5, 0.5))
+    monkeypatch.setattr("toughen.attacks.builtin.synonyms._installed", lambda: None)
+    few = AttackSettings(**{**FEW.options, "queries": 5})
     (found,) = evaluate(run, attack="all", settings=few, samples=20, progress=True, limit=6)
     assert [each.summary.attack for each in found.attacks] == [
-        *("embedding", "characters", "flips", "neighbours", "noise")
+        *("characters", "embedding", "flips", "neighbours", "noise")
     ]
     told = capsys.readouterr().err
     assert "left out: no synonyms" in told
@@ -208,7 +209,7 @@ def test_all_fits_multiple_choice(tmp_path, capsys):
     TOKENIZER.save_pretrained(tmp_path / "model")
     rows = [{"context": a, "choices": [b, c], "label": 0} for a, b, c in zip(*[iter(sentences(12))] * 3, strict=True)]
     file = write_rows(tmp_path / "which.jsonl", rows)
-    few = replace(FEW, budget=Budget(5, 0.5))
+    few = AttackSettings(**{**FEW.options, "queries": 5})
     (found,) = evaluate(tmp_path / "model", file=file, attack="all", settings=few, samples=20, progress=True)
     assert "flips" not in [each.summary.attack for each in found.attacks]
     assert "characters" in [each.summary.attack for each in found.attacks]
@@ -233,11 +234,13 @@ def test_the_defaults_of_the_command_are_those_of_the_settings():
     parser = ArgumentParser()
     command.add(parser)
     given = vars(parser.parse_args(["x"]))
-    settings = command._settings({flag: given[flag] for flag in command._ATTACK_FLAGS})
-    assert settings == AttackSettings(columns=(), sets=())
+    assert {value for key, value in given.items() if key.startswith("attack.")} == {None}
     told = " ".join(parser.format_help().split())
-    assert ",".join(f"{radius:g}" for radius in settings.radii) in told
-    assert ",".join(f"{strength:g}" for strength in settings.strengths) in told
+    for name in ("embedding", "noise"):
+        (attack,) = make_attacks(name)
+        values = attack.radii if name == "embedding" else attack.strengths
+        assert f"(default: {','.join(f'{value:g}' for value in values)})" in told
+    assert all(f"{name}: " in told for name in attack_classes())
 
 
 def nli_model(folder, labels):
@@ -353,7 +356,7 @@ def test_a_file_with_several_labels_a_row_is_a_set_too(tmp_path, head):
     victim = Victim(auto_class(own).from_config(config).eval(), TOKENIZER, own, max_length=32)
     texts = sentences(8)
     rows = [{"tokens": text.split(), "label": [0] * len(text.split())} if tagged else {"text": text} for text in texts]
-    said = Target(victim, rows, [], []).said(rows)
+    said = predict(victim, rows)
     written = []
     for row, answers in zip(rows, said, strict=True):
         names = [own.labels[a] for a in answers] if tagged else [own.labels[i] for i, on in enumerate(answers) if on]

@@ -1,5 +1,6 @@
 """Texts as words, what may become of them, and which must stay."""
 
+import json
 import random
 
 import pytest
@@ -10,11 +11,18 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from tokenizers.decoders import ByteLevel
 from transformers import PreTrainedTokenizerFast
 
-from toughen.attacks.attacked_text import AttackedText, Budget, SplitText, WordConstraint, match_case, split_punctuation
-from toughen.attacks.characters import EDITS, HOMOGLYPHS, NEIGHBOURS, edit_variants, typo_variants
-from toughen.attacks.hotflip import _one_piece, _VocabularyGradients
+from toughen.attacks.attacked_text import (
+    AttackedText,
+    Budget,
+    SplitText,
+    match_case,
+    split_punctuation,
+    word_constraint,
+)
+from toughen.attacks.builtin.characters import EDITS, HOMOGLYPHS, NEIGHBOURS, CharacterAttack, edit_variants
+from toughen.attacks.builtin.synonyms import SynonymAttack, load_synonyms
 from toughen.attacks.perturbed_model import AttackObjective
-from toughen.attacks.synonyms import Vocabulary, _decodable, load_synonyms, synonym_variants
+from toughen.attacks.vocabulary import Vocabulary, VocabularyGradients, _decodable, _one_piece
 from toughen.tasks.spec import DataError, Task
 
 from ..tiny import TOKENIZER
@@ -33,7 +41,7 @@ def test_a_text_is_its_pieces_and_gaps(text):
 
 def test_a_passage_changes_words_and_nothing_else():
     row = {"premise": 'He said "Good day,"  twice.', "hypothesis": "no 2 days", "label": 1}
-    text = AttackedText.of(row, ("premise", "hypothesis"), WordConstraint(("numbers",)))
+    text = AttackedText.of(row, ("premise", "hypothesis"), word_constraint(("numbers",), TASK))
     assert text.words == 8
     assert [text.word(place) for place in text.positions] == ["He", "said", "Good", "day", "twice", "no", "days"]
     new = text.changed({("premise", 2): "Bad", ("premise", 3): "night", ("hypothesis", 0): "yes"})
@@ -44,7 +52,7 @@ def test_a_passage_changes_words_and_nothing_else():
 
 def test_words_that_stay():
     task = Task("x", "x", "sentence", "classes", ("text",), ("not_entailment", "very positive"))
-    keep = WordConstraint.of(("labels", "stopwords", "numbers"), task)
+    keep = word_constraint(("labels", "stopwords", "numbers"), task)
     assert [word for word in ("Entailment", "POSITIVE", "the", "3rd", "not", "good") if keep(word)] == [
         "Entailment",
         "POSITIVE",
@@ -52,10 +60,10 @@ def test_words_that_stay():
         "3rd",
         "not",  # a word of a label here
     ]
-    assert not any(WordConstraint.of((), task)(word) for word in ("positive", "the", "3"))
-    assert not WordConstraint.of(("stopwords",), TASK)("not")  # negations carry meaning
+    assert not any(word_constraint((), task)(word) for word in ("positive", "the", "3"))
+    assert not word_constraint(("stopwords",), TASK)("not")  # negations carry meaning
     french = Task("x", "x", "sentence", "classes", ("text",), ("négatif", "très_positif"))
-    assert all(map(WordConstraint.of(("labels",), french), ("Négatif", "très", "positif")))
+    assert all(map(word_constraint(("labels",), french), ("Négatif", "très", "positif")))
 
 
 def test_the_share_of_words_is_rounded_up():
@@ -82,9 +90,11 @@ def test_edits_take_turns_and_depend_on_the_seed():
     assert [len(new) - 9 for new in first] == [{"delete": -1, "insert": 1}.get(edit, 0) for edit in EDITS]
     assert edit_variants("XGX", ("keyboard",), 1, random.Random(0))[0].isupper()
     state = type(
-        "One", (), {"text": AttackedText.of({"text": "wonderful"}, ("text",), WordConstraint(())), "index": 3}
+        "One", (), {"text": AttackedText.of({"text": "wonderful"}, ("text",), word_constraint((), TASK)), "index": 3}
     )()
-    one, same, other = (typo_variants(("insert",), 2, seed)(state, ("text", 0)) for seed in (0, 0, 1))
+    one, same, other = (
+        CharacterAttack(edits=("insert",), seed=seed).variants(state, ("text", 0)) for seed in (0, 0, 1)
+    )
     assert one == same != other
 
 
@@ -147,23 +157,24 @@ def test_an_installed_wordnet_is_found(tmp_path, monkeypatch):
 
 
 def test_without_any_the_way_out_is_told(monkeypatch, tmp_path):
-    monkeypatch.setattr("toughen.attacks.synonyms.find_spec", lambda name: None)
+    monkeypatch.setattr("toughen.attacks.builtin.synonyms.find_spec", lambda name: None)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("NLTK_DATA", raising=False)
     with pytest.raises(DataError, match=r"--synonyms.*neighbours needs nothing"):
         load_synonyms()
 
 
-def test_substitutes_are_written_as_the_word_is():
-    text = AttackedText.of({"text": "Good food"}, ("text",), WordConstraint(()))
+def test_substitutes_are_written_as_the_word_is(tmp_path):
+    def variants(synonyms, position):
+        (tmp_path / "synonyms.json").write_text(json.dumps(synonyms))
+        return SynonymAttack(synonyms=tmp_path / "synonyms.json", candidates=2).variants(state, position)
+
+    text = AttackedText.of({"text": "Good food"}, ("text",), word_constraint((), TASK))
     state = type("One", (), {"text": text})()
-    assert synonym_variants({"good": ["fine", "nice", "well"]}, 2)(state, ("text", 0)) == ["Fine", "Nice"]
-    assert synonym_variants({}, 2)(state, ("text", 1)) == []
+    assert variants({"good": ["fine", "nice", "well"]}, ("text", 0)) == ["Fine", "Nice"]
+    assert variants({}, ("text", 1)) == []
     # The word itself would spend a query and a change on nothing, and so would a word told twice.
-    assert synonym_variants({"good": ["good", "fine", "Good", "fine", "nice"]}, 2)(state, ("text", 0)) == [
-        "Fine",
-        "Nice",
-    ]
+    assert variants({"good": ["good", "fine", "Good", "fine", "nice"]}, ("text", 0)) == ["Fine", "Nice"]
 
 
 def test_neighbours_are_the_nearest_by_angle():
@@ -225,7 +236,7 @@ def test_flips_rank_by_the_gradient_of_each_embedding():
     victim, net = victims.victim, victims.victim.model
     vocabulary = Vocabulary(victim)
     texts = sentences(4)
-    (*_, gains) = _VocabularyGradients(victim, vocabulary, 3)(
+    (*_, gains) = VocabularyGradients(victim, vocabulary, 3)(
         [{"text": text} for text in texts], victims.labels.tolist()
     )
     ids = TOKENIZER(texts[-1], return_tensors="pt")["input_ids"]

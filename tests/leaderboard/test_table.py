@@ -272,7 +272,7 @@ def test_the_page_is_what_the_runs_say():
     """The committed page is made from the committed runs; `python -m benchmarks.leaderboard table` makes it anew."""
     rows = planning.of_today(Protocol(), journal.read([RESULTS]))
     page = table.EVIDENCE.read_text(encoding="utf-8")
-    assert page == table.between(page, table.told(rows, Protocol(), table.drawn(rows, Protocol())))
+    assert page == table.between(page, table.generated(rows, Protocol(), table.drawn(rows, Protocol())))
 
 
 def test_defaults_are_what_the_runs_have_chosen():
@@ -316,16 +316,16 @@ def test_metrics_are_the_known_ones():
     from seqeval.metrics import f1_score
     from sklearn import metrics
 
-    dice = np.random.default_rng(0)
-    found, told = dice.integers(0, 2, 50), dice.integers(0, 2, 50)
+    rng = np.random.default_rng(0)
+    found, told = rng.integers(0, 2, 50), rng.integers(0, 2, 50)
     assert scoring.matthews(found, told) == pytest.approx(metrics.matthews_corrcoef(told, found))
     assert scoring.f1(found, told) == pytest.approx(metrics.f1_score(told, found))
     assert scoring.accuracy(found, told) == pytest.approx(metrics.accuracy_score(told, found))
     assert scoring.matthews(np.ones(50), told) == 0.0
     assert scoring.f1(np.zeros(50), np.zeros(50)) == 0.0
-    values, scores = dice.normal(size=50).round(1), dice.integers(0, 6, 50)
+    values, scores = rng.normal(size=50).round(1), rng.integers(0, 6, 50)
     assert scoring.spearman(values, scores) == pytest.approx(stats.spearmanr(values, scores)[0])
     assert scoring.pearson(values, scores) == pytest.approx(stats.pearsonr(values, scores)[0])
     tags = ["O", "B-a", "I-a", "B-b", "I-b"]
-    one, two = ([[tags[i] for i in line] for line in dice.integers(0, 5, (40, 12))] for _ in range(2))
+    one, two = ([[tags[i] for i in line] for line in rng.integers(0, 5, (40, 12))] for _ in range(2))
     assert scoring.entity_f1(one, two) == pytest.approx(f1_score(two, one))

@@ -1,53 +1,51 @@
-"""Texts as words: which may be changed, how many, and the texts with some of them changed."""
+"""Texts as words: which may change, how many, and the texts with some of them changed."""
 
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
-from ..errors import nearest
 from ..tasks.spec import DataError, Task
+from .base import Row
 
-Row = Mapping[str, Any]
 WordPosition = tuple[str, int]
-"""A column, and the number of a piece of its text: `text.split()[number]`."""
+"""A column, and the number of a token of its text: `text.split()[number]`."""
 Replacements = Mapping[WordPosition, str]
 
-_PIECE = re.compile(r"\S+")
+_TOKEN = re.compile(r"\S+")
 _EDGES = re.compile(r"^(\W*)(.*?)(\W*)$", re.DOTALL)
 
 
-def split_punctuation(piece: str) -> tuple[str, str, str]:
-    """What stands before the word in a piece of text, the word, and what stands after it: ("(", "good", ")",)."""
-    match = _EDGES.match(piece)
+def split_punctuation(token: str) -> tuple[str, str, str]:
+    """Split a token into the punctuation before the word, the word, and that after it: ("(", "good", ")",)."""
+    match = _EDGES.match(token)
     assert match is not None  # the pattern takes every string
     return match[1], match[2], match[3]
 
 
 @dataclass(frozen=True)
 class SplitText:
-    """A text as pieces between white space. White space itself stays as it is."""
+    """A text as tokens between white space, and the white space around them."""
 
     tokens: tuple[str, ...]
     whitespace: tuple[str, ...]
 
     @staticmethod
     def of(text: str) -> "SplitText":
-        return SplitText(tuple(_PIECE.findall(text)), tuple(_PIECE.split(text)))
+        return SplitText(tuple(_TOKEN.findall(text)), tuple(_TOKEN.split(text)))
 
     def joined(self, tokens: Sequence[str]) -> str:
-        """The text with these pieces in place of its own; a piece that is empty takes the space behind it along."""
+        """Return the text with other tokens; an empty token also removes the space after it."""
         parts = [self.whitespace[0]]
-        for number, piece in enumerate(tokens):
-            parts += [piece, self.whitespace[number + 1]] if piece else []
+        for number, token in enumerate(tokens):
+            parts += [token, self.whitespace[number + 1]] if token else []
         return "".join(parts)
 
     @cached_property
     def positions(self) -> tuple[int, ...]:
-        """The pieces that hold a word, and not punctuation alone."""
-        return tuple(number for number, piece in enumerate(self.tokens) if split_punctuation(piece)[1])
+        """The numbers of the tokens that are not punctuation alone."""
+        return tuple(number for number, token in enumerate(self.tokens) if split_punctuation(token)[1])
 
     def word(self, number: int) -> str:
         return split_punctuation(self.tokens[number])[1]
@@ -61,7 +59,7 @@ class AttackedText:
     texts: Mapping[str, SplitText]
     positions: tuple[WordPosition, ...]
     words: int
-    """How many words there are, changeable or not: what a share of words is a share of."""
+    """The number of all words, changeable or not: a share of words is a share of these."""
 
     @staticmethod
     def of(row: Row, columns: Sequence[str], keep: Callable[[str], bool]) -> "AttackedText":
@@ -74,20 +72,20 @@ class AttackedText:
         return self.texts[position[0]].word(position[1])
 
     def changed(self, changes: Replacements) -> Row:
-        """The row with other words in some positions."""
+        """Return the row with other words in some positions."""
         row = dict(self.row)
         for column in {column for column, _ in changes}:
             text = self.texts[column]
             tokens = list(text.tokens)
-            for (where, number), word in changes.items():
-                if where == column:
+            for (changed_column, number), word in changes.items():
+                if changed_column == column:
                     before, _, after = split_punctuation(tokens[number])
                     tokens[number] = f"{before}{word}{after}"
             row[column] = text.joined(tokens)
         return row
 
     def without(self, position: WordPosition) -> Row:
-        """The row with one piece left out."""
+        """Return the row without one token."""
         column, number = position
         tokens = list(self.texts[column].tokens)
         tokens[number] = ""
@@ -95,7 +93,7 @@ class AttackedText:
 
 
 def match_case(word: str, model: str) -> str:
-    """The word in capitals, with a capital, or as it is: as the model word is written."""
+    """Return the word in the case of the model word: in capitals, with a capital, or as it is."""
     if len(model) > 1 and model.isupper():
         return word.upper()
     return word[:1].upper() + word[1:] if model[:1].isupper() else word
@@ -115,10 +113,10 @@ STOPWORDS = frozenset(_GRAMMAR.split())
 
 @dataclass(frozen=True)
 class Budget:
-    """What an attack may spend on one example.
+    """The budget of an attack on one example.
 
-    `queries` are texts put to the model, the unchanged one not counted; a gradient counts as one. `words` is the share
-    of the example's words that may be changed, rounded up: a text of two words may lose one at any share above 0.
+    `queries` are texts put to the model, without the unchanged one; a gradient counts as one. `words` is the share of
+    the example's words that may be changed, rounded up: in a text of two words, one word at any share above 0.
     """
 
     queries: int = 200
@@ -131,43 +129,17 @@ class Budget:
             raise DataError(f"words={self.words} is not a share; give a number from 0 to 1.")
 
     def changes(self, words: int) -> int:
-        """How many of so many words may be changed."""
+        """Return how many of so many words may be changed."""
         return math.ceil(self.words * words - 1e-9)
 
 
-@dataclass(frozen=True)
-class WordConstraint:
-    """Which words stay as they are: those of the label names, stop-words, numbers."""
-
-    kinds: tuple[str, ...] = WORD_CONSTRAINTS
-    labels: frozenset[str] = field(default_factory=frozenset[str])
-
-    @staticmethod
-    def of(kinds: Iterable[str], task: Task) -> "WordConstraint":
-        """The constraint for a task, whose label names are cut into words."""
-        return WordConstraint(
-            check_constraints(kinds), frozenset(re.findall(r"[^\W\d_]+", " ".join(task.labels).lower()))
-        )
-
-    def __call__(self, word: str) -> bool:
-        """Whether the word must stay."""
-        small = word.lower()
-        return (
-            ("labels" in self.kinds and small in self.labels)
-            or ("stopwords" in self.kinds and small in STOPWORDS)
-            or ("numbers" in self.kinds and any(letter.isdigit() for letter in word))
-        )
-
-
-def check_constraints(kinds: Iterable[str]) -> tuple[str, ...]:
-    """The kinds, each one known."""
-    return check_names(kinds, WORD_CONSTRAINTS, "keep")
-
-
-def check_names(given: Iterable[str], known: Sequence[str], what: str) -> tuple[str, ...]:
-    """Names without repeats, or an error with the nearest known one."""
-    names = tuple(dict.fromkeys(given))
-    for name in names:
-        if name not in known:
-            raise DataError(f"{what}: there is no {name!r}. {nearest(name, known)}")
-    return names
+def word_constraint(kinds: Iterable[str], task: Task) -> Callable[[str], bool]:
+    """Return the test for words that must not change: those of the task's label names, stop-words, numbers."""
+    labels = set(re.findall(r"[^\W\d_]+", " ".join(task.labels).lower()))
+    tests: dict[str, Callable[[str], bool]] = {
+        "labels": lambda word: word.lower() in labels,
+        "stopwords": lambda word: word.lower() in STOPWORDS,
+        "numbers": lambda word: any(letter.isdigit() for letter in word),
+    }
+    chosen = [tests[kind] for kind in kinds]
+    return lambda word: any(test(word) for test in chosen)

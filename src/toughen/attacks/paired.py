@@ -6,9 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..statistics import mcnemar, paired_bootstrap
-from ..tasks import difference, metrics
+from ..tasks import difference as difference_of
+from ..tasks import metrics
+from .base import Outcome
 from .runner import AttackResult
-from .target import Outcome
 
 
 @dataclass(frozen=True)
@@ -33,14 +34,10 @@ class Difference:
 
 
 def differences(first: Sequence[AttackResult], second: Sequence[AttackResult], samples: int = 2000) -> list[Difference]:
-    """Paired differences at every point that both models have, over the same rows."""
+    """Return the paired differences at every point that both models have, over the same rows."""
     others = {each.summary.attack: each for each in second}
-    return [
-        found
-        for each in first
-        if (other := others.get(each.summary.attack)) is not None
-        for found in _points(each, other, samples)
-    ]
+    pairs = [(each, others.get(each.summary.attack)) for each in first]
+    return [difference for each, other in pairs if other is not None for difference in _points(each, other, samples)]
 
 
 def _points(first: AttackResult, second: AttackResult, samples: int) -> Iterator[Difference]:
@@ -51,8 +48,7 @@ def _points(first: AttackResult, second: AttackResult, samples: int) -> Iterator
             "same rows: give file= (--file)."
         )
     for point, one in first.outcomes.items():
-        two = second.outcomes.get(point)
-        if two is None:
+        if (two := second.outcomes.get(point)) is None:
             continue
         if len(one.rows) != len(two.rows):
             raise ValueError(f"{name} at {point}: {len(one.rows)} rows and {len(two.rows)}; pairs need the same rows.")
@@ -63,21 +59,21 @@ def _points(first: AttackResult, second: AttackResult, samples: int) -> Iterator
             yield Difference(name, point, *scores, float(drawn.low or 0), float(drawn.high or 0), drawn.p, exact.p)
         else:
             metric = first.summary.metric
-            paired = difference(first.task, one.rows, two.rows, one.labels, metric, samples=samples)
+            paired = difference_of(first.task, one.rows, two.rows, one.labels, metric, samples=samples)
             yield Difference(name, point, *scores, paired.low, paired.high, None, None)
 
 
 def seed_scores(models: Mapping[int, Sequence[AttackResult]]) -> dict[tuple[str, str], dict[int, float]]:
-    """Attack and point -> seed -> score, for the models of one arm: `summarise` and `paired_t` take it from there."""
+    """Return attack and point -> seed -> score for the models of one arm, as `summarise` and `paired_t` take it."""
     scores: dict[tuple[str, str], dict[int, float]] = {}
     for seed, attacks in models.items():
         for each in attacks:
-            for point, here in each.outcomes.items():
-                scores.setdefault((each.summary.attack, point), {})[seed] = _score(each, here)
+            for point, outcome in each.outcomes.items():
+                scores.setdefault((each.summary.attack, point), {})[seed] = _score(each, outcome)
     return scores
 
 
-def _score(attacked: AttackResult, here: Outcome) -> float:
-    if here.labels is None:
-        return float(np.mean(here.rows))
-    return metrics(attacked.task)(here.rows, here.labels)[attacked.summary.metric]
+def _score(result: AttackResult, outcome: Outcome) -> float:
+    if outcome.labels is None:
+        return float(np.mean(outcome.rows))
+    return metrics(result.task)(outcome.rows, outcome.labels)[result.summary.metric]

@@ -1,4 +1,4 @@
-"""A model with a perturbation at its word embeddings: the engine's own site and search, no training."""
+"""A model with a perturbation at its word embeddings, by the site and searches of the engine."""
 
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
@@ -19,17 +19,17 @@ from ..tasks.spec import Task
 from ..tasks.tokenising import IGNORED
 from .victim import LabelScorer, Victim
 
-FROM_ZERO = Ascent(1.0, 1, Zeros())  # a perturbation begins at nothing, and its gradient is wanted
+FROM_ZERO = Ascent(1.0, 1, Zeros())  # starts a perturbation at zero that requires a gradient
 
 
 class PerturbedModel:
-    """Forward passes under a perturbation; padding and special tokens are never touched."""
+    """Forward passes under a perturbation, which leaves padding and special tokens alone."""
 
     def __init__(self, victim: Victim, injector: Injector) -> None:
         self.victim, self.injector = victim, injector
 
     def logits(self, batch: Mapping[str, Any], perturbation: Perturbation, search: Search) -> Tensor:
-        """One pass; a perturbation that has not begun yet begins as the search has it."""
+        """Return the logits of one pass; the search starts a perturbation that has no value yet."""
         inputs = {name: value for name, value in batch.items() if name != "labels"}
         self.injector.search = search
         self.injector.set_batch(inputs)
@@ -51,7 +51,7 @@ class PerturbedModel:
 
 @contextmanager
 def attach_perturbation(victim: Victim) -> Generator[PerturbedModel]:
-    """The model with the site attached; afterwards it is as it was."""
+    """Attach the site to the model, and remove it at the end."""
     injector = Injector(no_perturbation(), NoiseGenerators(0), special_ids(victim.model, victim.tokenizer))
     detach = WordEmbedding().attach(victim.model, injector)
     try:
@@ -61,7 +61,7 @@ def attach_perturbation(victim: Victim) -> Generator[PerturbedModel]:
 
 
 class AttackObjective:
-    """Measure how wrong each answer is: `soft_margin` is what the ascent maximises, `margin` is what decides.
+    """Measure how wrong each answer is: the ascent maximises `soft_margin`, and `margin` decides which answer is worse.
 
     For classes both are margins between wrong and right classes. A margin keeps its gradient where the cross-entropy of
     a confident model has none, and `margin` above 0 is a wrong answer. For other heads both are the example's loss.
@@ -69,7 +69,7 @@ class AttackObjective:
 
     def __init__(self, task: Task) -> None:
         self.task, self.scorer = task, LabelScorer(task)
-        self._tables: dict[int, Tensor] = {}  # by the number of classes: made once, as every step of an ascent asks
+        self._tables: dict[int, Tensor] = {}  # by the number of classes; every step of an ascent needs one
 
     def soft_margin(self, logits: Tensor, labels: Tensor) -> Tensor:
         correct = self._correct_classes(logits, labels)

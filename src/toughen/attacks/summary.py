@@ -1,7 +1,7 @@
 """The summary of an attack, as attacks/<name>.json holds it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ..reports.folder import finite
@@ -78,7 +78,7 @@ class Group:
 
 @dataclass(frozen=True)
 class TextScores:
-    """What a search over texts achieved. Old files may lack any of the numbers."""
+    """The result of a search over texts. Old files may lack any of the numbers."""
 
     accuracy: Score | None = None
     """After the attack."""
@@ -104,11 +104,9 @@ class TextScores:
         return TextScores(accuracy, rate, **counts, examples=fields.get("examples"))
 
     def to_dict(self) -> dict[str, Any]:
-        scores = {name: getattr(self, name) for name in ("accuracy", "success_rate")}
-        rest = {name: getattr(self, name) for name in (*NUMBERS, "examples")}
-        return {name: score.to_dict() if score else dict(_NO_SCORE) for name, score in scores.items()} | {
-            name: value for name, value in rest.items() if value is not None
-        }
+        fields = {name: value for name, value in vars(self).items() if value is not None}
+        scores = {"accuracy": self.accuracy, "success_rate": self.success_rate}
+        return fields | {name: score.to_dict() if score else dict(_NO_SCORE) for name, score in scores.items()}
 
 
 NUMBERS = ("skipped", "failed", "succeeded", "queries", "words_changed")
@@ -128,7 +126,7 @@ class AttackSummary:
     attacked: TextScores | None = None
     groups: Sequence[Group] | None = None
     label: str = ""
-    """What tells the model from others of the same folder: seed-2, checkpoint-30."""
+    """Tells the model from others in the same folder: seed-2, checkpoint-30."""
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
     notes: Sequence[str] = ()
     task: str = ""
@@ -166,16 +164,13 @@ class AttackSummary:
 
     def to_dict(self) -> dict[str, Any]:
         """The content of attacks/<name>.json."""
-        curve, attacked, groups = self.curve, self.attacked, self.groups
-        fields = asdict(replace(self, curve=None, attacked=None, groups=None))
-        fields["clean"] = self.clean.to_dict()
-        if curve:
-            points = [point.to_dict() for point in curve.points]
-            fields["curve"] = {"axis": curve.axis, "unit": curve.unit, "points": points}
-        if attacked:
-            fields["attacked"] = attacked.to_dict()
-        if groups is not None:
-            fields["groups"] = [{"name": g.name, "points": [point.to_dict() for point in g.points]} for g in groups]
+        fields = dict(vars(self)) | {"clean": self.clean.to_dict()}
+        if self.curve:
+            fields["curve"] = {**vars(self.curve), "points": [point.to_dict() for point in self.curve.points]}
+        if self.attacked:
+            fields["attacked"] = self.attacked.to_dict()
+        if self.groups is not None:
+            fields["groups"] = [{"name": g.name, "points": [p.to_dict() for p in g.points]} for g in self.groups]
         return fields
 
 

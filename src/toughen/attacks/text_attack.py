@@ -1,49 +1,64 @@
-"""Attacks on the text itself: each example's search, its record, and the summary in the field's words."""
+"""The base of attacks on texts: each example's search, its record, and the summary in the field's words."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..tasks.spec import DataError, Task
-from .attacked_text import AttackedText, Budget, WordConstraint
+from .attacked_text import WORD_CONSTRAINTS, AttackedText, Budget, word_constraint
+from .base import Attack, AttackScores, Outcome, Record, option
 from .summary import TextScores
-from .target import AttackScores, Outcome, Target, proportion_ci
-from .text_search import PARALLEL, GradientFn, Search, SearchState, run_all
-from .victim import MARGIN, LabelScorer, Victim, needs_classes
+from .text_search import MARGIN, Search, SearchState, StartSearch, run_all
 
-StartSearch: TypeAlias = Callable[[SearchState], Search]
-Prepare: TypeAlias = Callable[[Target], tuple[StartSearch, GradientFn | None]]
-"""Made ready for a model: how a search begins, and where gradients come from."""
+if TYPE_CHECKING:
+    from .target import Target
+
+_OTHER_HEADS = {"regression": "a regression", "multilabel": "several labels a text", "tokens": "a tag for every word"}
 
 
 @dataclass(frozen=True)
-class TextAttack:
-    """A search over texts. Examples that the model already gets wrong are skipped, as in TextAttack's books."""
+class TextAttack(Attack):
+    """Base of searches over texts. A subclass has `start_search`.
 
-    name: str
-    title: str
-    budget: Budget
-    keep: Sequence[str]
-    prepare: Prepare
-    own: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    columns: Sequence[str] = ()
-    parallel: int = PARALLEL
-    examples: bool = True
-    of_choices: bool = True
-    """Whether it can be made on multiple choice."""
+    Examples that the model already gets wrong are skipped, as in TextAttack's papers.
+    """
+
+    examples = True
+    supports_choices: ClassVar[bool] = True
+    """Whether it attacks multiple choice."""
+
+    queries: int = 200
+    """Texts the attack may try on an example."""
+    words: float = 0.3
+    """Share of the words of an example that it may change."""
+    keep: Sequence[str] = option(WORD_CONSTRAINTS, choices=WORD_CONSTRAINTS)
+    """Words that stay as they are: labels, stopwords, numbers, or none."""
+    columns: Sequence[str] = option((), flag="attack_columns")
+    """Text columns to change; none named: all."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        Budget(self.queries, self.words)  # refuses numbers that are no budget
 
     @property
-    def kind(self) -> str:
-        return self.name
+    def budget(self) -> Budget:
+        return Budget(self.queries, self.words)
+
+    def start_search(self, target: "Target") -> StartSearch:
+        """Prepare the attack for a model, and return the function that starts the search on an example."""
+        raise NotImplementedError
 
     @property
     def settings(self) -> dict[str, Any]:
-        budget = {"queries": self.budget.queries, "words": self.budget.words}
-        return {**budget, "keep": list(self.keep), "columns": list(self.columns) or "all", **self.own}
+        return super().settings | {"columns": list(self.columns) or "all"}
 
     def check(self, task: Task) -> None:
-        needs_classes(task, self.name)
-        if task.head == "choices" and not self.of_choices:
+        if not task.is_single_label:
+            raise DataError(
+                f"attack {self.name!r} looks for texts whose class changes; {task.name!r} is "
+                f"{_OTHER_HEADS[task.head]}. Use embedding or noise there."
+            )
+        if task.head == "choices" and not self.supports_choices:
             raise DataError(
                 f"attack {self.name!r} reads one text or a pair; for multiple choice use characters or synonyms."
             )
@@ -53,97 +68,88 @@ class TextAttack:
             if task.head == "choices" and column == "choices":
                 raise DataError("column 'choices' is a list and no text; attack context or question.")
 
-    def cache_key(self, target: Target) -> tuple[()]:
-        return ()
-
-    def num_items(self, target: Target) -> int:
-        return len(target.rows)
-
-    def run_items(self, target: Target, numbers: Sequence[int]) -> Iterator[list[dict[str, Any]]]:
-        """Records of examples as their searches end."""
-        scorer, keep = LabelScorer(target.task), WordConstraint.of(self.keep, target.task)
-        skipped = [n for n in numbers if scorer.predicted_class(target.logits[n]) != self._label(target, n)]
-        yield [self._record(target, scorer, self._attempt(target, scorer, number, keep)) for number in skipped]
-        start_search, slopes = self.prepare(target)
+    def run_items(self, target: "Target", numbers: Sequence[int]) -> Iterator[list[Record]]:
+        """Yield the records of examples as their searches end."""
+        keep, scorer = word_constraint(self.keep, target.task), target.victim.scorer
+        right = {n: scorer.predicted_class(target.logits[n]) == int(target.labels[n]) for n in numbers}
+        yield [self._record(target, self._state(target, n, keep)) for n in numbers if not right[n]]
+        start_search = self.start_search(target)
 
         def searches() -> Iterator[tuple[SearchState, Search]]:
-            for number in numbers:
-                if number not in left_out:
-                    state = self._attempt(target, scorer, number, keep)
-                    yield state, start_search(state)
+            for state in (self._state(target, n, keep) for n in numbers if right[n]):
+                yield state, start_search(state)
 
-        left_out = set(skipped)
-        for ended in run_all(target.victim, searches(), slopes, self.parallel):
+        for ended in run_all(target.victim, searches()):
             if ended:
-                yield self._records(target, scorer, ended)
+                yield self._records(target, ended)
 
-    def _label(self, target: Target, number: int) -> int:
-        return int(target.labels[number])
-
-    def _attempt(self, target: Target, scorer: LabelScorer, number: int, keep: WordConstraint) -> SearchState:
+    def _state(self, target: "Target", number: int, keep: Callable[[str], bool]) -> SearchState:
         row = {column: target.rows[number][column] for column in target.task.columns}
         columns = self.columns or [column for column in target.task.columns if isinstance(row[column], str)]
-        label = self._label(target, number)
-        probability = scorer.probability(target.logits[number], label)
+        label = int(target.labels[number])
+        probability = target.victim.scorer.probability(target.logits[number], label)
         return SearchState(number, AttackedText.of(row, columns, keep), label, self.budget, probability)
 
-    def _records(self, target: Target, scorer: LabelScorer, ended: Sequence[SearchState]) -> list[dict[str, Any]]:
-        """Judged once more in float32: what is written down is what the text gives when it is fed again."""
+    def _records(self, target: "Target", ended: Sequence[SearchState]) -> list[Record]:
+        """Judge the texts once more in float32: a record holds what its text gives when it is fed again."""
         changed = [state for state in ended if state.changes]
-        final = _exact(target.victim, changed)
+        logits = target.victim.exact([state.text.changed(state.changes) for state in changed]) if changed else ()
+        final = {state.index: one for state, one in zip(changed, logits, strict=True)}
         for state in changed:
-            lead = scorer.margin(final[state.index], state.label)
-            state.success = state.success and lead > MARGIN
-            if not state.success and lead > 0:  # too close to say, or the search did not see it: neither counts
+            margin = target.victim.scorer.margin(final[state.index], state.label)
+            state.success = state.success and margin > MARGIN
+            if not state.success and margin > 0:  # too close to say, or the search did not see it: neither counts
                 state.changes.clear()
-        return [self._record(target, scorer, state, final.get(state.index)) for state in ended]
+        return [self._record(target, state, final.get(state.index)) for state in ended]
 
-    def _record(self, target: Target, scorer: LabelScorer, state: SearchState, after: Any = None) -> dict[str, Any]:
-        before = target.logits[state.index]
+    def _record(self, target: "Target", state: SearchState, after: Any = None) -> Record:
+        scorer, before = target.victim.scorer, target.logits[state.index]
         after = before if after is None or not state.changes else after
         answer = scorer.predicted_class(before)
-        wrong = answer != state.label
-        words = max(1, state.text.words)
         return {
             "index": state.index,
-            "status": "skipped" if wrong else "succeeded" if state.success else "failed",
+            "status": "skipped" if answer != state.label else "succeeded" if state.success else "failed",
             "label": scorer.label_name(state.label),
             "prediction_before": scorer.label_name(answer),
             "prediction_after": scorer.label_name(scorer.predicted_class(after)),
             "probability_before": scorer.probability(before, state.label),
             "probability_after": scorer.probability(after, state.label),
             "queries": state.queries,
-            "words_changed": len(state.changes) / words,
+            "words_changed": len(state.changes) / max(1, state.text.words),
             "original": dict(state.text.row),
             "perturbed": dict(state.text.changed(state.changes)),
-            "changed": [list(place) for place in sorted(state.changes)],
+            "changed": [list(position) for position in sorted(state.changes)],
         }
 
-    def summarize(self, target: Target, rows: Sequence[Mapping[str, Any]]) -> AttackScores:
-        """After-attack accuracy, success rate, mean queries of the attacked, mean share of words of the broken."""
-        right = [row["status"] == "failed" for row in rows]
-        tried = [row for row in rows if row["status"] != "skipped"]
-        broken = [row for row in tried if row["status"] == "succeeded"]
-        attacked = TextScores(
+    def summarize(self, target: "Target", records: Sequence[Record]) -> AttackScores:
+        """Return after-attack accuracy, success rate, mean queries of the attacked, share of words of the broken."""
+        from .target import proportion_ci
+
+        right = [row["status"] == "failed" for row in records]
+        attacked = [row for row in records if row["status"] != "skipped"]
+        broken = [row for row in attacked if row["status"] == "succeeded"]
+        scores = TextScores(
             accuracy=proportion_ci(right, target.samples),
-            success_rate=proportion_ci([row["status"] == "succeeded" for row in tried], target.samples),
-            skipped=len(rows) - len(tried),
-            failed=len(tried) - len(broken),
+            success_rate=proportion_ci([row["status"] == "succeeded" for row in attacked], target.samples),
+            skipped=len(records) - len(attacked),
+            failed=len(attacked) - len(broken),
             succeeded=len(broken),
-            queries=sum(row["queries"] for row in tried) / max(1, len(tried)),
+            queries=sum(row["queries"] for row in attacked) / max(1, len(attacked)),
             words_changed=sum(row["words_changed"] for row in broken) / max(1, len(broken)),
         )
-        notes: list[str] = []
-        spent = sum(row["status"] == "failed" and row["queries"] >= self.budget.queries for row in rows)
-        if spent:
-            notes.append(
-                f"{spent} of {len(tried)} searches ended because their {self.budget.queries} queries were spent"
-            )
-        return AttackScores({"after": Outcome(right)}, notes, attacked=attacked)
+        spent = sum(row["status"] == "failed" and row["queries"] >= self.queries for row in records)
+        note = f"{spent} of {len(attacked)} searches ended because their {self.queries} queries were spent"
+        return AttackScores({"after": Outcome(right)}, [note] * bool(spent), attacked=scores)
 
 
-def _exact(victim: Victim, attempts: Sequence[SearchState]) -> dict[int, Any]:
-    if not attempts:
-        return {}
-    logits = victim.exact([state.text.changed(state.changes) for state in attempts])
-    return dict(zip([state.index for state in attempts], logits, strict=True))
+@dataclass(frozen=True)
+class SubstitutionAttack(TextAttack):
+    """Base of text attacks that replace words by other words."""
+
+    candidates: int = 10
+    """Words tried at a position; of flips those tried after a gradient."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.candidates < 1:
+            raise DataError(f"candidates={self.candidates}: give at least 1.")

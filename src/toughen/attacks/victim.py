@@ -1,4 +1,4 @@
-"""The model under attack, as a function of texts: one tokenizer call a wave, like lengths together, answers kept."""
+"""The model under attack, as a function of texts: one tokenizer call a wave, like lengths together, logits cached."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
@@ -9,15 +9,13 @@ import numpy as np
 from ..evaluation.outputs import class_order, effective_max_length, length_of
 from ..tasks import collator
 from ..tasks.batching import rows_of
-from ..tasks.spec import DataError, Task
+from ..tasks.spec import Task
 from ..tasks.tokenising import align, tokeniser
-from .attacked_text import Row
+from .base import Row
 
 Precision = Literal["auto", "fp32", "bf16"]
-MARGIN = 1e-3
-"""Logits by which another class must win before a text counts as adversarial: rounding must not undo it later."""
 _TYPICAL_LENGTH = 32  # tokens of a row for which a batch may be full
-_CACHE_SIZE = 400_000  # answers kept; more would fill the memory on long texts
+_CACHE_SIZE = 400_000  # texts; more would fill the memory if texts are long
 
 
 class Victim:
@@ -34,6 +32,7 @@ class Victim:
         precision: Precision = "auto",
     ) -> None:
         self.model, self.tokenizer, self.task = model, tokenizer, task
+        self.scorer = LabelScorer(task)
         self.order = class_order(model.config, task)
         self.text_tokenizer = tokeniser(task, tokenizer, effective_max_length(max_length, model, tokenizer))
         self.collate = collator(task, tokenizer)
@@ -46,11 +45,11 @@ class Victim:
         self._cache: dict[Any, Any] = {}
 
     def exact(self, rows: Sequence[Row]) -> Any:
-        """Logits in float32, in the order of the task's classes, as `evaluate` has them."""
+        """Return logits in float32, in the order of the task's classes, as `evaluate` has them."""
         return self._logits(rows, half=False)
 
     def scores(self, rows: Sequence[Row]) -> Any:
-        """Logits for a search: each text is put to the model once, in half precision where that is quicker."""
+        """Return logits for a search: each text is put to the model once, in half precision where that is faster."""
         keys = [self.key(row) for row in rows]
         new = {key: row for key, row in zip(keys, rows, strict=True) if key not in self._cache}
         if len(self._cache) + len(new) > _CACHE_SIZE:
@@ -59,23 +58,24 @@ class Victim:
             self._cache.update(zip(new, self._logits(list(new.values()), self.half), strict=True))
         return np.stack([self._cache[key] for key in keys])
 
-    def key(self, row: Row) -> Any:
+    def key(self, row: Row) -> tuple[str, ...]:
+        """Return the texts of a row: rows with the same texts have the same logits."""
         return tuple(str(row[column]) for column in self.task.columns)
 
     def _logits(self, rows: Sequence[Row], half: bool) -> Any:
         import torch
 
-        found: list[Any] = [None] * len(rows)
+        logits: list[Any] = [None] * len(rows)
         with torch.inference_mode(), self.autocast(half):
             for indices, batch in self.batches(rows):
                 values = self.logits(batch).float().cpu().numpy()
                 for index, value in zip(indices, values, strict=True):
-                    found[index] = value
+                    logits[index] = value
         self.passed += len(rows)
-        return np.stack(found) if self.task.head != "tokens" else found
+        return np.stack(logits) if self.task.head != "tokens" else logits
 
     def logits(self, batch: Mapping[str, Any]) -> Any:
-        """One forward pass: a tensor, the classes in the order of the task."""
+        """Run one forward pass; return its logits with the classes in the order of the task."""
         values = self.model(**batch).logits
         return values if self.order is None else values[..., self.order]
 
@@ -85,9 +85,9 @@ class Victim:
         return torch.autocast(self.model.device.type, torch.bfloat16) if half else nullcontext()
 
     def batches(self, rows: Sequence[Row], most: int | None = None) -> Iterator[tuple[list[int], dict[str, Any]]]:
-        """Which rows, and their tensors: rows of like length share a batch, and no output depends on the order.
+        """Yield indices and tensors of batches: rows of like length share one, and no output depends on the order.
 
-        A batch has at most so many rows, and long ones count for more.
+        A batch has at most `most` rows, and long rows count for more.
         """
         most = most or self.rows
         features = self.features(rows)
@@ -104,48 +104,39 @@ class Victim:
             start += count
 
     def features(self, rows: Sequence[Row]) -> list[dict[str, Any]]:
-        """Token ids of every row; with its tags, where each word has one."""
+        """Return the token ids of every row, with its tags if each word has one."""
         encoded = self.text_tokenizer.encode({column: [row[column] for row in rows] for column in self.task.columns})
-        found = rows_of(encoded, [len(row["choices"]) for row in rows] if self.task.head == "choices" else ())
+        features = rows_of(encoded, [len(row["choices"]) for row in rows] if self.task.head == "choices" else ())
         if self.task.head != "tokens":
-            return found
-        return [{**row, "labels": align(encoded.word_ids(i), rows[i]["label"])} for i, row in enumerate(found)]
+            return features
+        return [{**row, "labels": align(encoded.word_ids(i), rows[i]["label"])} for i, row in enumerate(features)]
 
 
 class LabelScorer:
-    """Which classes of the model are right for a label: one of them, or all that a set folds onto it (HANS)."""
+    """Judge logits by a label: one class of the model is right, or all that a set maps onto the label (HANS)."""
 
     def __init__(self, task: Task) -> None:
         self.task = task
 
     def correct_mask(self, label: int, classes: int) -> Any:
-        fold = self.task.class_map if len(self.task.class_map) == classes else range(classes)
-        return np.asarray(fold) == label
+        """Return which of the model's classes are right."""
+        class_map = self.task.class_map if len(self.task.class_map) == classes else range(classes)
+        return np.asarray(class_map) == label
 
     def margin(self, logits: Any, label: int) -> float:
-        """By how much the best wrong class leads over the best right one; above 0 the answer is wrong."""
+        """Return the lead of the best wrong class over the best right one; above 0 the answer is wrong."""
         right = self.correct_mask(label, len(logits))
         return float(logits[~right].max() - logits[right].max())
 
     def probability(self, logits: Any, label: int) -> float:
-        """The probability of the label."""
+        """Return the probability of the label."""
         values = np.exp(np.asarray(logits, dtype=np.float64) - logits.max())
         return float(values[self.correct_mask(label, len(logits))].sum() / values.sum())
 
     def predicted_class(self, logits: Any) -> int:
-        """The class the model says, as the set has it."""
+        """Return the class that the model predicts, as the set has it."""
         number = int(np.argmax(logits))
         return self.task.class_map[number] if len(self.task.class_map) == len(logits) else number
 
     def label_name(self, number: int) -> str:
         return self.task.labels[number] if number < len(self.task.labels) else str(number)
-
-
-def needs_classes(task: Task, attack: str) -> None:
-    """Refuse tasks without one class a text, where there is no answer to turn over."""
-    if not task.is_single_label:
-        kind = {"regression": "a regression", "multilabel": "several labels a text", "tokens": "a tag for every word"}
-        raise DataError(
-            f"attack {attack!r} looks for texts whose class changes; {task.name!r} is {kind[task.head]}. "
-            "Use embedding or noise there."
-        )

@@ -2,16 +2,10 @@
 
 import json
 import sys
+from collections.abc import Callable
 from typing import Any
 
 HELP = "Score a run or a model on any split or file, also under attack."
-
-ATTACKS = """attacks to run as well, with commas, or all:
-embedding (FGSM and PGD on the embeddings, accuracy against radius, random noise beside it),
-characters (typos and look-alike letters, greedy: DeepWordBug), flips (words by gradient: HotFlip),
-synonyms (PWWS, from WordNet or --synonyms), neighbours (PWWS, from the model's own embeddings),
-noise (typos, casing, punctuation, whitespace, contractions, distractors at several strengths),
-sets (AdvGLUE, HANS, ANLI, PAWS, stress tests, files). An interrupted attack goes on when run again."""
 
 FLAGS = {name: f"--{name}" for name in ("text_column", "label_column", "dir")}
 
@@ -35,37 +29,51 @@ def add(parser: Any) -> None:
 
 
 def _add_attacks(group: Any) -> None:
-    group.add_argument("--attack", type=_names, default=(), metavar="NAMES", help=ATTACKS)
-    group.add_argument("--queries", type=int, help="texts an attack may try on an example (default: 200)")
-    group.add_argument("--words", type=float, help="share of words it may change (default: 0.3)")
-    group.add_argument(
-        "--keep",
-        type=_names,
-        help="words that stay: labels,stopwords,numbers, or none (default: all three)",
-    )
-    group.add_argument("--attack_columns", type=_names, help="text columns to change (default: all)")
-    group.add_argument(
-        "--edits", type=_names, help="of characters: swap,delete,insert,keyboard,homoglyph (default: all)"
-    )
-    group.add_argument("--candidates", type=int, help="words tried at a place (default: 10)")
-    group.add_argument("--synonyms", help="JSON file {word: [words]}, or folder of WordNet; else an installed package")
-    group.add_argument(
-        "--radii", type=_numbers, help="of embedding: shares of its norm (default: 0.005,0.01,0.02,0.05,0.1)"
-    )
-    group.add_argument("--steps", type=int, help="of PGD (default: 10)")
-    group.add_argument("--strengths", type=_numbers, help="of noise: shares of places (default: 0.1,0.3,0.5,1)")
-    group.add_argument(
-        "--noise",
-        type=_names,
-        help="kinds of noise: typos,casing,punctuation,whitespace,contractions,distractors (default: all)",
-    )
-    group.add_argument("--sets", type=_names, help="sets or files for sets (default: all in --dir that fit)")
-    group.add_argument("--seed", type=int, help="of noise, typos and random directions (default: 0)")
+    from ...attacks.base import attack_classes, attack_options
+    from ...options import attribute_docs
+
+    listed = "; ".join(f"{name}: {_first_line(attack.__doc__)}" for name, attack in attack_classes().items())
+    help = f"attacks to run as well, with commas, or all. {listed}. An interrupted attack goes on when run again."
+    group.add_argument("--attack", type=_names, default=(), metavar="NAMES", help=help.replace("%", "%%"))
+    for each in attack_options().values():
+        if each.flag:
+            help = f"{attribute_docs(each.attacks[0])[each.name].strip()} [{', '.join(a.name for a in each.attacks)}]"
+            shown = ",".join(map(_short, each.default)) or "all" if isinstance(each.default, tuple) else each.default
+            help += "" if shown is None else f" (default: {shown})"
+            group.add_argument(
+                f"--{each.flag}",
+                dest=f"attack.{each.name}",
+                type=_reader(each.default),
+                metavar=each.flag.upper(),
+                help=help.replace("%", "%%"),
+            )
     group.add_argument(
         "--precision",
+        dest="attack.precision",
         choices=("auto", "fp32", "bf16"),
         help="of searches over texts: auto is bf16 on a GPU; results are always judged in fp32 (default: auto)",
     )
+
+
+def _short(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _reader(default: Any) -> Callable[[str], Any]:
+    """Return the function that reads an option with this default."""
+    if isinstance(default, tuple):
+        return _numbers if default and isinstance(default[0], float) else _names
+    return str if default is None else type(default)
+
+
+def _flag(name: str) -> str:
+    from ...attacks.base import attack_options
+
+    return attack_options()[name].flag if name in attack_options() else name
+
+
+def _first_line(text: str | None) -> str:
+    return (text or "").strip().partition("\n")[0].rstrip(".")
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -77,23 +85,18 @@ def _numbers(text: str) -> tuple[float, ...]:
     return tuple(float(number) for number in text.split(","))
 
 
-_ATTACK_FLAGS = (
-    *("queries", "words", "keep", "attack_columns", "edits", "candidates", "synonyms", "radii", "steps"),
-    *("strengths", "noise", "sets", "seed", "precision"),
-)
-
-
 def run(arguments: Any) -> int:
-    from ...evaluation import evaluate
+    from ...evaluation import AttackSettings, evaluate
     from ...runs.errors import RunError
     from ...runs.progress import silence_libraries
 
     options = {key: value for key, value in vars(arguments).items() if key not in ("paths", "json")}
-    given = {flag: options.pop(flag) for flag in _ATTACK_FLAGS}
+    given = {key.partition(".")[2]: options.pop(key) for key in list(options) if key.startswith("attack.")}
+    given = {name: value for name, value in given.items() if value is not None}
     if options["attack"]:
-        options |= {"settings": _settings(given), "progress": True}
-    elif idle := [flag for flag, value in given.items() if value is not None]:
-        raise RunError(f"--{idle[0]} is for attacks: name some with --attack as well.")
+        options |= {"settings": AttackSettings(**given), "progress": True}
+    elif given:
+        raise RunError(f"--{_flag(next(iter(given)))} is for attacks: name some with --attack as well.")
     try:
         with silence_libraries():
             found = [(path, each) for path in arguments.paths for each in evaluate(path, **options)]
@@ -109,14 +112,6 @@ def run(arguments: Any) -> int:
 
         show(found)
     return 0
-
-
-def _settings(given: dict[str, Any]) -> Any:
-    from ...evaluation import AttackSettings, Budget
-
-    named = {"columns" if key == "attack_columns" else key: value for key, value in given.items() if value is not None}
-    budget = {key: named.pop(key) for key in ("queries", "words") if key in named}
-    return AttackSettings(budget=Budget(**budget), **named)
 
 
 def _told(found: list[tuple[str, Any]]) -> list[dict[str, Any]]:

@@ -1,0 +1,1 @@
+"""One file for each attack: its options, and what it does. The registry finds every file here."""
