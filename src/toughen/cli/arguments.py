@@ -80,7 +80,9 @@ def _recipe(name: str) -> dict[str, Any]:
 
 
 def _config(path: Path) -> dict[str, Any]:
-    found = read_yaml(path, RunError, "holds no options; a config to edit is written by: toughen init another.yaml")
+    found = read_yaml(
+        path, RunError, "holds no options; a config to edit is written by: toughen init-config another.yaml"
+    )
     if isinstance(found.get("task"), Mapping):
         raise RunError(f"{path} is a ParaGen config; its RTE experiment is --recipe freelb/rte-roberta-base.")
     return found

@@ -25,5 +25,5 @@ def run(arguments: argparse.Namespace) -> int:
         more = f" [{', '.join(presets)}]" if presets else ""
         lines.append(f"{name:<9} {cost_of(create_method(name)):>4.1f}  {described.title.rstrip('.')}{more}")
     lines += ["", "cost: a step in units of a plain one. [presets]: --method.preset NAME. Sums: --method smart+rdrop."]
-    sys.stdout.write("\n".join([*lines, "More of one: toughen show NAME", ""]))
+    sys.stdout.write("\n".join([*lines, "More of one: toughen describe NAME", ""]))
     return 0

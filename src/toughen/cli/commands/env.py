@@ -1,4 +1,4 @@
-"""`toughen doctor`."""
+"""`toughen env`."""
 
 import argparse
 import os
@@ -7,22 +7,22 @@ import sys
 import tempfile
 from collections.abc import Iterator
 
-HELP = "What this machine has, and what is amiss."
+HELP = "Show versions, devices and folders of this machine, and the problems found."
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--strict", action="store_true", help="Exit code 1 if something is amiss.")
+    parser.add_argument("--strict", action="store_true", help="Exit code 1 if a problem is found.")
 
 
 def run(arguments: argparse.Namespace) -> int:
     from ... import __version__
 
     lines = [f"toughen {__version__} · Python {platform.python_version()} · {platform.platform()}"]
-    lines += [f"  {line}" for line in (*_packages(), *_devices(), *_places())]
-    amiss = list(problems())
-    lines += [f"! {line}" for line in amiss] or ["nothing is amiss"]
+    lines += [f"  {line}" for line in (*_packages(), *_devices(), *_folders())]
+    found = list(problems())
+    lines += [f"! {line}" for line in found] or ["no problems found"]
     sys.stdout.write("\n".join(lines) + "\n")
-    return 1 if amiss and arguments.strict else 0
+    return 1 if found and arguments.strict else 0
 
 
 def _packages() -> Iterator[str]:
@@ -49,7 +49,7 @@ def _devices() -> Iterator[str]:
         yield f"GPU {number}: {torch.cuda.get_device_name(number)}, {memory}, {kind}"
 
 
-def _places() -> Iterator[str]:
+def _folders() -> Iterator[str]:
     from huggingface_hub import constants
 
     offline = "offline (HF_HUB_OFFLINE)" if constants.HF_HUB_OFFLINE else "the Hub is asked for what is missing here"

@@ -1,4 +1,4 @@
-"""`toughen init`."""
+"""`toughen init-config`."""
 
 import argparse
 import sys

@@ -1,11 +1,11 @@
-"""`toughen show`."""
+"""`toughen describe`."""
 
 import sys
 from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
-HELP = "A method's composition, options and presets: toughen show smart [--method.weight 5]."
+HELP = "A method's composition, options and presets: toughen describe smart [--method.weight 5]."
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -18,11 +18,11 @@ def main(arguments: Sequence[str]) -> int:
 
     words = [word for word in arguments if word not in ("-h", "--help")]
     if not words or words[0].startswith("-"):
-        sys.stdout.write(f"usage: toughen show METHOD [--OPTION VALUE ...]\n\n{HELP}\n")
+        sys.stdout.write(f"usage: toughen describe METHOD [--OPTION VALUE ...]\n\n{HELP}\n")
         return 0 if len(words) < len(arguments) else 2
     name, *rest = words
     options = options_of(name)
-    parser: ArgumentParser = HintingParser(prog="toughen show", allow_abbrev=False, exit_on_error=False)
+    parser: ArgumentParser = HintingParser(prog="toughen describe", allow_abbrev=False, exit_on_error=False)
     add_options(parser, options)
     values: dict[str, Any] = parser.parse_args([_full(word) for word in rest]).as_dict().get("method") or {}
     method = {"name": name, **values}

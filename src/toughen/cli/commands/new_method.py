@@ -1,4 +1,4 @@
-"""`toughen new`."""
+"""`toughen new-method`."""
 
 import argparse
 import re
@@ -57,5 +57,5 @@ def run(arguments: argparse.Namespace) -> int:
     name = f"my-{name}" if name in list_methods() or not name[0].isalpha() else name
     write_text(path, TEMPLATE.format(file=path.name, name=name, function=re.sub(r"\W", "_", name)))
     shown = path if path.is_absolute() else f"./{path}"
-    sys.stdout.write(f"wrote {path}; try: toughen show {quote(str(shown))}\n")
+    sys.stdout.write(f"wrote {path}; try: toughen describe {quote(str(shown))}\n")
     return 0
