@@ -16,7 +16,7 @@ from toughen.attacks.runner import AttackResult
 from toughen.attacks.summary import AttackSummary, Group, Point, Score
 from toughen.attacks.target import Outcome, proportion_ci
 from toughen.attacks.victim import Victim
-from toughen.cli.attack_tables import show
+from toughen.cli.attack_tables import print_attacks
 from toughen.cli.commands import evaluate as command
 from toughen.cli.main import main
 from toughen.evaluation import (
@@ -233,7 +233,8 @@ def test_the_defaults_of_the_command_are_those_of_the_settings():
     parser = ArgumentParser()
     command.add(parser)
     given = vars(parser.parse_args(["x"]))
-    settings = command._settings({flag: given[flag] for flag in command._ATTACK_FLAGS})
+    assert {name: given[name] for name in command.ATTACK_OPTIONS} == dict.fromkeys(command.ATTACK_OPTIONS)
+    settings = command._settings({})
     assert settings == AttackSettings(columns=(), sets=())
     told = " ".join(parser.format_help().split())
     assert ",".join(f"{radius:g}" for radius in settings.radii) in told
@@ -507,7 +508,7 @@ def test_tables_of_a_single_model(capsys, monkeypatch):
     summary = replace(noise.summary, groups=groups, clean=score, notes=["[b]as it is[/b]"])
     noise = replace(noise, summary=summary)
     evaluation = type("One", (), {"name": "validation", "attacks": (noise,)})()
-    show([("runs/x", evaluation)])
+    print_attacks([("runs/x", evaluation)])
     printed = capsys.readouterr().out
     assert "typos" in printed
     assert "[b]as it is[/b]" in printed

@@ -84,9 +84,9 @@ def run(command: Any, name: str, rest: Sequence[str]) -> int:
     """Parse a command's arguments and run it. A command that parses by itself has `main(rest)`."""
     if hasattr(command, "main"):
         return int(command.main(rest))
-    from .arguments import OneLineErrorParser
+    from .arguments import CommandParser
 
-    parser = OneLineErrorParser(f"toughen {name}", description=command.HELP, allow_abbrev=False)
+    parser = CommandParser(f"toughen {name}", description=command.__doc__)
     command.add(parser)
     return int(command.run(parser.parse_args(rest)))
 

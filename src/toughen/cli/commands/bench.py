@@ -1,11 +1,10 @@
-"""`toughen bench`"""
+"""Step time and memory of every method, eager and fast."""
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
-HELP = "Step time and memory of every method, eager and fast."
+from ..tables import say
 
 
 def add(parser: Any) -> None:
@@ -37,10 +36,10 @@ def run(arguments: Any) -> int:
     from ...internal.atomic import write_text
     from ...timing import bench, markdown
 
-    def seen(row: Any) -> None:
+    def say_row(row: Any) -> None:
         memory = "" if row.memory_gib is None else f"  {row.memory_gib:7.2f} GiB"
         note = f"  ({row.note})" if row.note else ""
-        print_line(f"{row.batch}x{row.length}  {row.method:<10} {row.mode:<6} {row.ms:9.2f} ms{memory}{note}")
+        say(f"{row.batch}x{row.length}  {row.method:<10} {row.mode:<6} {row.ms:9.2f} ms{memory}{note}")
 
     rows = bench(
         arguments.model,
@@ -52,18 +51,13 @@ def run(arguments: Any) -> int:
         repeats=arguments.repeats,
         compile=arguments.compile,
         memory_budget=arguments.memory_budget,
-        on_row=seen,
+        on_row=say_row,
     )
-    print_line("\n" + markdown(rows))
+    say("\n" + markdown(rows))
     if arguments.out is not None:
         base = arguments.out.with_suffix("")
         lines = ",\n".join(" " + json.dumps(row.to_dict()) for row in rows)
         write_text(base.with_suffix(".json"), f"[\n{lines}\n]\n")
         write_text(base.with_suffix(".md"), markdown(rows))
-        print_line(f"written: {base}.json, {base}.md")
+        say(f"written: {base}.json, {base}.md")
     return 0
-
-
-def print_line(text: str) -> None:
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()

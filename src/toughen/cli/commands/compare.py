@@ -1,8 +1,8 @@
-"""`toughen compare RUNS...`"""
+"""Runs side by side: mean and spread over seeds, paired tests, cost."""
 
 from typing import Any
 
-HELP = "Runs side by side: mean and spread over seeds, paired tests, cost."
+from ..tables import print_table, say
 
 
 def add(parser: Any) -> None:
@@ -17,9 +17,7 @@ def add(parser: Any) -> None:
 def run(arguments: Any) -> int:
     from ...reports import compare_runs, find_runs, report
     from ...reports.formatting import format_p, format_passes
-    from ..tables import console, table
 
-    out = console()
     for found in compare_runs(find_runs(arguments.runs), by=arguments.by, metric=arguments.metric):
         rows: list[list[str]] = []
         for row in found.rows:
@@ -29,16 +27,16 @@ def run(arguments: Any) -> int:
             times = f"{ratio:.2f}x" if ratio else ""
             rows.append([row.name, str(row.summary.count), str(row.summary), change, p, format_passes(row.cost), times])
         heads = [f"{found.rows[0].task}", "seeds", found.metric, "difference", "p", "F + B", "cost"]
-        out.print(table(heads, rows))
-        for line in (*_said(found), *found.notes):
-            out.print(line, markup=False)
+        print_table(heads, rows)
+        for line in (*_details(found), *found.notes):
+            say(line)
     if arguments.html:
-        out.print(f"{report(arguments.runs, arguments.html, by=arguments.by)}", markup=False, soft_wrap=True)
+        say(report(arguments.runs, arguments.html, by=arguments.by))
     return 0
 
 
-def _said(found: Any) -> list[str]:
-    """What the columns cannot hold: the tests by name, medians, and why there is no p."""
+def _details(found: Any) -> list[str]:
+    """Return what the columns cannot hold: the tests by name, medians, and why there is no p."""
     from ...reports.formatting import format_p
 
     lines = [f"Median: {', '.join(f'{row.name} {row.summary.median:.4f}' for row in found.rows)}."]

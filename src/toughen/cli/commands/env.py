@@ -1,13 +1,16 @@
-"""`toughen env`."""
+"""Show versions, devices and folders of this machine, and the problems found."""
 
 import argparse
 import os
 import platform
-import sys
 import tempfile
 from collections.abc import Iterator
+from importlib.metadata import requires
+from typing import Any
 
-HELP = "Show versions, devices and folders of this machine, and the problems found."
+from ..tables import say
+
+EXTRAS = ("", "trainer", "tasks", "peft", "plot", "cli", "sweep")  # "" is what is always installed
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -17,23 +20,32 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from ... import __version__
 
-    lines = [f"toughen {__version__} · Python {platform.python_version()} · {platform.platform()}"]
-    lines += [f"  {line}" for line in (*_packages(), *_devices(), *_folders())]
-    found = list(problems())
-    lines += [f"! {line}" for line in found] or ["no problems found"]
-    sys.stdout.write("\n".join(lines) + "\n")
+    say(f"toughen {__version__} · Python {platform.python_version()} · {platform.platform()}")
+    for line in (*_packages(), *_devices(), _hub()):
+        say(f"  {line}")
+    found = [f"! {problem}" for problem in problems()]
+    say("\n".join(found or ["no problems found"]))
     return 1 if found and arguments.strict else 0
+
+
+def _requirements() -> dict[Any, str]:
+    """Return what toughen requires, with the extra that brings it."""
+    from packaging.requirements import Requirement
+
+    found: dict[Any, str] = {}
+    for extra in EXTRAS:
+        for each in map(Requirement, requires("toughen") or ()):
+            if each.marker is None or each.marker.evaluate({"extra": extra}):
+                found.setdefault((each.name, each.specifier), extra)
+    return found
 
 
 def _packages() -> Iterator[str]:
     from ...runs.finish import version_of
 
-    need = {"torch": "", "transformers": "", "accelerate": "trainer", "datasets": "tasks", "scikit-learn": "tasks"}
-    need |= {"seqeval": "tasks", "peft": "peft", "matplotlib": "plot", "rich": "cli", "jinja2": "cli"}
-    need |= {"ray": "sweep", "optuna": "sweep"}
-    for name, extra in need.items():
-        found = version_of(name)
-        yield f"{name} {found}" if found else f'{name} is not installed: pip install "toughen[{extra}]"'
+    for (name, _), extra in _requirements().items():
+        installed = version_of(name)
+        yield f"{name} {installed}" if installed else f'{name} is not installed: pip install "toughen[{extra}]"'
 
 
 def _devices() -> Iterator[str]:
@@ -49,36 +61,30 @@ def _devices() -> Iterator[str]:
         yield f"GPU {number}: {torch.cuda.get_device_name(number)}, {memory}, {kind}"
 
 
-def _folders() -> Iterator[str]:
+def _hub() -> str:
     from huggingface_hub import constants
 
     offline = "offline (HF_HUB_OFFLINE)" if constants.HF_HUB_OFFLINE else "the Hub is asked for what is missing here"
-    yield f"Hub: {offline}; cache {constants.HF_HUB_CACHE}"
+    return f"Hub: {offline}; cache {constants.HF_HUB_CACHE}"
 
 
 def problems() -> Iterator[str]:
-    """What will go wrong or slow, each with its way out."""
+    """Yield what will go wrong or slow, each with its remedy."""
     import torch
     from huggingface_hub import constants
 
     from ...runs.finish import version_of
 
-    if not (5, 17) <= _version(version_of("transformers")) < (6, 0):
-        yield f"transformers {version_of('transformers')} is untested: install 5.17 or newer, below 6"
-    if _version(version_of("torch")) < (2, 11):
-        yield f"torch {version_of('torch')} is untested: install 2.11 or newer"
+    for name, specifier in _requirements():
+        if (installed := version_of(name)) and not specifier.contains(installed, prereleases=True):
+            yield f'{name} {installed} is untested: pip install "{name}{specifier}"'
     if version_of("textattack") or version_of("flair"):
         yield "flair (textattack) wants transformers below 5: keep it in an environment of its own"
     if not torch.cuda.is_available() and version_of("nvidia-cuda-runtime-cu12"):
         yield "torch has CUDA but finds no GPU: check the driver (nvidia-smi)"
     for folder in (constants.HF_HOME, tempfile.gettempdir(), "."):
-        place = folder
-        while not os.path.exists(place):
-            place = os.path.dirname(place) or "."
-        if not os.access(place, os.W_OK):
+        parent = folder
+        while not os.path.exists(parent):
+            parent = os.path.dirname(parent) or "."
+        if not os.access(parent, os.W_OK):
             yield f"{folder} cannot be written; set HF_HOME, TMPDIR, or work in another folder"
-
-
-def _version(text: str) -> tuple[int, int]:
-    parts = text.split(".")
-    return (int(parts[0]), int(parts[1])) if len(parts) > 1 and parts[0].isdigit() and parts[1].isdigit() else (0, 0)

@@ -1,10 +1,11 @@
-"""`toughen evaluate RUN_OR_MODEL... [--attack ...]`"""
+"""Score a run or a model on any split or file, also under attack."""
 
 import json
 import sys
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-HELP = "Score a run or a model on any split or file, also under attack."
+from ..tables import print_table, say, span
 
 ATTACKS = """attacks to run as well, with commas, or all:
 embedding (FGSM and PGD on the embeddings, accuracy against radius, random noise beside it),
@@ -13,7 +14,40 @@ synonyms (PWWS, from WordNet or --synonyms), neighbours (PWWS, from the model's 
 noise (typos, casing, punctuation, whitespace, contractions, distractors at several strengths),
 sets (AdvGLUE, HANS, ANLI, PAWS, stress tests, files). An interrupted attack goes on when run again."""
 
-FLAGS = {name: f"--{name}" for name in ("text_column", "label_column", "dir")}
+FLAGS = {name: f"--{name}" for name in ("task", "file", "sets", "synonyms", "text_column", "label_column", "dir")}
+
+
+def _names(text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    return () if names == ("none",) else names
+
+
+def _numbers(text: str) -> tuple[float, ...]:
+    return tuple(float(number) for number in text.split(","))
+
+
+ATTACK_OPTIONS: Mapping[str, tuple[Any, str]] = {
+    "queries": (int, "texts an attack may try on an example (default: 200)"),
+    "words": (float, "share of words it may change (default: 0.3)"),
+    "keep": (_names, "words that stay: labels,stopwords,numbers, or none (default: all three)"),
+    "attack_columns": (_names, "text columns to change (default: all)"),
+    "edits": (_names, "of characters: swap,delete,insert,keyboard,homoglyph (default: all)"),
+    "candidates": (int, "substitutes tried for a word (default: 10)"),
+    "synonyms": (str, "JSON file {word: [words]}, or folder of WordNet; else an installed package"),
+    "radii": (_numbers, "of embedding: shares of its norm (default: 0.005,0.01,0.02,0.05,0.1)"),
+    "steps": (int, "of PGD (default: 10)"),
+    "strengths": (_numbers, "of noise: shares of words or letters (default: 0.1,0.3,0.5,1)"),
+    "noise": (
+        _names,
+        "kinds of noise: typos,casing,punctuation,whitespace,contractions,distractors (default: all)",
+    ),
+    "sets": (_names, "sets or files for sets (default: all in --dir that fit)"),
+    "seed": (int, "of noise, typos and random directions (default: 0)"),
+    "precision": (
+        str,
+        "of searches over texts: auto is bf16 on a GPU; results are always judged in fp32 (default: auto)",
+    ),
+}
 
 
 def add(parser: Any) -> None:
@@ -31,56 +65,11 @@ def add(parser: Any) -> None:
     parser.add_argument("--all_seeds", action="store_true", help="every seed of a run, and its baseline's")
     parser.add_argument("--all_checkpoints", action="store_true", help="every checkpoint that was kept")
     parser.add_argument("--json", action="store_true", help="print JSON in place of a table")
-    _add_attacks(parser.add_argument_group("attacks"))
-
-
-def _add_attacks(group: Any) -> None:
+    group = parser.add_argument_group("attacks")
     group.add_argument("--attack", type=_names, default=(), metavar="NAMES", help=ATTACKS)
-    group.add_argument("--queries", type=int, help="texts an attack may try on an example (default: 200)")
-    group.add_argument("--words", type=float, help="share of words it may change (default: 0.3)")
-    group.add_argument(
-        "--keep",
-        type=_names,
-        help="words that stay: labels,stopwords,numbers, or none (default: all three)",
-    )
-    group.add_argument("--attack_columns", type=_names, help="text columns to change (default: all)")
-    group.add_argument(
-        "--edits", type=_names, help="of characters: swap,delete,insert,keyboard,homoglyph (default: all)"
-    )
-    group.add_argument("--candidates", type=int, help="words tried at a place (default: 10)")
-    group.add_argument("--synonyms", help="JSON file {word: [words]}, or folder of WordNet; else an installed package")
-    group.add_argument(
-        "--radii", type=_numbers, help="of embedding: shares of its norm (default: 0.005,0.01,0.02,0.05,0.1)"
-    )
-    group.add_argument("--steps", type=int, help="of PGD (default: 10)")
-    group.add_argument("--strengths", type=_numbers, help="of noise: shares of places (default: 0.1,0.3,0.5,1)")
-    group.add_argument(
-        "--noise",
-        type=_names,
-        help="kinds of noise: typos,casing,punctuation,whitespace,contractions,distractors (default: all)",
-    )
-    group.add_argument("--sets", type=_names, help="sets or files for sets (default: all in --dir that fit)")
-    group.add_argument("--seed", type=int, help="of noise, typos and random directions (default: 0)")
-    group.add_argument(
-        "--precision",
-        choices=("auto", "fp32", "bf16"),
-        help="of searches over texts: auto is bf16 on a GPU; results are always judged in fp32 (default: auto)",
-    )
-
-
-def _names(text: str) -> tuple[str, ...]:
-    names = tuple(name.strip() for name in text.split(",") if name.strip())
-    return () if names == ("none",) else names
-
-
-def _numbers(text: str) -> tuple[float, ...]:
-    return tuple(float(number) for number in text.split(","))
-
-
-_ATTACK_FLAGS = (
-    *("queries", "words", "keep", "attack_columns", "edits", "candidates", "synonyms", "radii", "steps"),
-    *("strengths", "noise", "sets", "seed", "precision"),
-)
+    for name, (kind, text) in ATTACK_OPTIONS.items():
+        choices = ("auto", "fp32", "bf16") if name == "precision" else None
+        group.add_argument(f"--{name}", type=kind, choices=choices, help=text)
 
 
 def run(arguments: Any) -> int:
@@ -89,11 +78,11 @@ def run(arguments: Any) -> int:
     from ...runs.progress import silence_libraries
 
     options = {key: value for key, value in vars(arguments).items() if key not in ("paths", "json")}
-    given = {flag: options.pop(flag) for flag in _ATTACK_FLAGS}
+    given = {name: value for name in ATTACK_OPTIONS if (value := options.pop(name)) is not None}
     if options["attack"]:
         options |= {"settings": _settings(given), "progress": True}
-    elif idle := [flag for flag, value in given.items() if value is not None]:
-        raise RunError(f"--{idle[0]} is for attacks: name some with --attack as well.")
+    elif given:
+        raise RunError(f"--{next(iter(given))} is for attacks: name some with --attack as well.")
     try:
         with silence_libraries():
             found = [(path, each) for path in arguments.paths for each in evaluate(path, **options)]
@@ -101,44 +90,39 @@ def run(arguments: Any) -> int:
         sys.stderr.write("toughen: interrupted; the same command goes on from here.\n")
         return 130
     if arguments.json:
-        sys.stdout.write(json.dumps(_told(found), indent=1, ensure_ascii=False) + "\n")
+        say(json.dumps([_to_dict(each, found[0][1]) for _, each in found], indent=1, ensure_ascii=False))
         return 0
-    _print(found, many=len(arguments.paths) > 1)
+    _print_scores(found, many=len(arguments.paths) > 1)
     if options["attack"]:
-        from ..attack_tables import show
+        from ..attack_tables import print_attacks
 
-        show(found)
+        print_attacks(found)
     return 0
 
 
-def _settings(given: dict[str, Any]) -> Any:
+def _settings(given: Mapping[str, Any]) -> Any:
     from ...evaluation import AttackSettings, Budget
 
-    named = {"columns" if key == "attack_columns" else key: value for key, value in given.items() if value is not None}
-    budget = {key: named.pop(key) for key in ("queries", "words") if key in named}
+    named = {"columns" if name == "attack_columns" else name: value for name, value in given.items()}
+    budget = {name: named.pop(name) for name in ("queries", "words") if name in named}
     return AttackSettings(budget=Budget(**budget), **named)
 
 
-def _told(found: list[tuple[str, Any]]) -> list[dict[str, Any]]:
-    """Evaluations with their attacks, and paired differences from the first model."""
-    told: list[dict[str, Any]] = []
-    for place, (_, each) in enumerate(found):
-        row = each.to_dict()
-        if each.attacks:
-            from ...evaluation import differences
+def _to_dict(each: Any, first: Any) -> dict[str, Any]:
+    """Return an evaluation with its attacks, and paired differences from the first one."""
+    row: dict[str, Any] = each.to_dict()
+    if each.attacks:
+        from ...evaluation import differences
 
-            row["attacks"] = [attacked.summary.to_dict() for attacked in each.attacks]
-            if place:
-                row["differences"] = [vars(one) for one in differences(each.attacks, found[0][1].attacks)]
-        told.append(row)
-    return told
+        row["attacks"] = [attacked.summary.to_dict() for attacked in each.attacks]
+        if each is not first:
+            row["differences"] = [vars(one) for one in differences(each.attacks, first.attacks)]
+    return row
 
 
-def _print(found: list[tuple[str, Any]], many: bool) -> None:
+def _print_scores(found: Sequence[tuple[str, Any]], many: bool) -> None:
     from ...reports.comparison import LOWER
-    from ..tables import console, span, table
 
-    out = console()
     best = (min if found[0][1].metric in LOWER else max)(each.score for _, each in found)
     marked = len(found) > 1 and [each.score for _, each in found].count(best) == 1  # of a tie, none
     rows: list[list[str]] = []
@@ -149,22 +133,20 @@ def _print(found: list[tuple[str, Any]], many: bool) -> None:
         shown = each.metrics if len(found) == 1 else {each.metric: each.metrics[each.metric]}
         scores = "\n".join(f"{metric} {span(value)}" for metric, value in shown.items())
         rows.append([f"{name}{star}", str(each.rows), scores, ece])
-    out.print(table(["evaluation", "rows", "score (95 % interval)", "ECE"], rows))
+    print_table(["evaluation", "rows", "score (95 % interval)", "ECE"], rows)
     if marked:
-        out.print("* the best score", markup=False)
+        say("* the best score")
     if len(found) == 1:
-        _details(out, found[0][1])
+        _print_details(found[0][1])
     for note in dict.fromkeys(note for _, each in found for note in each.notes):
-        out.print(f"note: {note}", markup=False)
+        say(f"note: {note}")
 
 
-def _details(out: Any, each: Any) -> None:
-    from ..tables import table
-
+def _print_details(each: Any) -> None:
     if each.per_class:
         wanted = ("precision", "recall", "f1")
         rows = [[n, *(f"{v[k]:.3f}" for k in wanted), str(v["rows"])] for n, v in each.per_class.items()]
-        out.print(table(["class", "precision", "recall", "F1", "rows"], rows))
+        print_table(["class", "precision", "recall", "F1", "rows"], rows)
     for kind, parts in each.slices.items():
         rows = [[part["name"], f"{part[each.metric]:.3f}", str(part["rows"])] for part in parts]
-        out.print(table([kind, each.metric, "rows"], rows))
+        print_table([kind, each.metric, "rows"], rows)
