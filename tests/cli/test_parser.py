@@ -334,3 +334,6 @@ def test_arguments_of_python_are_written_as_flags():
     assert write_flags(ValueError(message), DATA_FLAGS) == written
     only = write_flags(UsageError("give on_bad='skip' or head='classes'", options=("on_bad",)), DATA_FLAGS)
     assert only == "give --data.on_bad skip or head='classes'"
+    flags = {name: f"--{name}" for name in ("file", "sets", "partial", "dir")}
+    message = "give file= (--file), sets= (--sets FILE,...), partial=True or dir=x."
+    assert write_flags(ValueError(message), flags) == "give --file, --sets FILE,..., --partial or --dir x."

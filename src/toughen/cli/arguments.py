@@ -1,4 +1,4 @@
-"""The parser of every command, what stands below the options of `toughen train`, and errors that name flags."""
+"""The parser of every command, config files and recipes below the options, and errors that name flags."""
 
 import argparse
 import difflib
@@ -40,7 +40,7 @@ class Given(NamedTuple):
     """The arguments of `toughen train`, read as far as the method's options need not be known."""
 
     words: list[str]
-    """Today's options, all with their whole names."""
+    """Today's options, with their full names."""
     method: str | None
     config: dict[str, Any]
     """What config files and the recipe say, merged."""
@@ -73,7 +73,7 @@ def split_arguments(arguments: Sequence[str]) -> Given:
 
 
 def check_new(path: Path, remedy: str = "choose another name") -> None:
-    """Refuse a path where something is already."""
+    """Refuse to overwrite what is at a path."""
     if path.exists():
         raise RunError(f"{path} is there already and nothing is overwritten; {remedy}.")
 
@@ -99,11 +99,12 @@ def write_flags(error: Exception, flags: Mapping[str, str]) -> str:
     """
     names = "|".join(name for name in getattr(error, "options", ()) or flags if name in flags)
     value = r"(?:(['\"])(?P<text>.*?)\3|(?P<list>\[\.\.\.\])|True|(?P<more>(?=[^\s.,;)])))?"
-    said_twice = r"(?: \(--\w+\))?"  # file= (--file)
-    argument = rf"--data\.({names})\b|(?<![\w.])({names})={value}{said_twice}"
+    as_flag = r"(?: \((?P<flag>--[^)]+)\))?"  # file= (--file) names both
+    argument = rf"--data\.({names})\b|(?<![\w.])({names})={value}{as_flag}"
 
-    def flag(found: re.Match[str]) -> str:
-        after = "A,B" if found["list"] else found["text"]
-        return flags[found[1] or found[2]] + (f" {after or ''}" if after or found["more"] is not None else "")
+    def flag(match: re.Match[str]) -> str:
+        after = "A,B" if match["list"] else match["text"]
+        written = flags[match[1] or match[2]] + (f" {after or ''}" if after or match["more"] is not None else "")
+        return match["flag"] or written
 
     return re.sub(argument, flag, str(error)) if names else str(error)

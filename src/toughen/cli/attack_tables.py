@@ -1,4 +1,4 @@
-"""Tables of what attacks found: each model by itself, then paired differences and means over seeds."""
+"""Tables of attacks: each model by itself, then paired differences and means over seeds."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -19,8 +19,8 @@ def print_attacks(evaluations: Sequence[tuple[str, Evaluation]]) -> None:
     names = [f"{path} · {each.name}" if many else each.name for path, each in evaluations]
     attacks = [(name, one.summary) for name, (_, each) in zip(names, evaluations, strict=True) for one in each.attacks]
     for kind, (heads, cells, folds) in _TABLES.items():
-        found = [(name, summary) for name, summary in attacks if getattr(summary, kind)]
-        if rows := [[name, *row] for name, summary in found for row in cells(summary)]:
+        known = [(name, summary) for name, summary in attacks if getattr(summary, kind)]
+        if rows := [[name, *row] for name, summary in known for row in cells(summary)]:
             print_table(heads, rows, folds)
     for name, summary in attacks:
         for note in summary.notes:

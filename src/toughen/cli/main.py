@@ -32,7 +32,7 @@ RENAMED = {"show": "describe", "new": "new-method", "init": "init-config", "doct
 def usage() -> str:
     lines = ["usage: toughen COMMAND [options]", "", "Robust fine-tuning of pretrained transformers.", ""]
     lines += [f"  {name:<12} {text}" for name, text in COMMANDS.items()]
-    return "\n".join([*lines, "", "toughen COMMAND --help tells more.", ""])
+    return "\n".join([*lines, "", "Options of a command: toughen COMMAND --help", ""])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -81,7 +81,7 @@ def _main(words: list[str]) -> int:
 
 
 def run(command: Any, name: str, rest: Sequence[str]) -> int:
-    """Parse a command's arguments and run it. A command that parses by itself has `main(rest)`."""
+    """Parse a command's arguments and run it; a command that parses by itself has `main(words)`."""
     if hasattr(command, "main"):
         return int(command.main(rest))
     from .arguments import CommandParser

@@ -1,4 +1,4 @@
-"""A small real run in minutes, offline: plain fine-tuning against two robust methods."""
+"""Train a small model in minutes, offline: plain fine-tuning against two robust methods."""
 
 from typing import Any
 

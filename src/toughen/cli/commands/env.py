@@ -23,21 +23,21 @@ def run(arguments: argparse.Namespace) -> int:
     say(f"toughen {__version__} · Python {platform.python_version()} · {platform.platform()}")
     for line in (*_packages(), *_devices(), _hub()):
         say(f"  {line}")
-    found = [f"! {problem}" for problem in problems()]
-    say("\n".join(found or ["no problems found"]))
-    return 1 if found and arguments.strict else 0
+    messages = [f"! {problem}" for problem in problems()]
+    say("\n".join(messages or ["no problems messages"]))
+    return 1 if messages and arguments.strict else 0
 
 
 def _requirements() -> dict[Any, str]:
     """Return what toughen requires, with the extra that brings it."""
     from packaging.requirements import Requirement
 
-    found: dict[Any, str] = {}
+    requirements: dict[Any, str] = {}
     for extra in EXTRAS:
         for each in map(Requirement, requires("toughen") or ()):
             if each.marker is None or each.marker.evaluate({"extra": extra}):
-                found.setdefault((each.name, each.specifier), extra)
-    return found
+                requirements.setdefault((each.name, each.specifier), extra)
+    return requirements
 
 
 def _packages() -> Iterator[str]:

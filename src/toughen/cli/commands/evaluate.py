@@ -85,18 +85,18 @@ def run(arguments: Any) -> int:
         raise RunError(f"--{next(iter(given))} is for attacks: name some with --attack as well.")
     try:
         with silence_libraries():
-            found = [(path, each) for path in arguments.paths for each in evaluate(path, **options)]
+            evaluations = [(path, each) for path in arguments.paths for each in evaluate(path, **options)]
     except KeyboardInterrupt:
         sys.stderr.write("toughen: interrupted; the same command goes on from here.\n")
         return 130
     if arguments.json:
-        say(json.dumps([_to_dict(each, found[0][1]) for _, each in found], indent=1, ensure_ascii=False))
+        say(json.dumps([_to_dict(each, evaluations[0][1]) for _, each in evaluations], indent=1, ensure_ascii=False))
         return 0
-    _print_scores(found, many=len(arguments.paths) > 1)
+    _print_scores(evaluations, many=len(arguments.paths) > 1)
     if options["attack"]:
         from ..attack_tables import print_attacks
 
-        print_attacks(found)
+        print_attacks(evaluations)
     return 0
 
 
@@ -120,25 +120,25 @@ def _to_dict(each: Any, first: Any) -> dict[str, Any]:
     return row
 
 
-def _print_scores(found: Sequence[tuple[str, Any]], many: bool) -> None:
+def _print_scores(evaluations: Sequence[tuple[str, Any]], many: bool) -> None:
     from ...reports.comparison import LOWER
 
-    best = (min if found[0][1].metric in LOWER else max)(each.score for _, each in found)
-    marked = len(found) > 1 and [each.score for _, each in found].count(best) == 1  # of a tie, none
+    best = (min if evaluations[0][1].metric in LOWER else max)(each.score for _, each in evaluations)
+    marked = len(evaluations) > 1 and [each.score for _, each in evaluations].count(best) == 1  # of a tie, none
     rows: list[list[str]] = []
-    for path, each in found:
+    for path, each in evaluations:
         name = f"{path} · {each.name}" if many else each.name
         star = " *" if marked and each.score == best else ""
         ece = f"{each.calibration['ece']:.3f}" if each.calibration else "-"
-        shown = each.metrics if len(found) == 1 else {each.metric: each.metrics[each.metric]}
+        shown = each.metrics if len(evaluations) == 1 else {each.metric: each.metrics[each.metric]}
         scores = "\n".join(f"{metric} {span(value)}" for metric, value in shown.items())
         rows.append([f"{name}{star}", str(each.rows), scores, ece])
     print_table(["evaluation", "rows", "score (95 % interval)", "ECE"], rows)
     if marked:
         say("* the best score")
-    if len(found) == 1:
-        _print_details(found[0][1])
-    for note in dict.fromkeys(note for _, each in found for note in each.notes):
+    if len(evaluations) == 1:
+        _print_details(evaluations[0][1])
+    for note in dict.fromkeys(note for _, each in evaluations for note in each.notes):
         say(f"note: {note}")
 
 

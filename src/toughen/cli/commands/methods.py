@@ -1,4 +1,4 @@
-"""All methods: what each is, its cost and its presets."""
+"""List all methods: what each is, its cost and its presets."""
 
 import argparse
 

@@ -125,13 +125,13 @@ def _choices(path: Path, raw: Any, asked: Sequence[str]) -> tuple[list[str], lis
     from ...tasks.read.rows import numbered_columns
 
     context, question, listed = choice_columns(path, raw.row, raw.fields, asked)
-    found = raw.fields[listed] if listed else [raw.fields[name] for name in numbered_columns(raw.fields)]
-    if not found:
+    values = raw.fields[listed] if listed else [raw.fields[name] for name in numbered_columns(raw.fields)]
+    if not values:
         raise RunError(
             f"{path}, row {raw.row}: there are no choices; write a list 'choices' or columns choice0, choice1, ...; "
             f"it has {', '.join(map(repr, raw.fields))}."
         )
-    return [context, question], [str(choice) for choice in found]
+    return [context, question], [str(choice) for choice in values]
 
 
 def _fields(given: Any, task: Any) -> Mapping[str, Any]:
@@ -151,9 +151,9 @@ def _plain(inputs: Sequence[Any], predictions: Sequence[Any], task: Any) -> str:
 
 def _jsonl(inputs: Sequence[Any], predictions: Sequence[Any], task: Any) -> str:
     lines: list[str] = []
-    for given, found in zip(inputs, predictions, strict=True):
-        row = {**_fields(given, task), "prediction": found.label}
-        row |= {"probabilities": dict(found.probabilities)} if found.probabilities else {}
+    for given, prediction in zip(inputs, predictions, strict=True):
+        row = {**_fields(given, task), "prediction": prediction.label}
+        row |= {"probabilities": dict(prediction.probabilities)} if prediction.probabilities else {}
         lines.append(json.dumps(row, ensure_ascii=False) + "\n")
     return "".join(lines)
 
@@ -163,11 +163,10 @@ def _csv(inputs: Sequence[Any], predictions: Sequence[Any], task: Any) -> str:
     columns = max(map(list, rows), key=len, default=list(task.columns))
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow([*columns, "prediction", "score"])
-    for row, found in zip(rows, predictions, strict=True):
-        values = [
-            value if isinstance(value, (str, float)) else json.dumps(value) for value in (*row.values(), found.label)
-        ]
-        writer.writerow([*values, "" if found.score is None else f"{found.score:.6f}"])
+    for row, prediction in zip(rows, predictions, strict=True):
+        cells = (*row.values(), prediction.label)
+        values = [cell if isinstance(cell, (str, float)) else json.dumps(cell) for cell in cells]
+        writer.writerow([*values, "" if prediction.score is None else f"{prediction.score:.6f}"])
     return out.getvalue()
 
 

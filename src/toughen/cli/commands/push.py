@@ -39,6 +39,6 @@ def run(arguments: argparse.Namespace) -> int:
         api.create_repo(arguments.repo, private=arguments.private, exist_ok=True)
         done = api.upload_folder(repo_id=arguments.repo, folder_path=model, commit_message="Model trained with toughen")
     except (OfflineModeIsEnabled, HfHubHTTPError, OSError) as error:
-        raise RunError(f"the Hub said no: {str(error).strip().partition(chr(10))[0]}") from error
+        raise RunError(f"the Hub refused: {str(error).strip().partition(chr(10))[0]}") from error
     say(done)
     return 0

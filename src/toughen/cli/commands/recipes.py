@@ -1,4 +1,4 @@
-"""Published experiments as configs: all of them, or one with its source and differences."""
+"""List published experiments, or show the config of one with its source and differences."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ def run(arguments: Any) -> int:
         raise ValueError(f"--yaml writes one recipe; give its whole name, such as {chosen[0]}.")
     if chosen:
         configs = {each: recipes.config(each) for each in chosen}
-        rows = [[each, found["task"], found["model"], recipes.published(each)] for each, found in configs.items()]
+        rows = [[each, config["task"], config["model"], recipes.published(each)] for each, config in configs.items()]
         print_table(["recipe", "task", "model", "published"], rows, folds=(2, 3))
         say("toughen recipes NAME tells more; toughen train --recipe NAME runs it.")
         say(f"Published grids, for toughen sweep NAME: {', '.join(recipes.sweeps())}.")

@@ -1,4 +1,4 @@
-"""One HTML page of a run, or of several side by side."""
+"""Write one HTML page of a run, or of several side by side."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""GLUE's submission zip from the test predictions of runs, checked."""
+"""Write GLUE's submission zip from the test predictions of runs, checked."""
 
 import argparse
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""All tasks; `toughen tasks fetch glue --to FOLDER` saves their data for machines without network."""
+"""List all tasks; `toughen tasks fetch glue --to FOLDER` saves their data for machines without network."""
 
 import argparse
 
