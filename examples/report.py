@@ -3,8 +3,7 @@
 import tempfile
 from pathlib import Path
 
-from toughen.demo import encoder
-from toughen.demo.show import demo
+from toughen.demo import demo, encoder
 from toughen.reports import compare_runs, find_runs, report
 
 encoder.PACKAGE = "a package that is not there"  # the tiny model even where the real one is installed

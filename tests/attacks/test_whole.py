@@ -17,7 +17,7 @@ from toughen.attacks.runner import AttackResult
 from toughen.attacks.summary import AttackSummary, Group, Point, Score
 from toughen.attacks.target import predict, proportion_ci
 from toughen.attacks.victim import Victim
-from toughen.cli.attack_tables import show
+from toughen.cli.attack_tables import print_attacks
 from toughen.cli.commands import evaluate as command
 from toughen.cli.main import main
 from toughen.evaluation import (
@@ -510,7 +510,7 @@ def test_tables_of_a_single_model(capsys, monkeypatch):
     summary = replace(noise.summary, groups=groups, clean=score, notes=["[b]as it is[/b]"])
     noise = replace(noise, summary=summary)
     evaluation = type("One", (), {"name": "validation", "attacks": (noise,)})()
-    show([("runs/x", evaluation)])
+    print_attacks([("runs/x", evaluation)])
     printed = capsys.readouterr().out
     assert "typos" in printed
     assert "[b]as it is[/b]" in printed

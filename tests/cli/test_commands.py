@@ -9,13 +9,16 @@ import shlex
 import subprocess
 import sys
 import zipfile
+from contextlib import suppress
 from pathlib import Path
+from pkgutil import iter_modules
 
 import pytest
 import yaml
 
+from toughen.cli import commands
 from toughen.cli.commands.predict import FORMATS
-from toughen.cli.main import COMMANDS, available, main
+from toughen.cli.main import COMMANDS, RENAMED, main
 from toughen.cli.parser import parse_train
 from toughen.runs.config_io import build
 from toughen.runs.folder import RunFolder
@@ -62,10 +65,20 @@ def test_a_run_named_twice_counts_once(finished, capsys):
 
 def test_help_lists_every_command(capsys):
     text = out(capsys)
-    assert all(name in text for name in available())
-    ours = "train predict methods show new init doctor tasks submit push"
-    assert set(ours.split()) <= set(available())
-    assert set(available()) <= set(COMMANDS)
+    files = {module.name.replace("_", "-") for module in iter_modules(commands.__path__)}
+    assert files == set(COMMANDS)
+    assert all(f"\n  {name} " in text for name in COMMANDS)
+
+
+@pytest.mark.parametrize(("old", "new"), RENAMED.items())
+def test_old_names_of_commands(old, new, capsys):
+    for name in (old, new):
+        with suppress(SystemExit):
+            assert main([name, "--help"]) == 0
+    said = capsys.readouterr()
+    assert said.err == f"toughen: {old} is now {new}; the old name still works.\n"
+    first, second = said.out.split("usage: ")[1:]
+    assert first == second
 
 
 @pytest.mark.parametrize("words", [["--help"], ["methods"], ["tasks"]], ids=" ".join)
@@ -105,7 +118,7 @@ WAITED_FOR = [
     ["train", "--method", "smart+rdrop", "--help"],
     ["train", "--recipe", "freelb/rte-roberta-base", "--trainer.lr_scheduler_type", "cosine", "--print_config"],
     ["train", "--model", "m", "--task", "rte", "--method.stepsize", "1"],
-    *([name, "--help"] for name in available()),
+    *([name, "--help"] for name in COMMANDS),
 ]
 
 
@@ -268,19 +281,19 @@ def test_a_package_that_the_trainer_needs(little, tmp_path, capsys, monkeypatch)
     assert not (tmp_path / "run").exists()
 
 
-def test_methods_and_show(capsys):
+def test_methods_and_describe(capsys):
     assert "smart      2.7  Smoothness-inducing" in out(capsys, "methods")
     assert "freelb" in out(capsys, "methods", "--names").split()
-    text = out(capsys, "show", "smart", "--weight", "5", "--method.preset", "paper")
+    text = out(capsys, "describe", "smart", "--weight", "5", "--method.preset", "paper")
     assert "combine=Add(weight=5.0" in text
     assert "init=Normal(scale=1e-05" in text
-    options = [line for line in out(capsys, "show", "asa").splitlines() if line.startswith("  --method.")]
+    options = [line for line in out(capsys, "describe", "asa").splitlines() if line.startswith("  --method.")]
     starts = {re.match(r"  --method\.\w+ +", line).end() for line in options}
     assert len(starts) == 1  # also behind adversary_weight, the longest
-    plain = out(capsys, "show", "plain")
+    plain = out(capsys, "describe", "plain")
     assert plain.startswith("plain: Ordinary fine-tuning: one clean pass.")
     assert "Options:" not in plain
-    both = out(capsys, "show", "smart+rdrop")
+    both = out(capsys, "describe", "smart+rdrop")
     assert "smart: Smoothness" in both
     assert "\nrdrop: " in both
 
@@ -309,11 +322,11 @@ def needy(weight: float, steps: int = 1) -> toughen.Method:
 def test_an_option_of_ones_own_without_a_default_is_asked_for(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("needy.py").write_text(OWN)
-    text = out(capsys, "show", "./needy.py")
+    text = out(capsys, "describe", "./needy.py")
     assert "in the loss. (must be given)" in text
     assert "give --method.weight to see it" in text
-    assert "weight=2.0" in out(capsys, "show", "./needy.py", "--weight", "2")
-    out(capsys, "init", "run", "--method", "./needy.py")
+    assert "weight=2.0" in out(capsys, "describe", "./needy.py", "--weight", "2")
+    out(capsys, "init-config", "run", "--method", "./needy.py")
     text = Path("run.yaml").read_text()
     assert "\n  weight:  # must be given\n" in text
     assert "\n  # steps: 1\n" in text
@@ -326,13 +339,13 @@ def test_an_option_of_ones_own_without_a_default_is_asked_for(capsys, tmp_path, 
         assert "weight has no default" in capsys.readouterr().err
 
 
-def test_new_and_init_give_files_that_work(capsys, tmp_path, monkeypatch):
+def test_new_method_and_init_config_give_files_that_work(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    out(capsys, "new", "smart.py")  # a name that is taken gets another
-    assert main(["new", "smart"]) == 2
+    out(capsys, "new-method", "smart.py")  # a name that is taken gets another
+    assert main(["new-method", "smart"]) == 2
     assert "smart.py is there already and nothing is overwritten" in capsys.readouterr().err
-    assert "my-smart" in out(capsys, "show", "./smart.py:my-smart", "--weight", "2")
-    out(capsys, "init", "run", "--method", "freelb", "--task", "rte")
+    assert "my-smart" in out(capsys, "describe", "./smart.py:my-smart", "--weight", "2")
+    out(capsys, "init-config", "run", "--method", "freelb", "--task", "rte")
     lines = Path("run.yaml").read_text().splitlines()
     assert build(yaml.safe_load("\n".join(lines))).method_name == "freelb"
     # Every option that stands there as a comment is right as it stands, once the mark is taken away.
@@ -344,8 +357,8 @@ def test_new_and_init_give_files_that_work(capsys, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("model", "task"), [("C:\\new folder: größe", "a # b"), ("yes", "[x]"), ("it's", '"')])
-def test_init_writes_any_name_as_it_is(model, task, tmp_path, capsys):
-    out(capsys, "init", tmp_path / "run.yaml", "--model", model, "--task", task)
+def test_init_config_writes_any_name_as_it_is(model, task, tmp_path, capsys):
+    out(capsys, "init-config", tmp_path / "run.yaml", "--model", model, "--task", task)
     values = yaml.safe_load((tmp_path / "run.yaml").read_text())
     assert (values["model"], values["task"]) == (model, task)
 
@@ -353,15 +366,15 @@ def test_init_writes_any_name_as_it_is(model, task, tmp_path, capsys):
 def test_what_is_to_be_typed_next_can_be_typed(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for place in ("my method.py", tmp_path / "other.py"):
-        said = out(capsys, "new", place)
+        said = out(capsys, "new-method", place)
         words = shlex.split(said.partition("try: toughen ")[2])
         assert "Ascent steps." in out(capsys, *words)
-    assert shlex.split(out(capsys, "init", "my run.yaml"))[-2:] == ["--config", "my run.yaml"]
+    assert shlex.split(out(capsys, "init-config", "my run.yaml"))[-2:] == ["--config", "my run.yaml"]
 
 
-def test_doctor_and_tasks(capsys):
-    doctor = out(capsys, "doctor")
-    assert all(f"\n  {name} " in doctor for name in ("torch", "ray", "optuna"))
+def test_env_and_tasks(capsys):
+    text = out(capsys, "env")
+    assert all(f"\n  {name} " in text for name in ("torch", "ray", "optuna"))
     text = out(capsys, "tasks")
     assert "stsb" in text
     assert "(tests mnli)" in text

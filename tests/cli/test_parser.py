@@ -1,15 +1,17 @@
 """Options: typed, nested, from YAML and flags; the chosen method's own; old flags in new words."""
 
 from argparse import ArgumentParser
+from contextlib import redirect_stderr
 from importlib import import_module
+from io import StringIO
 from pathlib import Path
 
 import pytest
 import yaml
 
 from toughen import recipes
-from toughen.cli.arguments import DATA_FLAGS, write_flags
-from toughen.cli.old_flags import NEW, translate
+from toughen.cli.arguments import DATA_FLAGS, split_arguments, write_flags
+from toughen.cli.old_flags import NEW
 from toughen.cli.parser import parse_train, train_parser
 from toughen.errors import UsageError
 from toughen.runs.config import GROUPS
@@ -108,7 +110,7 @@ def test_sums_have_the_options_of_their_parts():
         (["--nproc", "two"], r"nproc=two: expected a whole number\."),
         (["--model_config.num_labels", "3"], "model_config.num_labels cannot be changed"),
         (["--config", "/nowhere/x.yaml"], "/nowhere/x.yaml: No such file"),
-        (["--config"], "needs a value"),
+        (["--config"], "argument --config/-c: expected one argument"),
         (["--recipe", "nobody/knows"], "nobody/knows"),
     ],
 )
@@ -194,12 +196,20 @@ def test_help_explains_every_option_and_only_the_chosen_methods(capsys):
     }
 
 
+def translate(words: list[str]) -> tuple[list[str], list[str]]:
+    """Today's options, and what is said about each old one."""
+    said = StringIO()
+    with redirect_stderr(said):
+        given = split_arguments(words)
+    return given.words, [line.removeprefix("toughen: ") for line in said.getvalue().splitlines()]
+
+
 def test_old_flags():
     old = (
         "--model_name_or_path m --task_name RTE --num_train_epochs 3 --adv-lr 0.1 --adv_init_mag=0.2 --do_train --fp16"
     )
     words, notices = translate(old.split())
-    new = "--model m --task RTE --train.epochs 3 --method.step_size 0.1 --method.init_scale=0.2 --train.precision fp16"
+    new = "--model=m --task=RTE --train.epochs=3 --method.step_size=0.1 --method.init_scale=0.2 --train.precision=fp16"
     assert words == new.split()
     assert any(notice.startswith("--adv-lr is now --method.step_size (in shares of") for notice in notices)
     assert "--adv-lr is now --method.step_size" in translate([*old.split(), "--method.preset=original"])[1]
@@ -211,7 +221,7 @@ def test_old_flags():
 
 def test_a_batch_for_each_device_is_said_to_be_the_whole_one() -> None:
     arguments, notices = translate(["--per_device_train_batch_size", "8"])
-    assert arguments == ["--train.batch_size", "8"]
+    assert arguments == ["--train.batch_size=8"]
     assert "whole update" in notices[0]
 
 
@@ -232,7 +242,7 @@ RUN_GLUE = (
 
 
 def translated(words: str):
-    return parse_train(translate(words.split())[0])[0]
+    return parse_train(words.split())[0]
 
 
 def test_the_commands_of_the_original_readmes_are_understood():
@@ -245,7 +255,7 @@ def test_the_commands_of_the_original_readmes_are_understood():
     assert (made.head.q, made.train.batch_size, made.data.dir) == (56, 32, "glue_data/RTE")
     made = translated("--recipe freelb/rte-roberta-base --task.model.init_mag 0.03 --task.model.adv-lr=0.05")
     assert (made.method["init_scale"], made.method["step_size"]) == (0.03, 0.05)
-    with pytest.raises(ValueError, match=r"--task\.model\.class is a place in ParaGen's config"):
+    with pytest.raises(ValueError, match=r"--task\.model\.class belongs to ParaGen's config"):
         translate(["--task.model.class", "x"])
 
 
@@ -267,8 +277,8 @@ def test_every_command_of_the_page_for_newcomers_is_understood(monkeypatch, tmp_
 
 def test_switches_with_a_word_behind_them():
     words, _ = translate(["--fp16", "True", "--do_train", "true", "--warmup", "1000"])
-    assert words == ["--train.precision", "fp16", "--train.warmup", "1000"]
-    assert translate(["--fp16=False"])[0] == ["--train.precision", "fp32"]
+    assert words == ["--train.precision=fp16", "--train.warmup=1000"]
+    assert translate(["--fp16=False"])[0] == ["--train.precision=fp32"]
 
 
 @pytest.mark.parametrize(
@@ -312,8 +322,9 @@ def test_every_old_flag_becomes_an_option_that_is_there():
 @pytest.mark.parametrize("words", [["--eval_on", "dev"], ["--eval_on=dev"]])
 def test_the_development_set_of_older_scripts(words):
     """ASA's scripts call it dev, which is their default."""
-    told, notices = translate(["--model", "x", "--task", "dream", *words, "--learning_rate", "1e-5"])
-    assert parse_train(told)[0].data.eval_split == "validation"
+    given = ["--model", "x", "--task", "dream", *words, "--learning_rate", "1e-5"]
+    _, notices = translate(given)
+    assert parse_train(given)[0].data.eval_split == "validation"
     assert "--eval_on is now --data.eval_split (dev is validation)" in notices
 
 
@@ -323,3 +334,6 @@ def test_arguments_of_python_are_written_as_flags():
     assert write_flags(ValueError(message), DATA_FLAGS) == written
     only = write_flags(UsageError("give on_bad='skip' or head='classes'", options=("on_bad",)), DATA_FLAGS)
     assert only == "give --data.on_bad skip or head='classes'"
+    flags = {name: f"--{name}" for name in ("file", "sets", "partial", "dir")}
+    message = "give file= (--file), sets= (--sets FILE,...), partial=True or dir=x."
+    assert write_flags(ValueError(message), flags) == "give --file, --sets FILE,..., --partial or --dir x."

@@ -7,16 +7,17 @@ import re
 import numpy as np
 import pytest
 
-from toughen.demo import demo, encoder, grammar, show, words
+from toughen.demo import demo, encoder, run_demo, sentences
+from toughen.demo.run_demo import compare_with_plain
 from toughen.reports import compare_runs, find_runs
 
-DATA = grammar.make()
+DATA = sentences.make_splits()
 
 
 def test_the_same_seed_gives_the_same_rows():
-    assert grammar.make() == DATA
-    assert grammar.make(seed=1) != DATA
-    assert {name: len(rows) for name, rows in DATA.items()} == {"train": 320, **dict.fromkeys(grammar.SPLITS, 200)}
+    assert sentences.make_splits() == DATA
+    assert sentences.make_splits(seed=1) != DATA
+    assert {name: len(rows) for name, rows in DATA.items()} == {"train": 320, **dict.fromkeys(sentences.SPLITS, 200)}
 
 
 @pytest.mark.parametrize("split", list(DATA))
@@ -30,9 +31,9 @@ def judged(text: str) -> str:
     """The label by rules of our own: a word of praise or blame, turned round by a denial."""
     opinion = re.split(r" \. ", text)[-1]
     tokens = re.findall(r"\w+", opinion)
-    praise = {*words.GOOD, *words.LIKED, *words.NEW_GOOD, *words.NEW_LIKED}
+    praise = {*sentences.GOOD, *sentences.LIKED, *sentences.NEW_GOOD, *sentences.NEW_LIKED}
     liked = any(word in praise for word in tokens)
-    denied = any(re.search(rf"\b{denial}\b", opinion) for denial in (*words.DENIALS, *words.NEW_DENIALS))
+    denied = any(re.search(rf"\b{denial}\b", opinion) for denial in (*sentences.DENIALS, *sentences.NEW_DENIALS))
     return "positive" if liked != denied else "negative"
 
 
@@ -47,19 +48,19 @@ def test_a_tenth_of_the_training_labels_are_wrong():
 
 def test_splits_hold_out_what_they_say():
     seen = {word for row in DATA["train"] for word in row["text"].split()}
-    assert not seen & {*words.NEW_GOOD, *words.NEW_BAD, *words.NEW_LIKED, *words.NEW_HATED}
-    assert not any(denial in row["text"] for row in DATA["train"] for denial in words.NEW_DENIALS)
+    assert not seen & {*sentences.NEW_GOOD, *sentences.NEW_BAD, *sentences.NEW_LIKED, *sentences.NEW_HATED}
+    assert not any(denial in row["text"] for row in DATA["train"] for denial in sentences.NEW_DENIALS)
     texts = {row["text"] for row in DATA["train"]}
-    assert not any(texts & {row["text"] for row in DATA[split]} for split in grammar.SPLITS)
+    assert not any(texts & {row["text"] for row in DATA[split]} for split in sentences.SPLITS)
     mean = {name: sum(len(row["text"].split()) for row in rows) / len(rows) for name, rows in DATA.items()}
     assert mean["longer"] > 2.5 * mean["clean"]
-    assert all(any(denial in row["text"] for denial in words.NEW_DENIALS) for row in DATA["negation"])
+    assert all(any(denial in row["text"] for denial in sentences.NEW_DENIALS) for row in DATA["negation"])
 
 
 def test_a_typo_changes_one_place_of_a_long_word():
-    dice = random.Random(0)
-    for word in (*words.GOOD, *words.BAD):
-        slipped = grammar.mistyped(dice, word, True)
+    rng = random.Random(0)
+    for word in (*sentences.GOOD, *sentences.BAD):
+        slipped = sentences.mistyped(rng, word, True)
         assert slipped[0] == word[0]
         assert abs(len(slipped) - len(word)) <= 1
         assert (slipped != word) == (len(word) > 3)
@@ -78,7 +79,7 @@ def test_the_demo_runs_on_a_tiny_model(tmp_path, no_package):
     assert "synthetic" in text
     assert "plain, smart, freelb, each with seeds 1, 2; a further seed only if" in text
     assert "All scores are means over seeds 1, 2." in text
-    assert [list(each) for each in arms["smart"]] == [list(grammar.SPLITS)] * 2
+    assert [list(each) for each in arms["smart"]] == [list(sentences.SPLITS)] * 2
     assert re.search(r"method +clean +new words +negation +typos +longer +distractors +cost", text)
     assert re.search(r"plain .* 1\.0x", text)
     page = (tmp_path / "out" / "report.html").read_text()
@@ -103,7 +104,7 @@ def test_what_the_demo_cannot_do_is_told_at_once(tmp_path, settings, words):
 
 
 def test_too_slow_a_machine_leaves_seeds_out(tmp_path, no_package, monkeypatch):
-    monkeypatch.setattr(show, "BUDGET", 0.0)
+    monkeypatch.setattr(run_demo, "BUDGET", 0.0)
     lines: list[str] = []
     arms = demo(tmp_path, seeds=(1, 2, 3), limit=16, say=lines.append)
     assert {len(each) for each in arms.values()} == {1}
@@ -115,13 +116,13 @@ def test_too_slow_a_machine_leaves_seeds_out(tmp_path, no_package, monkeypatch):
 
 def test_the_verdict_names_better_and_worse():
     def answers(right):
-        return [{split: np.arange(100) < right.get(split, 50) for split in grammar.SPLITS}]
+        return [{split: np.arange(100) < right.get(split, 50) for split in sentences.SPLITS}]
 
     found = {"plain": answers({}), "smart": answers({"typos": 80, "longer": 20})}
-    assert show.sentence("smart", found) == (
+    assert compare_with_plain("smart", found) == (
         "smart against plain: better on typos (+0.300) and worse on longer (-0.300); no clear difference elsewhere."
     )
-    assert "no split differs" in show.sentence("smart", {"plain": found["plain"], "smart": found["plain"]})
+    assert "no split differs" in compare_with_plain("smart", {"plain": found["plain"], "smart": found["plain"]})
 
 
 @pytest.mark.parametrize("seeds", [1, 3])
@@ -130,9 +131,9 @@ def test_seeds_that_answer_alike_are_no_further_evidence(seeds):
     places = np.arange(100)
     plain, smart = places >= 30, (places < 30) | (places >= 48)  # 30 rows won, 18 lost: within chance
     found = {
-        name: [dict.fromkeys(grammar.SPLITS, right)] * seeds for name, right in (("plain", plain), ("smart", smart))
+        name: [dict.fromkeys(sentences.SPLITS, right)] * seeds for name, right in (("plain", plain), ("smart", smart))
     }
-    assert show.sentence("smart", found) == "smart: no split differs from plain by more than chance on these rows."
+    assert compare_with_plain("smart", found) == "smart: no split differs from plain by more than chance on these rows."
 
 
 def test_a_second_demo_replaces_the_first(tmp_path, no_package):

@@ -453,7 +453,7 @@ def test_of_an_error_the_smallest_has_the_star(capsys, monkeypatch):
         (name, measure(task, Outputs(labels[:, None] + far, labels, np.ones(3)), name=name, samples=10))
         for name, far in off.items()
     ]
-    command._print(found, many=False)
+    command._print_scores(found, many=False)
     printed = capsys.readouterr().out
     assert "near *" in printed
     assert "far *" not in printed

@@ -370,7 +370,7 @@ def test_commands(smart, freelb, tmp_path, capsys, monkeypatch):
     assert "3.00x" in printed
     (table,) = compare_runs(find_runs([smart]))
     same = replace(table.rows[1], over_rows=(mcnemar("ab", "ab", "ab"),))
-    said = compare_command._said(replace(table, rows=(table.rows[0], same)))
+    said = compare_command._details(replace(table, rows=(table.rows[0], same)))
     assert said[-1].endswith("rows of one seed: McNemar, exact: no row divides the two.")
     checked(html)
     assert report_command.run(arguments(report_command, smart, "--out", tmp_path / "x.html")) == 0

@@ -8,7 +8,7 @@ import torch
 from toughen.cli.main import main
 from toughen.heads import second_order
 from toughen.timing import bench, markdown
-from toughen.timing.subject import Shape, batch_of, model_named
+from toughen.timing.subject import Shape, load_model, make_batch
 
 
 def test_rows_and_table():
@@ -57,19 +57,19 @@ def test_bad_input_is_one_line(options, words, capsys):
 
 
 def test_batches_have_the_lengths_they_say():
-    batch = batch_of(Shape.parse("4x12/3"), 100, 2)
+    batch = make_batch(Shape.parse("4x12/3"), 100, 2)
     assert batch["attention_mask"].sum(1).tolist() == [4, 7, 9, 12]
     assert (batch["input_ids"][:, 0] == 1).all()
     assert ((batch["input_ids"] == 0) == (batch["attention_mask"] == 0)).all()
 
 
 def test_a_model_folder(tmp_path):
-    model_named("tiny").save_pretrained(tmp_path)
-    assert isinstance(model_named(tmp_path), torch.nn.Module)
+    load_model("tiny").save_pretrained(tmp_path)
+    assert isinstance(load_model(tmp_path), torch.nn.Module)
     assert len(bench(tmp_path, ["fgm"], ["2x8"], repeats=1, device="cpu")) == 2
 
 
 def test_a_folder_of_a_second_order_model(tmp_path):
     """Its vocabulary is the backbone's."""
-    second_order(model_named("tiny"), 2, q=6, k=4).save_pretrained(tmp_path)
+    second_order(load_model("tiny"), 2, q=6, k=4).save_pretrained(tmp_path)
     assert len(bench(tmp_path, ["fgm"], ["2x8"], repeats=1, device="cpu")) == 2

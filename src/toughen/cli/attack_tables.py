@@ -1,113 +1,112 @@
-"""What attacks found, as tables: each model by itself, then paired differences and means over seeds."""
+"""Tables of attacks: each model by itself, then paired differences and means over seeds."""
 
 import re
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
+from ..attacks.paired import differences, seed_scores
+from ..attacks.runner import AttackResult
 from ..attacks.summary import AttackSummary, Score, TextScores
-from ..evaluation import differences, seed_scores
+from ..evaluation import Evaluation
 from ..statistics import paired_t, summarise
-from .tables import console, span, table
+from .tables import print_table, say, span
 
-Found = Sequence[tuple[str, Any]]
 _SEED = re.compile(r"(.*?)-?(seed|baseline)-(\d+)$")
 
 
-def show(found: Found) -> None:
-    """All tables of evaluations under attack."""
-    out = console()
-    many = len({path for path, _ in found}) > 1
-    names = [f"{path} · {each.name}" if many else each.name for path, each in found]
-    for kind, rows in (("attacked", _texts), ("curve", _curves), ("groups", _groups)):
-        told = [(name, one) for name, (_, each) in zip(names, found, strict=True) for one in each.attacks]
-        lines = [line for name, one in told if getattr(one.summary, kind) for line in rows(name, one.summary)]
-        if lines:
-            out.print(table(_HEADS[kind], lines, folds=(0, 3) if kind == "attacked" else (0,)))
-    for name, (_, each) in zip(names, found, strict=True):
-        for one in each.attacks:
-            for note in one.summary.notes:
-                out.print(f"note: {name}, {one.summary.attack}: {note}", markup=False)
-    arms = _arms(found)
-    if arms:
-        _show_seeds(out, arms)
-    elif len(found) > 1:
-        _show_pairs(out, names, found)
+def print_attacks(evaluations: Sequence[tuple[str, Evaluation]]) -> None:
+    """Print all tables of evaluations under attack, each with the path of its run or model."""
+    many = len({path for path, _ in evaluations}) > 1
+    names = [f"{path} · {each.name}" if many else each.name for path, each in evaluations]
+    attacks = [(name, one.summary) for name, (_, each) in zip(names, evaluations, strict=True) for one in each.attacks]
+    for kind, (heads, cells, folds) in _TABLES.items():
+        known = [(name, summary) for name, summary in attacks if getattr(summary, kind)]
+        if rows := [[name, *row] for name, summary in known for row in cells(summary)]:
+            print_table(heads, rows, folds)
+    for name, summary in attacks:
+        for note in summary.notes:
+            say(f"note: {name}, {summary.attack}: {note}")
+    if variants := _variants(evaluations):
+        _print_seeds(variants)
+    elif len(evaluations) > 1:
+        _print_pairs(names, [each.attacks for _, each in evaluations])
 
 
-_HEADS = {
-    "attacked": ["evaluation", "attack", "clean", "after (95 % interval)", "success", "queries", "words\nchanged"],
-    "curve": ["evaluation", "radius", "PGD (95 % interval)", "FGSM", "random noise"],
-    "groups": ["evaluation", "attack", "strength", "score (95 % interval)", "clean"],
-}
-
-
-def _texts(name: str, summary: AttackSummary) -> list[list[str]]:
+def _text_cells(summary: AttackSummary) -> list[list[str]]:
     scores = summary.attacked or TextScores()
-    rate, after = scores.success_rate, scores.accuracy
-    success = "-" if rate is None else f"{rate.value:.1%}"
+    after = span(scores.accuracy.to_dict()) if scores.accuracy else "-"
+    success = "-" if scores.success_rate is None else f"{scores.success_rate.value:.1%}"
     numbers = [f"{scores.queries or 0:.1f}", f"{scores.words_changed or 0:.1%}"]
-    return [[name, summary.attack, f"{summary.clean.value:.4f}", _span(after) if after else "-", success, *numbers]]
+    return [[summary.attack, _value(summary.clean), after, success, *numbers]]
 
 
-def _curves(name: str, summary: AttackSummary) -> list[list[str]]:
+def _curve_cells(summary: AttackSummary) -> list[list[str]]:
     points = summary.curve.points if summary.curve else ()
-    others = [[f"{score.value:.4f}" if score else "-" for score in (p.fgsm, p.noise)] for p in points]
-    return [[name, f"{p.x:g}", _span(p.score), *other] for p, other in zip(points, others, strict=True)]
+    return [[f"{p.x:g}", span(p.score.to_dict()), _value(p.fgsm), _value(p.noise)] for p in points]
 
 
-def _groups(name: str, summary: AttackSummary) -> list[list[str]]:
+def _group_cells(summary: AttackSummary) -> list[list[str]]:
     return [
-        [name, group.name, f"{point.x:g}" if point.x else "-", _span(point.score), f"{summary.clean.value:.4f}"]
+        [group.name, f"{p.x:g}" if p.x else "-", span(p.score.to_dict()), _value(summary.clean)]
         for group in summary.groups or ()
-        for point in group.points
-        if point.x or len(group.points) == 1
+        for p in group.points
+        if p.x or len(group.points) == 1
     ]
 
 
-def _span(score: Score) -> str:
-    return span(score.to_dict())
+# Field of a summary -> heads, cells, and the columns that fold.
+_TABLES: Mapping[str, tuple[list[str], Callable[[AttackSummary], list[list[str]]], tuple[int, ...]]] = {
+    "attacked": (
+        ["evaluation", "attack", "clean", "after (95 % interval)", "success", "queries", "words\nchanged"],
+        _text_cells,
+        (0, 3),
+    ),
+    "curve": (["evaluation", "radius", "PGD (95 % interval)", "FGSM", "random noise"], _curve_cells, (0,)),
+    "groups": (["evaluation", "attack", "strength", "score (95 % interval)", "clean"], _group_cells, (0,)),
+}
 
 
-def _show_pairs(out: Any, names: Sequence[str], found: Found) -> None:
-    """A table for each model after the first, which they are held against; long names have lines of their own."""
-    first = found[0][1]
-    for name, (_, each) in list(zip(names, found, strict=True))[1:]:
+def _value(score: Score | None) -> str:
+    return f"{score.value:.4f}" if score else "-"
+
+
+def _print_pairs(names: Sequence[str], attacks: Sequence[Sequence[AttackResult]]) -> None:
+    """Print a table for each model after the first, its reference; long names have lines of their own."""
+    for name, own in zip(names[1:], attacks[1:], strict=True):
         rows: list[list[str]] = []
-        for one in differences(each.attacks, first.attacks):
-            told = f"{one.difference:+.4f} ({one.low:+.3f} to {one.high:+.3f})"
-            rows.append([one.attack, one.point, told, _p(one.p), _p(one.mcnemar)])
-        out.print(f"paired differences: {name} less {names[0]}", markup=False, soft_wrap=True)
+        for each in differences(own, attacks[0]):
+            shown = f"{each.difference:+.4f} ({each.low:+.3f} to {each.high:+.3f})"
+            rows.append([each.attack, each.point, shown, _p(each.p), _p(each.mcnemar)])
+        say(f"paired differences: {name} less {names[0]}")
         heads = ["attack", "at", "difference (95 % interval)", "p bootstrap", "p McNemar"]
-        out.print(table(heads, rows, folds=(1, 3, 4)))
+        print_table(heads, rows, folds=(1, 3, 4))
 
 
-def _arms(found: Found) -> dict[str, dict[int, Any]]:
-    """Run and arm -> seed -> attacks, where every model is a seed of a run."""
-    arms: dict[str, dict[int, Any]] = {}
-    for path, each in found:
+def _variants(evaluations: Sequence[tuple[str, Evaluation]]) -> dict[str, dict[int, Sequence[AttackResult]]]:
+    """Return the attacks by seed of each run and its plain baseline, or nothing if some model is no seed of a run."""
+    variants: dict[str, dict[int, Sequence[AttackResult]]] = {}
+    for path, each in evaluations:
         match = _SEED.match(each.name)
         if match is None:
             return {}
-        arm = f"{path} · plain" if match[2] == "baseline" else path
-        arms.setdefault(arm, {})[int(match[3])] = each.attacks
-    return arms
+        variant = f"{path} · plain" if match[2] == "baseline" else path
+        variants.setdefault(variant, {})[int(match[3])] = each.attacks
+    return variants
 
 
-def _show_seeds(out: Any, arms: dict[str, dict[int, Any]]) -> None:
-    """Means over seeds, and the paired t test over the seeds that two arms have in common."""
-    first, *_ = arms
-    scores = {arm: seed_scores(models) for arm, models in arms.items()}
+def _print_seeds(variants: Mapping[str, Mapping[int, Sequence[AttackResult]]]) -> None:
+    """Print means over seeds, and the paired t test over the seeds that two variants have in common."""
+    scores = {variant: seed_scores(models) for variant, models in variants.items()}
+    first = next(iter(scores))
     rows: list[list[str]] = []
-    for arm, table_ in scores.items():
-        for (attack, point), values in table_.items():
-            against = scores[first].get((attack, point))
-            test = paired_t(values, against) if arm != first and against else None
-            told = "-" if test is None else f"{test.difference:+.4f}"
-            rows.append([arm, attack, point, str(summarise(list(values.values()))), told, _p(test.p if test else None)])
-    if len(arms) > 1:
-        out.print(f"differences: less {first}, paired by seed", markup=False, soft_wrap=True)
-    heads = ["mean over seeds", "attack", "at", "mean ± sd", "difference", "p, paired t"]
-    out.print(table(heads, rows, folds=(0, 2, 5)))
+    for variant, by_point in scores.items():
+        for point, values in by_point.items():
+            reference = scores[first].get(point) if variant != first else None
+            test = paired_t(values, reference) if reference else None
+            paired = [f"{test.difference:+.4f}", _p(test.p)] if test else ["-", "-"]
+            rows.append([variant, *point, str(summarise(list(values.values()))), *paired])
+    if len(scores) > 1:
+        say(f"differences: less {first}, paired by seed")
+    print_table(["mean over seeds", "attack", "at", "mean ± sd", "difference", "p, paired t"], rows, folds=(0, 2, 5))
 
 
 def _p(value: float | None) -> str:

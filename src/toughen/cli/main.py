@@ -1,58 +1,51 @@
-"""`toughen`: finds the command, imports it alone, and turns errors into one line."""
+"""`toughen`: find the command, import it alone, and turn errors into one line."""
 
 import os
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
-from pkgutil import iter_modules
 from typing import Any
 
-# The first words of `toughen --help`, so that nothing is imported for it. A command not listed here is found too.
+# `toughen --help` prints these without an import; the docstring of each command's module says more.
 COMMANDS = {
     "train": "Fine-tune a model with a robust method.",
-    "sweep": "Many settings of a config, on one machine or a cluster.",
+    "sweep": "Train with many settings of a config, on one machine or a cluster.",
     "evaluate": "Score a run or a model on any split or file.",
     "predict": "Predict with a run: text, file or stdin.",
-    "report": "One HTML page of a run.",
-    "compare": "Runs side by side: means, paired test, cost.",
-    "methods": "All methods.",
-    "show": "A method's composition, options and presets.",
-    "new": "A one-file method to edit.",
-    "tasks": "All tasks; fetch their data.",
-    "recipes": "Published experiments as configs.",
-    "init": "A commented config to edit.",
-    "doctor": "What this machine has, and what is amiss.",
-    "demo": "A small run, offline.",
-    "bench": "Step time and memory of every method, eager and fast.",
-    "submit": "GLUE's zip from runs.",
+    "report": "Write one HTML page of a run.",
+    "compare": "Compare runs: means, paired tests, cost.",
+    "methods": "List all methods.",
+    "describe": "Show a method's composition, options and presets.",
+    "new-method": "Write a one-file method to edit.",
+    "tasks": "List all tasks; fetch their data.",
+    "recipes": "Show published experiments as configs.",
+    "init-config": "Write a commented config to edit.",
+    "env": "Show what this machine has, and the problems found.",
+    "demo": "Train three small models, offline.",
+    "bench": "Time every method, eager and fast, and measure its memory.",
+    "submit": "Write GLUE's zip from runs.",
     "push": "Put a model on the Hub (dry run by default).",
 }
-
-
-def available() -> list[str]:
-    """The commands that are there."""
-    package = import_module("toughen.cli.commands")
-    found = {module.name for module in iter_modules(package.__path__)}
-    return [name for name in COMMANDS if name in found] + sorted(found - set(COMMANDS))
+RENAMED = {"show": "describe", "new": "new-method", "init": "init-config", "doctor": "env"}
 
 
 def usage() -> str:
     lines = ["usage: toughen COMMAND [options]", "", "Robust fine-tuning of pretrained transformers.", ""]
-    lines += [f"  {name:<10} {COMMANDS.get(name, '')}".rstrip() for name in available()]
-    return "\n".join([*lines, "", "toughen COMMAND --help tells more.", ""])
+    lines += [f"  {name:<12} {text}" for name, text in COMMANDS.items()]
+    return "\n".join([*lines, "", "Options of a command: toughen COMMAND --help", ""])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit code."""
+    """Run one command and return the exit code."""
     try:
         try:
             return _main(list(sys.argv[1:] if arguments is None else arguments))
         finally:
-            sys.stdout.flush()  # a reader that is gone is noticed here, and not at the interpreter's end
-    except BrokenPipeError:  # | head has read enough; rich leaves with the same code
+            sys.stdout.flush()  # a closed pipe is noticed here, and not at the interpreter's end
+    except BrokenPipeError:  # `| head` has read enough; rich exits with the same code
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except KeyboardInterrupt:  # training and sweeps stop in order and say so themselves; this is all the rest
+    except KeyboardInterrupt:  # training and sweeps handle it themselves; this is for all the rest
         sys.stderr.write("toughen: interrupted\n")
         return 130
 
@@ -67,14 +60,17 @@ def _main(words: list[str]) -> int:
         sys.stdout.write(f"toughen {__version__}\n")
         return 0
     name, *rest = words
-    if name not in available():
+    if name in RENAMED:
+        sys.stderr.write(f"toughen: {name} is now {RENAMED[name]}; the old name still works.\n")
+        name = RENAMED[name]
+    if name not in COMMANDS:
         from ..errors import nearest
 
-        sys.stderr.write(f"toughen: there is no command {name!r}. {nearest(name, available())}\n")
+        sys.stderr.write(f"toughen: there is no command {name!r}. {nearest(name, COMMANDS)}\n")
         return 2
     command: Any = None
     try:
-        command = import_module(f"toughen.cli.commands.{name}")
+        command = import_module(f"toughen.cli.commands.{name.replace('-', '_')}")
         return run(command, name, rest)
     except BrokenPipeError:
         raise
@@ -85,12 +81,12 @@ def _main(words: list[str]) -> int:
 
 
 def run(command: Any, name: str, rest: Sequence[str]) -> int:
-    """Parse a command's arguments and run it. A command that parses by itself has `main(rest)`."""
+    """Parse a command's arguments and run it; a command that parses by itself has `main(words)`."""
     if hasattr(command, "main"):
         return int(command.main(rest))
-    from .arguments import OneLineErrorParser
+    from .arguments import CommandParser
 
-    parser = OneLineErrorParser(f"toughen {name}", description=command.HELP, allow_abbrev=False)
+    parser = CommandParser(f"toughen {name}", description=command.__doc__)
     command.add(parser)
     return int(command.run(parser.parse_args(rest)))
 

@@ -135,7 +135,7 @@ def _object(method: Any, settings: Mapping[str, Any], nproc: int) -> Any:
         raise RunError(f"{', '.join(settings)}: settings go with a method's name; this one is made already.")
     if nproc > 1 and config_of(method)["name"] == OWN:
         raise RunError(
-            "a method object cannot go to other processes: write it into a file (toughen new) and name that."
+            "a method object cannot go to other processes: write it into a file (toughen new-method) and name that."
         )
     return method
 

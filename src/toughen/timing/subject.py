@@ -4,7 +4,6 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -45,7 +44,7 @@ class Shape:
         return f"{self.batch}x{self.length}{part}"
 
 
-def model_named(name: "str | os.PathLike[str]") -> nn.Module:
+def load_model(name: "str | os.PathLike[str]") -> nn.Module:
     """Make a BERT of a known size with random weights, or load the model of a folder."""
     from transformers import AutoModelForSequenceClassification, BertConfig, BertForSequenceClassification
 
@@ -58,23 +57,17 @@ def model_named(name: "str | os.PathLike[str]") -> nn.Module:
     return BertForSequenceClassification(config).train()
 
 
-def batch_of(shape: Shape, vocabulary: int, labels: int, seed: int = 0) -> Mapping[str, Tensor]:
+def make_batch(shape: Shape, vocabulary: int, labels: int, seed: int = 0) -> Mapping[str, Tensor]:
     """Draw random tokens between a class and a separator token, padded on the right."""
-    random = torch.Generator().manual_seed(seed)
-    ids = torch.randint(3, vocabulary, (shape.batch, shape.length), generator=random)
+    rng = torch.Generator().manual_seed(seed)
+    ids = torch.randint(3, vocabulary, (shape.batch, shape.length), generator=rng)
     lengths = torch.linspace(shape.shortest * shape.length, shape.length, shape.batch).round().long()
-    places = torch.arange(shape.length)[None]
-    mask = (places < lengths[:, None]).long()
+    positions = torch.arange(shape.length)[None]
+    mask = (positions < lengths[:, None]).long()
     ids[:, 0] = 1
-    ids[places == lengths[:, None] - 1] = 2
+    ids[positions == lengths[:, None] - 1] = 2
     return {
         "input_ids": ids * mask,
         "attention_mask": mask,
-        "labels": torch.randint(0, labels, (shape.batch,), generator=random),
+        "labels": torch.randint(0, labels, (shape.batch,), generator=rng),
     }
-
-
-def settings_of(model: nn.Module) -> tuple[int, int]:
-    """Return the sizes of a model's vocabulary and classes."""
-    config: Any = model.config
-    return int(config.get_text_config().vocab_size), int(config.num_labels)

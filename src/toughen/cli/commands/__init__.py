@@ -1,1 +1,1 @@
-"""One file a command: `HELP`, `add(parser)`, `run(arguments) -> exit code`."""
+"""One file a command: its docstring is its help; `add(parser)` and `run(arguments)`, or `main(words)`."""

@@ -1,31 +1,38 @@
-"""`toughen bench`"""
+"""Measure step time and memory of every method, eager and fast."""
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
-HELP = "Step time and memory of every method, eager and fast."
+from ..tables import say
+
+
+def _names(text: str) -> list[str]:
+    return text.split(",")
 
 
 def add(parser: Any) -> None:
     parser.add_argument(
         "--model", default="minilm", help="tiny, minilm, bert-base, bert-large (random weights), or a model folder"
     )
-    parser.add_argument("--methods", help="names with commas between them (default: all)")
+    parser.add_argument("--methods", type=_names, help="names with commas between them (default: all)")
     parser.add_argument(
-        "--shapes", default="16x64", help="texts x tokens, several with commas; 64x512/3: lengths from a third to all"
+        "--shapes",
+        type=_names,
+        default="16x64",
+        help="texts x tokens, several with commas; 64x512/3: lengths from a third to all",
     )
     parser.add_argument(
-        "--modes", default="eager,fast", help="eager, fast (CUDA graphs) or both (default); a CPU has eager alone"
+        "--modes",
+        type=_names,
+        default="eager,fast",
+        help="eager, fast (CUDA graphs) or both (default); a CPU has eager alone",
     )
     parser.add_argument(
         "--dtype", choices=["float32", "bfloat16", "float16"], help="default: bfloat16 on a GPU, float32 else"
     )
     parser.add_argument("--device", choices=["cpu", "cuda"], help="default: cuda where there is one")
-    parser.add_argument(
-        "--repeats", type=int, default=20, help="timed steps, of which the median is given (default: 20)"
-    )
+    parser.add_argument("--repeats", type=int, default=20, help="timed steps; their median is given (default: 20)")
     parser.add_argument("--compile", action="store_true", help="compile the layers of the fast mode first")
     parser.add_argument(
         "--memory_budget", type=float, help="with --compile: the share of activations to keep, 0.9 say (default: all)"
@@ -37,33 +44,19 @@ def run(arguments: Any) -> int:
     from ...internal.atomic import write_text
     from ...timing import bench, markdown
 
-    def seen(row: Any) -> None:
+    def say_row(row: Any) -> None:
         memory = "" if row.memory_gib is None else f"  {row.memory_gib:7.2f} GiB"
         note = f"  ({row.note})" if row.note else ""
-        print_line(f"{row.batch}x{row.length}  {row.method:<10} {row.mode:<6} {row.ms:9.2f} ms{memory}{note}")
+        say(f"{row.batch}x{row.length}  {row.method:<10} {row.mode:<6} {row.ms:9.2f} ms{memory}{note}")
 
-    rows = bench(
-        arguments.model,
-        arguments.methods.split(",") if arguments.methods else None,
-        arguments.shapes.split(","),
-        modes=arguments.modes.split(","),
-        dtype=arguments.dtype,
-        device=arguments.device,
-        repeats=arguments.repeats,
-        compile=arguments.compile,
-        memory_budget=arguments.memory_budget,
-        on_row=seen,
-    )
-    print_line("\n" + markdown(rows))
-    if arguments.out is not None:
-        base = arguments.out.with_suffix("")
+    options = vars(arguments)
+    out = options.pop("out")
+    rows = bench(**options, on_row=say_row)
+    say("\n" + markdown(rows))
+    if out is not None:
+        base = out.with_suffix("")
         lines = ",\n".join(" " + json.dumps(row.to_dict()) for row in rows)
         write_text(base.with_suffix(".json"), f"[\n{lines}\n]\n")
         write_text(base.with_suffix(".md"), markdown(rows))
-        print_line(f"written: {base}.json, {base}.md")
+        say(f"written: {base}.json, {base}.md")
     return 0
-
-
-def print_line(text: str) -> None:
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()

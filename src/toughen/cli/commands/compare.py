@@ -1,8 +1,8 @@
-"""`toughen compare RUNS...`"""
+"""Compare runs: mean and spread over seeds, paired tests, cost."""
 
 from typing import Any
 
-HELP = "Runs side by side: mean and spread over seeds, paired tests, cost."
+from ..tables import print_table, say
 
 
 def add(parser: Any) -> None:
@@ -17,34 +17,32 @@ def add(parser: Any) -> None:
 def run(arguments: Any) -> int:
     from ...reports import compare_runs, find_runs, report
     from ...reports.formatting import format_p, format_passes
-    from ..tables import console, table
 
-    out = console()
-    for found in compare_runs(find_runs(arguments.runs), by=arguments.by, metric=arguments.metric):
+    for comparison in compare_runs(find_runs(arguments.runs), by=arguments.by, metric=arguments.metric):
         rows: list[list[str]] = []
-        for row in found.rows:
+        for row in comparison.rows:
             test, ratio = row.over_seeds, row.ratio.get("seconds_per_step")
             change = f"{test.difference:+.4f}" if test and test.count else ""
             p = format_p(test.p, "-").removeprefix("p ").removeprefix("= ") if test else ""
             times = f"{ratio:.2f}x" if ratio else ""
             rows.append([row.name, str(row.summary.count), str(row.summary), change, p, format_passes(row.cost), times])
-        heads = [f"{found.rows[0].task}", "seeds", found.metric, "difference", "p", "F + B", "cost"]
-        out.print(table(heads, rows))
-        for line in (*_said(found), *found.notes):
-            out.print(line, markup=False)
+        heads = [str(comparison.rows[0].task), "seeds", comparison.metric, "difference", "p", "F + B", "cost"]
+        print_table(heads, rows)
+        for line in (*_details(comparison), *comparison.notes):
+            say(line)
     if arguments.html:
-        out.print(f"{report(arguments.runs, arguments.html, by=arguments.by)}", markup=False, soft_wrap=True)
+        say(report(arguments.runs, arguments.html, by=arguments.by))
     return 0
 
 
-def _said(found: Any) -> list[str]:
-    """What the columns cannot hold: the tests by name, medians, and why there is no p."""
+def _details(comparison: Any) -> list[str]:
+    """Return what the columns cannot hold: the tests by name, medians, and why there is no p."""
     from ...reports.formatting import format_p
 
-    lines = [f"Median: {', '.join(f'{row.name} {row.summary.median:.4f}' for row in found.rows)}."]
-    if len(found.rows) > 1:
-        lines.append(f"Difference from {found.rows[0].name}; p of a paired t test over the seeds both have.")
-    for row in found.rows[1:]:
+    lines = [f"Median: {', '.join(f'{row.name} {row.summary.median:.4f}' for row in comparison.rows)}."]
+    if len(comparison.rows) > 1:
+        lines.append(f"Difference from {comparison.rows[0].name}; p of a paired t test over the seeds both have.")
+    for row in comparison.rows[1:]:
         if row.over_seeds is not None and row.over_seeds.p is None:
             lines.append(f"{row.name}: no p over seeds, {row.over_seeds.why}.")
         for test in row.over_rows:

@@ -1,8 +1,8 @@
-"""`toughen demo`"""
+"""Train a small model in minutes, offline: plain fine-tuning against two robust methods."""
 
 from typing import Any
 
-HELP = "A small real run in minutes, offline: plain fine-tuning against two robust methods."
+from ..tables import say
 
 
 def add(parser: Any) -> None:
@@ -16,14 +16,8 @@ def run(arguments: Any) -> int:
     from ...demo import demo
     from ...runs.config_io import seeds_of
     from ...runs.errors import Interrupted
-    from ..tables import console
 
-    out = console()
     seeds = seeds_of(arguments.seed)
-
-    def say(line: str) -> None:
-        out.print(line, markup=False, soft_wrap=True)
-
     try:
         demo(arguments.out, seeds=seeds, model=arguments.model, limit=arguments.limit, say=say)
     except Interrupted as stopped:

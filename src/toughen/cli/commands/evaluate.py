@@ -1,13 +1,13 @@
-"""`toughen evaluate RUN_OR_MODEL... [--attack ...]`"""
+"""Score a run or a model on any split or file, also under attack."""
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-HELP = "Score a run or a model on any split or file, also under attack."
+from ..tables import print_table, say, span
 
-FLAGS = {name: f"--{name}" for name in ("text_column", "label_column", "dir")}
+FLAGS = {name: f"--{name}" for name in ("task", "file", "sets", "synonyms", "text_column", "label_column", "dir")}
 
 
 def add(parser: Any) -> None:
@@ -99,67 +99,60 @@ def run(arguments: Any) -> int:
         raise RunError(f"--{_flag(next(iter(given)))} is for attacks: name some with --attack as well.")
     try:
         with silence_libraries():
-            found = [(path, each) for path in arguments.paths for each in evaluate(path, **options)]
+            evaluations = [(path, each) for path in arguments.paths for each in evaluate(path, **options)]
     except KeyboardInterrupt:
         sys.stderr.write("toughen: interrupted; the same command goes on from here.\n")
         return 130
     if arguments.json:
-        sys.stdout.write(json.dumps(_told(found), indent=1, ensure_ascii=False) + "\n")
+        say(json.dumps([_to_dict(each, evaluations[0][1]) for _, each in evaluations], indent=1, ensure_ascii=False))
         return 0
-    _print(found, many=len(arguments.paths) > 1)
+    _print_scores(evaluations, many=len(arguments.paths) > 1)
     if options["attack"]:
-        from ..attack_tables import show
+        from ..attack_tables import print_attacks
 
-        show(found)
+        print_attacks(evaluations)
     return 0
 
 
-def _told(found: list[tuple[str, Any]]) -> list[dict[str, Any]]:
-    """Evaluations with their attacks, and paired differences from the first model."""
-    told: list[dict[str, Any]] = []
-    for place, (_, each) in enumerate(found):
-        row = each.to_dict()
-        if each.attacks:
-            from ...evaluation import differences
+def _to_dict(each: Any, first: Any) -> dict[str, Any]:
+    """Return an evaluation with its attacks, and paired differences from the first one."""
+    row: dict[str, Any] = each.to_dict()
+    if each.attacks:
+        from ...evaluation import differences
 
-            row["attacks"] = [attacked.summary.to_dict() for attacked in each.attacks]
-            if place:
-                row["differences"] = [vars(one) for one in differences(each.attacks, found[0][1].attacks)]
-        told.append(row)
-    return told
+        row["attacks"] = [attacked.summary.to_dict() for attacked in each.attacks]
+        if each is not first:
+            row["differences"] = [vars(one) for one in differences(each.attacks, first.attacks)]
+    return row
 
 
-def _print(found: list[tuple[str, Any]], many: bool) -> None:
+def _print_scores(evaluations: Sequence[tuple[str, Any]], many: bool) -> None:
     from ...reports.comparison import LOWER
-    from ..tables import console, span, table
 
-    out = console()
-    best = (min if found[0][1].metric in LOWER else max)(each.score for _, each in found)
-    marked = len(found) > 1 and [each.score for _, each in found].count(best) == 1  # of a tie, none
+    best = (min if evaluations[0][1].metric in LOWER else max)(each.score for _, each in evaluations)
+    marked = len(evaluations) > 1 and [each.score for _, each in evaluations].count(best) == 1  # of a tie, none
     rows: list[list[str]] = []
-    for path, each in found:
+    for path, each in evaluations:
         name = f"{path} · {each.name}" if many else each.name
         star = " *" if marked and each.score == best else ""
         ece = f"{each.calibration['ece']:.3f}" if each.calibration else "-"
-        shown = each.metrics if len(found) == 1 else {each.metric: each.metrics[each.metric]}
+        shown = each.metrics if len(evaluations) == 1 else {each.metric: each.metrics[each.metric]}
         scores = "\n".join(f"{metric} {span(value)}" for metric, value in shown.items())
         rows.append([f"{name}{star}", str(each.rows), scores, ece])
-    out.print(table(["evaluation", "rows", "score (95 % interval)", "ECE"], rows))
+    print_table(["evaluation", "rows", "score (95 % interval)", "ECE"], rows)
     if marked:
-        out.print("* the best score", markup=False)
-    if len(found) == 1:
-        _details(out, found[0][1])
-    for note in dict.fromkeys(note for _, each in found for note in each.notes):
-        out.print(f"note: {note}", markup=False)
+        say("* the best score")
+    if len(evaluations) == 1:
+        _print_details(evaluations[0][1])
+    for note in dict.fromkeys(note for _, each in evaluations for note in each.notes):
+        say(f"note: {note}")
 
 
-def _details(out: Any, each: Any) -> None:
-    from ..tables import table
-
+def _print_details(each: Any) -> None:
     if each.per_class:
         wanted = ("precision", "recall", "f1")
         rows = [[n, *(f"{v[k]:.3f}" for k in wanted), str(v["rows"])] for n, v in each.per_class.items()]
-        out.print(table(["class", "precision", "recall", "F1", "rows"], rows))
+        print_table(["class", "precision", "recall", "F1", "rows"], rows)
     for kind, parts in each.slices.items():
         rows = [[part["name"], f"{part[each.metric]:.3f}", str(part["rows"])] for part in parts]
-        out.print(table([kind, each.metric, "rows"], rows))
+        print_table([kind, each.metric, "rows"], rows)

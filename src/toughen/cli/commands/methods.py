@@ -1,9 +1,8 @@
-"""`toughen methods`."""
+"""List all methods: what each is, its cost and its presets."""
 
 import argparse
-import sys
 
-HELP = "All methods: what each is, its cost and its presets."
+from ..tables import say
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -14,7 +13,7 @@ def run(arguments: argparse.Namespace) -> int:
     from ...registry import create_method, list_methods
 
     if arguments.names:
-        sys.stdout.write("".join(f"{name}\n" for name in list_methods()))
+        say("\n".join(list_methods()))
         return 0
     from ...runs.cost import cost_of
     from ...runs.method_options import describe_methods
@@ -25,5 +24,5 @@ def run(arguments: argparse.Namespace) -> int:
         more = f" [{', '.join(presets)}]" if presets else ""
         lines.append(f"{name:<9} {cost_of(create_method(name)):>4.1f}  {described.title.rstrip('.')}{more}")
     lines += ["", "cost: a step in units of a plain one. [presets]: --method.preset NAME. Sums: --method smart+rdrop."]
-    sys.stdout.write("\n".join([*lines, "More of one: toughen show NAME", ""]))
+    say("\n".join([*lines, "More of one: toughen describe NAME"]))
     return 0

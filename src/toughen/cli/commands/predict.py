@@ -1,15 +1,18 @@
-"""`toughen predict`."""
+"""Predict with a run or a model: text, pair, file or stdin; CSV or JSONL out."""
 
 import argparse
 import csv
 import io
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-HELP = "Predict with a run or a model: text, pair, file or stdin; CSV or JSONL out."
+from ..arguments import check_new
+from ..tables import say
+
+FLAGS = {name: f"--{name}" for name in ("text_column", "delimiter", "encoding")}
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -18,7 +21,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--text_pair", "--text-pair", action="append", default=[], help="Its second text.")
     parser.add_argument("--file", help="CSV, TSV, JSON, JSONL or Parquet with the texts; - is stdin, one a line.")
     parser.add_argument("--text_column", help="Column of the text, or two with a comma between them.")
-    parser.add_argument("--delimiter", help="Of a table, when it is not found out rightly.")
+    parser.add_argument("--delimiter", help="Of a table; found by itself if left out.")
     parser.add_argument("--encoding", help="Of a file that is not UTF-8, such as cp1252.")
     parser.add_argument("--out", help="Where to write: .csv or .jsonl; must be new. Without it stdout.")
     parser.add_argument("--format", choices=("plain", "csv", "jsonl"), help="By default that of --out, else plain.")
@@ -30,30 +33,31 @@ def run(arguments: argparse.Namespace) -> int:
     from ...internal.atomic import write_text
     from ...runs.errors import RunError
     from ...runs.predictor import load
+    from ...tasks.spec import options_of_caller
 
     out = Path(arguments.out) if arguments.out else None
-    if out is not None and out.exists():
-        raise RunError(f"{out} is there already and nothing is overwritten; choose another --out.")
+    if out is not None:
+        check_new(out, "choose another --out")
     form = arguments.format or ({".csv": "csv", ".jsonl": "jsonl"}.get(out.suffix) if out else "plain")
     if form is None:
         raise RunError(f"--out {out}: end it with .csv or .jsonl, or give --format.")
     if not arguments.text and not arguments.file and sys.stdin.isatty():
         raise RunError("nothing to predict: give --text, --file, or texts on stdin.")
     predictor = load(arguments.run, device=arguments.device, batch_size=arguments.batch_size)
-    inputs = list(_inputs(arguments, predictor.task))
+    with options_of_caller(*FLAGS):
+        inputs = list(_inputs(arguments, predictor.task))
     text = FORMATS[form](inputs, predictor(inputs), predictor.task)
-    if out is not None:
-        write_text(out, text)
-        sys.stdout.write(f"{len(inputs)} predictions in {out}\n")
-    else:
+    if out is None:
         sys.stdout.write(text)
+    else:
+        write_text(out, text)
+        say(f"{len(inputs)} predictions in {out}")
     return 0
 
 
 def _inputs(arguments: argparse.Namespace, task: Any) -> Iterator[Any]:
     from ...runs.errors import RunError
     from ...tasks.read.files import FileFormat
-    from ...tasks.spec import DataError
 
     texts, seconds = arguments.text, arguments.text_pair
     if seconds and len(texts) != len(seconds):
@@ -66,17 +70,12 @@ def _inputs(arguments: argparse.Namespace, task: Any) -> Iterator[Any]:
                 raise RunError(f"stdin, line {number}: it is empty; fill it in or leave the line out.")
             yield _line(line, task)
     elif arguments.file:
-        form = FileFormat(arguments.delimiter, arguments.encoding)
-        try:
-            yield from _rows(Path(arguments.file), arguments.text_column, task, form)
-        except DataError as error:
-            told = str(error.for_caller(("text_column", "delimiter", "encoding")))
-            told = told.replace('encoding="cp1252"', "--encoding cp1252").replace("text_column=", "--text_column")
-            raise RunError(told) from error
+        columns = [name.strip() for name in (arguments.text_column or "").split(",") if name.strip()]
+        yield from _rows(Path(arguments.file), columns, task, FileFormat(arguments.delimiter, arguments.encoding))
 
 
 def _line(line: str, task: Any) -> Any:
-    """A line of stdin: a text, a pair with a tab between, or JSON for multiple choice."""
+    """Return a line of stdin as input: a text, a pair with a tab between, or JSON for multiple choice."""
     if task.head == "choices":
         try:
             return json.loads(line)
@@ -85,24 +84,23 @@ def _line(line: str, task: Any) -> Any:
     return tuple(line.split("\t")) if len(task.columns) == 2 else line
 
 
-def _rows(path: Path, asked: str | None, task: Any, form: Any) -> Iterator[Any]:
+def _rows(path: Path, given: Sequence[str], task: Any, form: Any) -> Iterator[Any]:
+    """Yield the rows of a file as inputs; `given` are the columns of the text."""
     from ...runs.errors import RunError
     from ...tasks.infer import WORDS
     from ...tasks.read.files import check_file, place, read_rows
     from ...tasks.read.rows import BadRow, text_of
 
     check_file(path)
-    given = [part.strip() for part in asked.split(",")] if asked else []
     for raw in read_rows(path, form):
         if raw.problem:
             raise RunError(f"{place(path, raw)}: {raw.problem}.")
-        names, choices = given or list(task.columns), []
+        names, choices = given or list(task.columns), list[str]()
         if task.head == "choices":
             names, choices = _choices(path, raw, given)
         elif task.head == "tokens" and not given:
             names = [next((name for name in WORDS if name in raw.fields), names[0])]
-        missing = [name for name in names if name and name not in raw.fields]
-        if missing:
+        if missing := [name for name in names if name and name not in raw.fields]:
             raise RunError(
                 f"{path}, row {raw.row}: there is no column {missing[0]!r}; it has "
                 f"{', '.join(map(repr, raw.fields))}; name the right one with --text_column."
@@ -120,54 +118,55 @@ def _rows(path: Path, asked: str | None, task: Any, form: Any) -> Iterator[Any]:
             yield tuple(texts) if len(texts) > 1 else texts[0]
 
 
-def _choices(path: Path, raw: Any, asked: list[str]) -> tuple[list[str], list[Any]]:
-    """The columns of context and question (or ""), and the choices, from a list or from columns of their own."""
+def _choices(path: Path, raw: Any, asked: Sequence[str]) -> tuple[list[str], list[Any]]:
+    """Return the columns of context and question (or ""), and the choices, from a list or from columns of their own."""
     from ...runs.errors import RunError
     from ...tasks.infer import choice_columns
     from ...tasks.read.rows import numbered_columns
 
     context, question, listed = choice_columns(path, raw.row, raw.fields, asked)
-    found = raw.fields[listed] if listed else [raw.fields[name] for name in numbered_columns(raw.fields)]
-    if not found:
+    values = raw.fields[listed] if listed else [raw.fields[name] for name in numbered_columns(raw.fields)]
+    if not values:
         raise RunError(
             f"{path}, row {raw.row}: there are no choices; write a list 'choices' or columns choice0, choice1, ...; "
             f"it has {', '.join(map(repr, raw.fields))}."
         )
-    return [context, question], [str(choice) for choice in found]
+    return [context, question], [str(choice) for choice in values]
 
 
-def _fields(given: Any, task: Any) -> dict[str, Any]:
-    if isinstance(given, dict):
+def _fields(given: Any, task: Any) -> Mapping[str, Any]:
+    """Return an input by the names of its columns."""
+    if isinstance(given, Mapping):
         return given
     values = given if isinstance(given, tuple) else (given,)
     names = task.columns if len(values) <= len(task.columns) else ("text", "text_pair")  # of a plain model
     return dict(zip(names, values, strict=False))
 
 
-def _plain(inputs: list[Any], predictions: list[Any], task: Any) -> str:
+def _plain(inputs: Sequence[Any], predictions: Sequence[Any], task: Any) -> str:
     between = " " if task.head == "tokens" else ", "
-    said = [between.join(each.label) or "-" if isinstance(each.label, list) else str(each) for each in predictions]
-    return "".join(f"{line}\n" for line in said)
+    shown = [between.join(each.label) or "-" if isinstance(each.label, list) else str(each) for each in predictions]
+    return "".join(f"{line}\n" for line in shown)
 
 
-def _jsonl(inputs: list[Any], predictions: list[Any], task: Any) -> str:
+def _jsonl(inputs: Sequence[Any], predictions: Sequence[Any], task: Any) -> str:
     lines: list[str] = []
-    for given, said in zip(inputs, predictions, strict=True):
-        row = {**_fields(given, task), "prediction": said.label}
-        row |= {"probabilities": dict(said.probabilities)} if said.probabilities else {}
+    for given, prediction in zip(inputs, predictions, strict=True):
+        row = {**_fields(given, task), "prediction": prediction.label}
+        row |= {"probabilities": dict(prediction.probabilities)} if prediction.probabilities else {}
         lines.append(json.dumps(row, ensure_ascii=False) + "\n")
     return "".join(lines)
 
 
-def _csv(inputs: list[Any], predictions: list[Any], task: Any) -> str:
-    out = io.StringIO()
+def _csv(inputs: Sequence[Any], predictions: Sequence[Any], task: Any) -> str:
+    out, rows = io.StringIO(), [_fields(given, task) for given in inputs]
+    columns = max(map(list, rows), key=len, default=list(task.columns))
     writer = csv.writer(out, lineterminator="\n")
-    columns = max((list(_fields(given, task)) for given in inputs), key=len, default=list(task.columns))
     writer.writerow([*columns, "prediction", "score"])
-    for given, said in zip(inputs, predictions, strict=True):
-        fields = [value if isinstance(value, str) else json.dumps(value) for value in _fields(given, task).values()]
-        label = said.label if isinstance(said.label, (str, float)) else json.dumps(said.label)
-        writer.writerow([*fields, label, "" if said.score is None else f"{said.score:.6f}"])
+    for row, prediction in zip(rows, predictions, strict=True):
+        cells = (*row.values(), prediction.label)
+        values = [cell if isinstance(cell, (str, float)) else json.dumps(cell) for cell in cells]
+        writer.writerow([*values, "" if prediction.score is None else f"{prediction.score:.6f}"])
     return out.getvalue()
 
 

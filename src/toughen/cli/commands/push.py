@@ -1,11 +1,10 @@
-"""`toughen push`."""
+"""Put a run's model on the Hugging Face Hub; without --yes it only shows what it would do."""
 
 import argparse
 import re
-import sys
 from pathlib import Path
 
-HELP = "Put a run's model on the Hugging Face Hub; without --yes it only shows what it would do."
+from ..tables import say
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -26,10 +25,11 @@ def run(arguments: argparse.Namespace) -> int:
     files = sorted(path for path in model.rglob("*") if path.is_file())
     size = sum(path.stat().st_size for path in files)
     kind = "private" if arguments.private else "public"
-    lines = [f"{path.relative_to(model)}  {path.stat().st_size:,} bytes" for path in files]
-    sys.stdout.write("\n".join([*lines, f"{len(files)} files, {size:,} bytes -> {arguments.repo} ({kind})"]) + "\n")
+    for path in files:
+        say(f"{path.relative_to(model)}  {path.stat().st_size:,} bytes")
+    say(f"{len(files)} files, {size:,} bytes -> {arguments.repo} ({kind})")
     if not arguments.yes:
-        sys.stdout.write("dry run: nothing was uploaded; add --yes to do it\n")
+        say("dry run: nothing was uploaded; add --yes to do it")
         return 0
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
@@ -39,6 +39,6 @@ def run(arguments: argparse.Namespace) -> int:
         api.create_repo(arguments.repo, private=arguments.private, exist_ok=True)
         done = api.upload_folder(repo_id=arguments.repo, folder_path=model, commit_message="Model trained with toughen")
     except (OfflineModeIsEnabled, HfHubHTTPError, OSError) as error:
-        raise RunError(f"the Hub said no: {str(error).strip().partition(chr(10))[0]}") from error
-    sys.stdout.write(f"{done}\n")
+        raise RunError(f"the Hub refused: {str(error).strip().partition(chr(10))[0]}") from error
+    say(done)
     return 0

@@ -1,8 +1,8 @@
-"""`toughen report RUNS...`"""
+"""Write one HTML page of a run, or of several side by side."""
 
 from typing import Any
 
-HELP = "One HTML page of a run, or of several side by side."
+from ..tables import say
 
 
 def add(parser: Any) -> None:
@@ -16,8 +16,6 @@ def add(parser: Any) -> None:
 
 def run(arguments: Any) -> int:
     from ...reports import report
-    from ..tables import console
 
-    page = report(arguments.runs, arguments.out, by=arguments.by, title=arguments.title)
-    console().print(f"{page}", markup=False, soft_wrap=True)
+    say(report(arguments.runs, arguments.out, by=arguments.by, title=arguments.title))
     return 0

@@ -1,11 +1,13 @@
-"""`toughen submit`."""
+"""Write GLUE's submission zip from the test predictions of runs, checked."""
 
 import argparse
-import sys
 from pathlib import Path
 from typing import Any
 
-HELP = "GLUE's submission zip from the test predictions of runs, checked."
+from ..arguments import check_new
+from ..tables import say
+
+FLAGS = {"partial": "--partial"}
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -19,12 +21,11 @@ def run(arguments: argparse.Namespace) -> int:
     from ...runs.folder import RunFolder
     from ...runs.predictions import read_predictions
     from ...runs.prepare import EXTRA_EVAL_SETS
-    from ...tasks import DataError, submission
+    from ...tasks import submission
     from ...tasks.catalog import GLUE
 
     out = Path(arguments.out)
-    if out.exists():
-        raise RunError(f"{out} is there already and nothing is overwritten; choose another --out.")
+    check_new(out, "choose another --out")
     # `toughen submit glue runs/*` reads well, and there is no other benchmark to name.
     runs = [Path(each) for each in arguments.runs if each != "glue" or Path(each).is_dir()]
     predictions: dict[str, Any] = {}
@@ -41,8 +42,5 @@ def run(arguments: argparse.Namespace) -> int:
         for ending, name in EXTRA_EVAL_SETS.get(results.task, {}).items():
             if (tables / f"test_{ending}.tsv").is_file():
                 predictions[name] = read_predictions(tables / f"test_{ending}.tsv")
-    try:
-        sys.stdout.write(f"{submission(predictions, out, partial=arguments.partial)}\n")
-    except DataError as error:
-        raise RunError(str(error).replace("partial=True", "--partial")) from error
+    say(submission(predictions, out, partial=arguments.partial))
     return 0

@@ -1,21 +1,18 @@
-"""`toughen sweep FILE`."""
+"""Try many settings of a config, each with several seeds: on one machine, or on a Ray cluster."""
 
-import sys
 from collections.abc import Sequence
-from dataclasses import fields
 from typing import Any
 
-from ..arguments import DATA_FLAGS
+from ..arguments import DATA_FLAGS, CommandParser, split_arguments
+from ..tables import print_table, say
 
-HELP = "Try many settings of a config, each with several seeds: on one machine, or on a Ray cluster."
 FLAGS = DATA_FLAGS
+EPILOG = "Any option of toughen train goes over the base: toughen sweep grid.yaml --model roberta-base --train.epochs 3"
 
 
 def main(arguments: Sequence[str]) -> int:
     """Parse, run, and print the result. Options of `toughen train` go over the base."""
-    from ..arguments import OneLineErrorParser
-
-    parser = OneLineErrorParser("toughen sweep", description=HELP, allow_abbrev=False, epilog=EPILOG)
+    parser = CommandParser("toughen sweep", description=__doc__, epilog=EPILOG)
     parser.add_argument("source", help="sweep file (YAML, or ManyTasks' search.json), recipe, or a sweep's folder")
     parser.add_argument("--resume", action="store_true", help="go on with the sweep; runs only what is missing")
     parser.add_argument("--base", help="config file or recipe in place of the file's base")
@@ -25,66 +22,30 @@ def main(arguments: Sequence[str]) -> int:
         "--engine", choices=("auto", "ray", "serial"), default="auto", help="default: ray, if installed"
     )
     parser.add_argument("--address", help="a Ray cluster: host:port, or auto on one of its machines")
-    given, rest = parser.parse_known_args(list(arguments))
+    options, rest = parser.parse_known_args(arguments)
 
-    from ...sweeps import SweepStopped, sweep
+    from ...sweeps import SweepError, SweepStopped, sweep
+    from ..parser import parse_flags
 
-    options = {key: getattr(given, key) for key in ("resume", "base", "seeds", "output_dir", "engine", "address")}
+    given = split_arguments(rest)
+    if given.config or given.print_config:
+        raise SweepError("--config, --recipe and --print_config are options of toughen train; give --base here.")
     try:
-        return _print_summary(sweep(given.source, config=_parse_overrides(rest), **options))
+        # The methods are in the file: its options are checked with the settings.
+        return _print_summary(sweep(**vars(options), config=parse_flags(given.words, None)))
     except SweepStopped as stopped:
-        sys.stdout.write(f"{stopped}\n")
+        say(stopped)
         return 130
 
 
-EPILOG = "Any option of toughen train goes over the base: toughen sweep grid.yaml --model roberta-base --train.epochs 3"
-
-
-def _parse_overrides(words: Sequence[str]) -> dict[str, Any]:
-    """`--train.epochs 3` as {"train.epochs": 3}; unknown options are refused with the config."""
-    from ...sweeps import SweepError
-    from ..arguments import expand_shorthands
-
-    found: dict[str, Any] = {}
-    left = expand_shorthands(words)
-    while left:
-        flag, equals, value = left.pop(0).partition("=")
-        if not flag.startswith("--") or (not equals and (not left or left[0].startswith("--"))):
-            raise SweepError(f"{flag}: expected --option VALUE, as of toughen train.")
-        found[flag.removeprefix("--")] = _value(flag, value if equals else left.pop(0))
-    return found
-
-
-def _value(flag: str, text: str) -> Any:
-    """The value of an option: as it stands where that is text (a path, a delimiter), else what YAML makes of it."""
-    import yaml
-
-    from ...runs.config import GROUPS, Config
-    from ...runs.kinds import fits
-    from ...sweeps import SweepError
-
-    group, _, name = flag.removeprefix("--").rpartition(".")
-    home = GROUPS.get(group) if group else Config
-    kinds = {each.name: each.type for each in fields(home)} if home else {}
-    if name in kinds and text != "null" and fits(text, kinds[name]):
-        return text
-    try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError:
-        raise SweepError(f"{flag} {text}: it is neither a number nor a text nor a list in YAML; quote it.") from None
-
-
 def _print_summary(done: Any) -> int:
-    from ..tables import console, table
-
-    out, heads = console(), [*done.definition.keys, done.metric, "seeds", "state"]
-    rows = [_cells(done, row) for row in done.rows]
-    out.print(table(["rank", *heads], rows, folds=range(1, len(heads) - 2)))
+    heads = [*done.definition.keys, done.metric, "seeds", "state"]
+    print_table(["rank", *heads], [_cells(done, row) for row in done.rows], folds=range(1, len(heads) - 2))
     for number, errors in done.failures.items():
         for error in errors:
-            out.print(f"row {number}, {error}", markup=False, soft_wrap=True)
+            say(f"row {number}, {error}")
     best = "; best.yaml" if done.rows and done.rows[0].state == "done" else ""
-    out.print(f"{done}\nsaved {done.path}/leaderboard.html, .md, .csv{best}", markup=False, soft_wrap=True)
+    say(f"{done}\nsaved {done.path}/leaderboard.html, .md, .csv{best}")
     return 1 if done.failures else 0
 
 

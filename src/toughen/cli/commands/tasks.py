@@ -1,9 +1,8 @@
-"""`toughen tasks`."""
+"""List all tasks; `toughen tasks fetch glue --to FOLDER` saves their data for machines without network."""
 
 import argparse
-import sys
 
-HELP = "All tasks; `toughen tasks fetch glue --to FOLDER` saves their data for machines without network."
+from ..tables import say
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -27,16 +26,16 @@ def run(arguments: argparse.Namespace) -> int:
         wide = [max(map(len, column)) for column in zip(*rows, strict=True)]
         for row in rows:
             cells = (f"{cell:<{width}}" for cell, width in zip(row, wide, strict=True))
-            sys.stdout.write(" ".join(cells).rstrip() + "\n")
+            say(" ".join(cells).rstrip())
         return 0
     if not arguments.to:
         raise RunError(f"toughen tasks {arguments.what}: give the folder as --to FOLDER.")
     if arguments.what == "verify":
         faults = tasks.verify(arguments.to)
-        sys.stdout.write("\n".join([*faults, f"{len(faults)} files missing or altered"]) + "\n")
+        say("\n".join([*faults, f"{len(faults)} files missing or altered"]))
         return 1 if faults else 0
     if not arguments.names:
         raise RunError("toughen tasks fetch: name the tasks, e.g. toughen tasks fetch rte sst2 --to FOLDER.")
-    tasks.fetch(arguments.names, arguments.to, arguments.layout, tell=lambda line: print(line, flush=True))  # noqa: T201
-    sys.stdout.write(f"use them with: --data.dir {arguments.to}\n")
+    tasks.fetch(arguments.names, arguments.to, arguments.layout, tell=say)
+    say(f"use them with: --data.dir {arguments.to}")
     return 0

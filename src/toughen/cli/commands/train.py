@@ -1,55 +1,39 @@
-"""`toughen train`."""
+"""Fine-tune a model with a robust method."""
 
-import sys
 from collections.abc import Sequence
 from shlex import quote
 from typing import Any
 
-from ..arguments import DATA_FLAGS
+from ..arguments import DATA_FLAGS, CommandParser
+from ..tables import say
 
-HELP = "Fine-tune a model with a robust method."
 FLAGS = DATA_FLAGS
 
 
 def main(arguments: Sequence[str]) -> int:
     """Parse, make the run folder, train here or in several processes, and say what to do next."""
-    from ..old_flags import translate
     from ..parser import parse_train
 
-    words, notices = translate(arguments)
-    for notice in notices:
-        sys.stderr.write(f"toughen: {notice}\n")
-    if not words:
-        words = ["--help"]
-    resumed = _resumed(words)
-    if resumed is not None:
-        return _run(*resumed, new=False)
-    config, launch = parse_train(words)
-    return _run(_created(config, launch), launch, new=True)
+    if any(word.partition("=")[0] == "--resume" for word in arguments):
+        return _run(*_parse_resume(arguments), new=False)
+    config, launch = parse_train(arguments or ["--help"])
+    return _run(_create_folder(config, launch), launch, new=True)
 
 
-def _resumed(words: Sequence[str]) -> tuple[Any, dict[str, Any]] | None:
-    """The run to go on with, and on which machines; it brings all other options."""
-    import argparse
-
+def _parse_resume(arguments: Sequence[str]) -> tuple[Any, dict[str, Any]]:
+    """Return the run to go on with, which brings all other options, and on which machines."""
     from ...runs.errors import RunError
     from ...runs.folder import RunFolder
 
-    if not any(word.partition("=")[0] == "--resume" for word in words):
-        return None
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    parser = CommandParser("toughen train", add_help=False)
     parser.add_argument("--resume")
     parser.add_argument("--nnodes", type=int, default=1)
     parser.add_argument("--node_rank", type=int, default=0)
     parser.add_argument("--rdzv_endpoint")
-    try:
-        found, rest = parser.parse_known_args(words)
-    except argparse.ArgumentError as error:
-        needs = "--resume needs the run's folder." if error.argument_name == "--resume" else f"{error}."
-        raise RunError(needs) from None
+    given, rest = parser.parse_known_args(arguments)
     if rest:
         raise RunError(f"--resume goes on with the run's own config.yaml; leave out {' '.join(rest)}.")
-    launch = vars(found)
+    launch = vars(given)
     folder = RunFolder(launch.pop("resume"))
     folder.config()
     _check_machines(launch, folder)
@@ -65,7 +49,7 @@ def _check_machines(launch: dict[str, Any], folder: Any) -> None:
         raise RunError(f"--node_rank {launch['node_rank']}: with --nnodes {launch['nnodes']} it starts at 0.")
 
 
-def _created(config: Any, launch: dict[str, Any]) -> Any:
+def _create_folder(config: Any, launch: dict[str, Any]) -> Any:
     from ...runs.folder import RunFolder
     from ...runs.launch import wait_for_config
 
@@ -82,7 +66,7 @@ def _run(folder: Any, launch: dict[str, Any], new: bool) -> int:
     try:
         (launch_new if new else execute_everywhere)(folder, **launch)
     except Interrupted as stopped:
-        sys.stdout.write(f"{stopped}\ncontinue with: toughen train --resume {quote(str(folder))}\n")
+        say(f"{stopped}\ncontinue with: toughen train --resume {quote(str(folder))}")
         return 128 + stopped.signal
     if launch["node_rank"] == 0:
         print_summary(folder)
@@ -90,34 +74,29 @@ def _run(folder: Any, launch: dict[str, Any], new: bool) -> int:
 
 
 def print_summary(folder: Any) -> None:
-    """Every seed, the plain twin, where it is saved and what to do next."""
+    """Print every seed, the plain baseline, where it is saved and what to do next."""
     results = folder.results()
-    lines = [str(results)]
-    if results.baseline:
-        plain, name = results.baseline, results.metric
-        spread = f" ± {plain.sd[name]:.4f}" if len(plain.seeds) > 1 else ""
-        change = results.mean[name] - plain.mean[name]
-        lines.append(f"plain: {plain.mean[name]:.4f}{spread} · {results.method.name} {change:+.4f}")
-    lines += [_score_line(results, name) for name in (f"test_{results.metric}",) if name in results.mean]
-    page = " (report.html)" if (folder.path / "report.html").is_file() else ""
-    run = quote(str(folder))
-    lines += [
-        f"saved {folder}/{page}",
-        f"next: toughen predict {run} {_predict_flags(folder)} · toughen evaluate {run}",
-    ]
-    sys.stdout.write("\n".join(lines) + "\n")
+    plain, method, test = results.baseline, results.method.name, f"test_{results.metric}"
 
+    def score(variant: Any, name: str) -> str:
+        spread = f" ± {variant.sd[name]:.4f}" if len(variant.seeds) > 1 else ""
+        return f"{variant.mean[name]:.4f}{spread}"
 
-def _score_line(results: Any, name: str) -> str:
-    """A further score, over all seeds, beside the plain twin's."""
-    spread = f" ± {results.sd[name]:.4f}" if len(results.seeds) > 1 else ""
-    plain = results.baseline.mean.get(name) if results.baseline else None
-    change = "" if plain is None else f" (plain {plain:.4f}, {results.method.name} {results.mean[name] - plain:+.4f})"
-    return f"{name}: {results.mean[name]:.4f}{spread}{change}"
+    def change(name: str) -> str:
+        return f"{method} {results.mean[name] - plain.mean[name]:+.4f}"
+
+    say(results)
+    if plain:
+        say(f"plain: {score(plain, results.metric)} · {change(results.metric)}")
+    if test in results.mean:
+        beside = f" (plain {plain.mean[test]:.4f}, {change(test)})" if plain and test in plain.mean else ""
+        say(f"{test}: {score(results, test)}{beside}")
+    page, run = " (report.html)" if (folder.path / "report.html").is_file() else "", quote(str(folder))
+    say(f"saved {folder}/{page}\nnext: toughen predict {run} {_predict_flags(folder)} · toughen evaluate {run}")
 
 
 def _predict_flags(folder: Any) -> str:
-    """What `toughen predict` needs to be given for this run."""
+    """Return what `toughen predict` needs to be given for this run."""
     began = folder.manifest()
     if began.head == "choices":
         return "--file ..."

@@ -1,12 +1,12 @@
-"""`toughen new`."""
+"""Write a one-file method to edit; --method ./FILE.py:NAME runs it."""
 
 import argparse
 import re
-import sys
 from pathlib import Path
 from shlex import quote
 
-HELP = "Write a one-file method to edit; --method ./FILE.py:NAME runs it."
+from ..arguments import check_new
+from ..tables import say
 
 TEMPLATE = '''"""A method of your own: toughen train --method ./{file}:{name} --model ... --task ..."""
 
@@ -18,9 +18,9 @@ from toughen.search import Ascent, Ball, Normal, Normalized
 from toughen.sites import WordEmbedding
 
 
-@toughen.named("{name}")
+@toughen.register_method("{name}")
 def {function}(weight: float = 1.0, step_size: float = 0.03, steps: int = 1) -> Method:
-    """What it does, in a line.
+    """Say in a line what it does.
 
     Args:
         weight: Weight of the term in the loss.
@@ -51,11 +51,10 @@ def run(arguments: argparse.Namespace) -> int:
     path = path if path.suffix else path.with_suffix(".py")
     if path.suffix != ".py":
         raise RunError(f"{path}: a method is a Python file; end its name with .py.")
-    if path.exists():
-        raise RunError(f"{path} is there already and nothing is overwritten; choose another name.")
+    check_new(path)
     name = re.sub(r"\W+", "-", path.stem).strip("-") or "mine"
     name = f"my-{name}" if name in list_methods() or not name[0].isalpha() else name
     write_text(path, TEMPLATE.format(file=path.name, name=name, function=re.sub(r"\W", "_", name)))
     shown = path if path.is_absolute() else f"./{path}"
-    sys.stdout.write(f"wrote {path}; try: toughen show {quote(str(shown))}\n")
+    say(f"wrote {path}; try: toughen describe {quote(str(shown))}")
     return 0

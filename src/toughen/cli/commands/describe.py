@@ -1,30 +1,29 @@
-"""`toughen show`."""
+"""Show a method's composition, options and presets: toughen describe smart [--method.weight 5]."""
 
-import sys
+import re
 from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
-HELP = "A method's composition, options and presets: toughen show smart [--method.weight 5]."
+from ..arguments import CommandParser
+from ..tables import say
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The method's name, then any of its options, with or without `--method.` in front."""
-    from jsonargparse import ArgumentParser
-
+    """Print a method; its options may be given with or without `--method.` in front."""
     from ...runs.method_config import make_method, missing_options, options_of, parts_of
     from ...runs.method_options import NO_DEFAULT, describe_method
-    from ..parser import HintingParser, add_options
+    from ..parser import OptionsParser, add_options
 
-    words = [word for word in arguments if word not in ("-h", "--help")]
-    if not words or words[0].startswith("-"):
-        sys.stdout.write(f"usage: toughen show METHOD [--OPTION VALUE ...]\n\n{HELP}\n")
-        return 0 if len(words) < len(arguments) else 2
-    name, *rest = words
+    first = CommandParser("toughen describe", usage="%(prog)s METHOD [--OPTION VALUE ...]", description=__doc__)
+    first.add_argument("name", metavar="METHOD", help="a name, a sum a+b, or ./file.py:name")
+    given, rest = first.parse_known_args(arguments)
+    name = given.name
     options = options_of(name)
-    parser: ArgumentParser = HintingParser(prog="toughen show", allow_abbrev=False, exit_on_error=False)
+    parser = OptionsParser(prog="toughen describe")
     add_options(parser, options)
-    values: dict[str, Any] = parser.parse_args([_full(word) for word in rest]).as_dict().get("method") or {}
+    words = [f"--method.{word[2:]}" if re.match(r"--(?!method\.)", word) else word for word in rest]
+    values: dict[str, Any] = parser.parse_args(words).as_dict().get("method") or {}
     method = {"name": name, **values}
     described = [describe_method(part) for part, _ in parts_of(name)]
     lines = [f"{each.name}: {each.doc}" for each in described]
@@ -36,18 +35,13 @@ def main(arguments: Sequence[str]) -> int:
         lines.append(f"  --method.{key:<{wide}} {option.help}{default}")
     missing = [f"--method.{key}" for key in missing_options(method)]
     shown = [f"  give {', '.join(missing)} to see it"] if missing else composition(make_method(method))
-    lines += ["", "Composition:", *shown, ""]
-    sys.stdout.write("\n".join(lines))
+    say("\n".join([*lines, "", "Composition:", *shown]))
     return 0
 
 
-def _full(word: str) -> str:
-    return f"--method.{word[2:]}" if word.startswith("--") and not word.startswith("--method.") else word
-
-
-def composition(made: Any) -> list[str]:
-    """The parts of a method, one a line; of a sum, those of each."""
-    methods = getattr(made, "methods", (made,))
+def composition(method_or_sum: Any) -> list[str]:
+    """Return the parts of a method, one a line; of a sum, those of each."""
+    methods = getattr(method_or_sum, "methods", (method_or_sum,))
     lines: list[str] = []
     for method in methods:
         lines += [f"  {type(method).__name__}("]

@@ -17,7 +17,7 @@ from ..cuda_graphs.compile import compile_layers, uncompile_layers
 from ..engine.attached import Attached
 from ..internal.markdown import line
 from ..registry import create_method, get_factory, list_methods
-from .subject import SPECIAL, Shape, batch_of, model_named, settings_of
+from .subject import SPECIAL, Shape, load_model, make_batch
 
 MODES = ("eager", "fast")
 WARM_UP = 5  # two eager steps if compiled, the capture, that of the update, and one to settle
@@ -65,7 +65,6 @@ def bench(
     a CPU there is no fast mode.
     """
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    dtype = dtype or ("bfloat16" if device == "cuda" else "float32")
     wanted = [mode for mode in modes if mode == "eager" or device == "cuda"]
     unknown = [mode for mode in modes if mode not in MODES]
     if unknown:
@@ -76,81 +75,77 @@ def bench(
         raise ValueError(f"repeats={repeats}: a median needs at least one step.")
     names = ["plain", *[name for name in methods or list_methods() if name != "plain"]]
     for name in names:
-        get_factory(name)  # an unknown one is told before anything is timed
-    parsed = [Shape.parse(shape) for shape in shapes]
+        get_factory(name)  # refuse an unknown one before anything is timed
+    settings = _Settings(
+        device, dtype or ("bfloat16" if device == "cuda" else "float32"), repeats, compile, memory_budget
+    )
     rows: list[Row] = []
-    for shape in parsed:
+    for shape in [Shape.parse(shape) for shape in shapes]:
         torch.manual_seed(0)
-        subject = model_named(model).to(device)
-        for name in names:
-            for mode in wanted:
-                ms, memory, note = _measured(subject, name, shape, mode, dtype, device, repeats, compile, memory_budget)
-                row = Row(
-                    str(model),
-                    name,
-                    shape.batch,
-                    shape.length,
-                    dtype,
-                    mode,
-                    round(ms, 3),
-                    None if memory is None else round(memory, 3),
-                    torch.cuda.get_device_name() if device == "cuda" else "cpu",
-                    round(shape.shortest, 3),
-                    compile and mode == "fast",
-                    memory_budget if compile and mode == "fast" else None,
-                    note,
-                )
-                rows.append(row)
-                if on_row is not None:
-                    on_row(row)
+        subject = load_model(model).to(device)
+        for name, mode in itertools.product(names, wanted):
+            rows.append(_measure(subject, str(model), name, shape, mode, settings))
+            if on_row is not None:
+                on_row(rows[-1])
     return rows
 
 
-def _measured(
-    model: nn.Module,
-    name: str,
-    shape: Shape,
-    mode: str,
-    dtype: str,
-    device: str,
-    repeats: int,
-    compile: bool,
-    memory_budget: float | None,
-) -> tuple[float, float | None, str]:
-    cuda = device == "cuda"
+@dataclass(frozen=True)
+class _Settings:
+    """Hold what is the same for all rows."""
+
+    device: str
+    dtype: str
+    repeats: int
+    compile: bool
+    memory_budget: float | None
+
+
+def _measure(subject: nn.Module, model: str, name: str, shape: Shape, mode: str, settings: _Settings) -> Row:
+    cuda, fast = settings.device == "cuda", mode == "fast"
+    compiled = settings.compile and fast
     gc.collect()
     if cuda:
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
-    fast = mode == "fast"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # such as that a model of this size has no dropout
-        attached = create_method(name, **_settings(name)).attach(model, SPECIAL, total_steps=10_000)
-        if fast and compile:
-            compile_layers(model, memory_budget=memory_budget)
+        options = {"switch": 1000} if name == "bregman" else {}
+        attached = create_method(name, **options).attach(subject, SPECIAL, total_steps=10_000)
+        if compiled:
+            compile_layers(subject, memory_budget=settings.memory_budget)
         try:
-            step = _step(attached, model, dtype, device, fast)
-            batches = _batches(model, shape, cuda, on_device=not fast)
-            ms = _median_ms(lambda: step(next(batches)), repeats, cuda, settled=2 if fast and compile else 1)
+            step = _TrainingStep(attached, subject, settings, fast)
+            batches = _repeat_batch(subject, shape, cuda, on_device=not fast)
+            ms = _median_ms(lambda: step(next(batches)), settings.repeats, cuda, settled=2 if compiled else 1)
         finally:
-            uncompile_layers(model)
+            uncompile_layers(subject)
             attached.detach()
-            model.zero_grad()
-    memory = torch.cuda.max_memory_allocated() / 2**30 if cuda else None
-    return ms, memory, step.note()
+            subject.zero_grad()
+    return Row(
+        model=model,
+        method=name,
+        batch=shape.batch,
+        length=shape.length,
+        dtype=settings.dtype,
+        mode=mode,
+        ms=round(ms, 3),
+        memory_gib=round(torch.cuda.max_memory_allocated() / 2**30, 3) if cuda else None,
+        device=torch.cuda.get_device_name() if cuda else "cpu",
+        shortest=round(shape.shortest, 3),
+        compiled=compiled,
+        memory_budget=settings.memory_budget if compiled else None,
+        note=step.note(),
+    )
 
 
-def _settings(name: str) -> dict[str, Any]:
-    return {"switch": 1000} if name == "bregman" else {}
-
-
-class _step:
+class _TrainingStep:
     """Make one update, as a training loop does."""
 
-    def __init__(self, attached: Attached, model: nn.Module, dtype: str, device: str, fast: bool) -> None:
-        self.attached, self.model, self.device = attached, model, device
-        self.half = None if dtype == "float32" else getattr(torch, dtype)
-        self.optimizer = torch.optim.AdamW(model.parameters(), lr=1e-6, fused=device == "cuda")
+    def __init__(self, attached: Attached, model: nn.Module, settings: _Settings, fast: bool) -> None:
+        self.attached, self.model, self.device = attached, model, settings.device
+        self.half = None if settings.dtype == "float32" else getattr(torch, settings.dtype)
+        self.optimizer = torch.optim.AdamW(model.parameters(), lr=1e-6, fused=self.device == "cuda")
         self.captured = attached.captured(model, optimizer=self.optimizer, max_norm=1.0) if fast else None
 
     def __call__(self, batch: Mapping[str, Tensor]) -> None:
@@ -158,10 +153,10 @@ class _step:
             if self.captured is not None:
                 self.captured(batch)
                 return
-            self.attached.backward(self.model, batch, step=self._move)
-        self._move()
+            self.attached.backward(self.model, batch, step=self._update)
+        self._update()
 
-    def _move(self) -> None:
+    def _update(self) -> None:
         nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         self.optimizer.step()
         self.optimizer.zero_grad()
@@ -173,9 +168,10 @@ class _step:
         return "" if self.captured.obstacle is None else f"not captured: {self.captured.obstacle}"
 
 
-def _batches(model: nn.Module, shape: Shape, cuda: bool, on_device: bool) -> Iterator[Mapping[str, Tensor]]:
+def _repeat_batch(model: nn.Module, shape: Shape, cuda: bool, on_device: bool) -> Iterator[Mapping[str, Tensor]]:
     """Repeat one batch. The eager step gets it on the device, the fast step from pinned memory."""
-    batch = batch_of(shape, *settings_of(model))
+    config: Any = model.config
+    batch = make_batch(shape, int(config.get_text_config().vocab_size), int(config.num_labels))
     if cuda:
         batch = {k: v.cuda() if on_device else v.pin_memory() for k, v in batch.items()}
     while True:

@@ -1,13 +1,13 @@
-"""`toughen init`."""
+"""Write a commented config with every option."""
 
 import argparse
-import sys
 from dataclasses import fields
 from pathlib import Path
 from shlex import quote
 from typing import Any
 
-HELP = "Write a commented config with every option."
+from ..arguments import check_new
+from ..tables import say
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -19,19 +19,17 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from ...internal.atomic import write_text
-    from ...runs.errors import RunError
 
     path = Path(arguments.file)
     path = path if path.suffix else path.with_suffix(".yaml")
-    if path.exists():
-        raise RunError(f"{path} is there already and nothing is overwritten; choose another name.")
+    check_new(path)
     write_text(path, template(arguments.method, arguments.task, arguments.model))
-    sys.stdout.write(f"wrote {path}; run it with: toughen train --config {quote(str(path))}\n")
+    say(f"wrote {path}; run it with: toughen train --config {quote(str(path))}")
     return 0
 
 
 def template(method: str, task: str, model: str) -> str:
-    """The config as text: what must be chosen stands there, every other option is a comment with its default."""
+    """Return the config as text, in which every option that need not be chosen is a comment with its default."""
     import yaml
 
     from ...runs.config import GROUPS, docs_of
@@ -42,9 +40,8 @@ def template(method: str, task: str, model: str) -> str:
         flow = yaml.safe_dump({key: value}, default_flow_style=True, allow_unicode=True, width=10_000)
         return flow.strip().removeprefix("{").removesuffix("}")
 
-    def written(key: str, value: Any, text: str, indent: str) -> list[str]:
-        shown = line(key, value)
-        return [f"{indent}# {text}", f"{indent}{shown}" if indent.startswith("#") else f"{indent}# {shown}"]
+    def comment(key: str, value: Any, text: str, indent: str = "  ") -> list[str]:
+        return [f"{indent}# {text}", f"{indent}{'' if '#' in indent else '# '}{line(key, value)}"]
 
     lines = [
         f"# toughen train --config FILE; every option that is a comment shows its default. Method {method}.",
@@ -60,13 +57,12 @@ def template(method: str, task: str, model: str) -> str:
         if "." not in key and option.default is NO_DEFAULT:
             lines += [f"  # {option.help}", f"  {key}:  # must be given"]
         elif "." not in key:
-            lines += written(key, option.default, option.help, "  ")
+            lines += comment(key, option.default, option.help)
     for name, kind in GROUPS.items():
-        described = docs_of(kind)
-        named = name in ("head", "peft")
-        lines += ["", f"# {described['']}", f"{'# ' * named}{name}:"]
+        docs, unused = docs_of(kind), name in ("head", "peft")
+        lines += ["", f"# {docs['']}", f"{'# ' * unused}{name}:"]
         for each in fields(kind):
-            lines += written(each.name, each.default, described[each.name], "#   " if named else "  ")
+            lines += comment(each.name, each.default, docs[each.name], "#   " if unused else "  ")
     lines += ["", "# Any key of the model's own config:", "# model_config:", "#   classifier_dropout: 0.1"]
     lines += ["", "# Any field of transformers.TrainingArguments:", "# trainer:", "#   lr_scheduler_type: cosine", ""]
     return "\n".join(lines)

@@ -3,10 +3,10 @@
 import csv
 import os
 import shutil
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,10 @@ from ..reports import report
 from ..reports.folder import Run, read_run
 from ..runs.api import resume, train
 from ..runs.config_io import to_yaml
+from ..runs.results import Results
 from ..statistics import bootstrap_of
-from .encoder import SENTIMENT, find
-from .grammar import LABELS, MOST, SPLITS, Row, make, rows
+from .encoder import SENTIMENT, find_encoder
+from .sentences import LABELS, MAX_ROWS, SPLITS, Row, make_splits, rows
 
 METHODS = ("plain", "smart", "freelb")
 # Further seeds are trained only if the first one says that they end within this many seconds.
@@ -47,23 +48,23 @@ def demo(
     folder = Path(out)
     if folder.is_file() or any((folder / name).is_file() for name in ("results.json", "began.json")):
         raise ValueError(f"{folder} is a run or a file, and nothing is overwritten; choose another --out.")
-    if limit is not None and not 2 <= limit <= MOST:
-        raise ValueError(f"limit={limit}: give 2 to {MOST} training rows; the grammar has not many more sentences.")
+    if limit is not None and not 2 <= limit <= MAX_ROWS:
+        raise ValueError(f"limit={limit}: give 2 to {MAX_ROWS} training rows; the grammar has not many more sentences.")
     if not seeds:
         raise ValueError("seeds is empty: give at least one seed to train with.")
-    say, began, encoder = say or _print, time.monotonic(), find(model)
+    from transformers import AutoTokenizer
+
+    say, began = say or partial(print, flush=True), time.monotonic()
     _use_one_thread_if_busy(say)
-    data = make(train=limit or 320)
+    data = make_splits(train=limit or 320)
+    files = _write_files(folder, data)
+    encoder = find_encoder(model, files / "encoder")
     say(f"{encoder.name}, {len(data['train'])} synthetic sentences to learn from, {len(data['clean'])} in each test.")
     say(f"{', '.join(METHODS)}, each with {_listed(seeds)}; a further seed only if it can end within {BUDGET:.0f} s.")
     if encoder.notice:
         say(encoder.notice)
-    files = _write(folder, data)
-    if encoder.folder is None:
-        encoder.model(0).save_pretrained(files / "encoder")
-        encoder.tokenizer().save_pretrained(files / "encoder")
     options: dict[str, Any] = {
-        "model": encoder.folder or files / "encoder",
+        "model": encoder.folder,
         "data": {
             "train_file": files / FILE,
             "validation_file": files / "validation.csv",
@@ -75,7 +76,7 @@ def demo(
             "epochs": 3,
             "batch_size": 16,
             "eval_batch_size": 64,
-            "learning_rate": 1e-4 if encoder.folder else 3e-3,
+            "learning_rate": 3e-3 if encoder.notice else 1e-4,
             "warmup": 0.1,
             "log_steps": 5,
         },
@@ -89,19 +90,17 @@ def demo(
     for run in runs if len(done) > 1 else ():
         write_text(run.path / "config.yaml", to_yaml(replace(run.config, seed=tuple(done))))
         resume(run)
-    found = {run.path.name: read_run(run.path) for run in runs}
-    answers = {name: [_answers(run, seed, data) for seed in done] for name, run in found.items()}
-    for run in found.values():
-        _write_evaluations(run, done, data, encoder.tokenizer())
+    tokenizer = AutoTokenizer.from_pretrained(encoder.folder)
+    answers = {run.path.name: _score_splits(read_run(run.path), done, data, tokenizer) for run in runs}
     notes = [
         f"All scores are {'means over' if len(done) > 1 else 'of'} {_listed(done)}.",
         *([encoder.notice] if encoder.notice else []),
         "All texts are synthetic: they come from a grammar inside toughen, and a tenth of the training labels are "
-        f"wrong on purpose. The encoder is {'a real one' if encoder.folder else 'random, too'}.",
+        f"wrong on purpose. The encoder is {'random, too' if encoder.notice else 'a real one'}.",
         "The best epoch was chosen on further sentences; nothing was selected on the splits shown.",
     ]
-    verdicts = [sentence(name, answers) for name in METHODS[1:]]
-    for line in (*table(answers, found), *verdicts, *notes):
+    verdicts = [compare_with_plain(name, answers) for name in METHODS[1:]]
+    for line in (*_table(answers, [run.results for run in runs]), *verdicts, *notes):
         say(line)
     title = "Demo: plain and robust fine-tuning"
     page = report([run.path for run in runs], folder / "report.html", title=title, intro=[*verdicts, *notes])
@@ -109,7 +108,7 @@ def demo(
     return answers
 
 
-def _write(folder: Path, data: Mapping[str, Sequence[Row]]) -> Path:
+def _write_files(folder: Path, data: Mapping[str, Sequence[Row]]) -> Path:
     """Write the training, validation and test files; the test file holds all splits, one after the other."""
     files = folder / "data"
     if (files / FILE).is_file():  # an earlier demo
@@ -126,48 +125,39 @@ def _write(folder: Path, data: Mapping[str, Sequence[Row]]) -> Path:
     return files
 
 
-def _answers(run: Run, seed: int, data: Mapping[str, Sequence[Row]]) -> dict[str, Any]:
-    """Read a seed's predictions of the test file and cut them into splits."""
-    predicted = run.predictions(seed, "test")
-    assert predicted is not None  # the run has just written them
-    found, start = {}, 0
-    for split in SPLITS:
-        labels = [row["label"] for row in data[split]]
-        found[split] = np.array(predicted.answers[start : start + len(labels)]) == np.array(labels)
-        start += len(labels)
-    return found
-
-
-def _write_evaluations(run: Run, seeds: Sequence[int], data: Mapping[str, Sequence[Row]], tokenizer: Any) -> None:
-    """Write one evaluation for each split, with the rows of all seeds, so that the report shows them."""
-    scores = [run.predictions(seed, "test") for seed in seeds]
-    start, note = 0, "The seeds answered the same rows, which the interval takes for different rows: it is too narrow."
+def _score_splits(run: Run, seeds: Sequence[int], data: Mapping[str, Sequence[Row]], tokenizer: Any) -> list[Answers]:
+    """Cut the test predictions of each seed into splits; write an evaluation of each split, for the report."""
+    predicted = [each for seed in seeds if (each := run.predictions(seed, "test"))]
+    note = "The seeds answered the same rows, which the interval takes for different rows: it is too narrow."
+    answers: list[Answers] = [{} for _ in seeds]
+    start = 0
     for split, title in SPLITS.items():
         part = slice(start, start + len(data[split]))
         start = part.stop
-        logits = np.log(np.clip([row for each in scores if each for row in (each.probabilities or [])[part]], 1e-9, 1))
-        labels = np.array([LABELS.index(row["label"]) for row in data[split]] * len(seeds))
-        lengths = [len(ids) for ids in tokenizer([row["text"] for row in data[split]])["input_ids"]] * len(seeds)
+        labels = np.array([LABELS.index(row["label"]) for row in data[split]])
+        lengths = np.array([len(ids) for ids in tokenizer([row["text"] for row in data[split]])["input_ids"]])
+        logits = [np.log(np.clip((each.probabilities or [])[part], 1e-9, 1)) for each in predicted]
+        for own, scores in zip(answers, logits, strict=True):
+            own[split] = scores.argmax(-1) == labels
+        outputs = Outputs(np.concatenate(logits), np.tile(labels, len(seeds)), np.tile(lengths, len(seeds)))
         notes = [title, *([note] if len(seeds) > 1 else [])]
-        evaluation = measure(
-            SENTIMENT, Outputs(logits, labels, np.array(lengths)), name=split, split=split, notes=notes
-        )
+        evaluation = measure(SENTIMENT, outputs, name=split, split=split, notes=notes)
         write_json(run.path / "evaluations" / f"{split}.json", {"toughen": __version__, **evaluation.to_dict()})
+    return answers
 
 
-def table(answers: Mapping[str, Sequence[Answers]], runs: Mapping[str, Run]) -> list[str]:
+def _table(answers: Mapping[str, Sequence[Answers]], results: Sequence[Results]) -> list[str]:
     """List accuracy on every split, the mean over seeds, and the time of a step as a multiple of plain's."""
     widths = {split: max(len(split), 6) for split in SPLITS}
     lines = ["", "method   " + "  ".join(f"{split:>{width}}" for split, width in widths.items()) + "   cost"]
-    step = {name: np.mean([seed["seconds_per_step"] for seed in run.seeds()]) for name, run in runs.items()}
-    for name, each in answers.items():
-        scores = [np.mean([one[split] for one in each]) for split in SPLITS]
-        cells = "  ".join(f"{score:>{width}.3f}" for score, width in zip(scores, widths.values(), strict=True))
-        lines.append(f"{name:8} {cells}  {step[name] / step['plain']:4.1f}x")
+    steps = [np.mean([seed.seconds_per_step or np.nan for seed in each.seeds]) for each in results]
+    for (name, seeds), step in zip(answers.items(), steps, strict=True):
+        cells = "  ".join(f"{np.mean([s[split] for s in seeds]):>{width}.3f}" for split, width in widths.items())
+        lines.append(f"{name:8} {cells}  {step / steps[0]:4.1f}x")
     return [*lines, ""]
 
 
-def sentence(name: str, answers: Mapping[str, Sequence[Answers]]) -> str:
+def compare_with_plain(name: str, answers: Mapping[str, Sequence[Answers]]) -> str:
     """Say where a method differs from plain by more than chance on these rows (95 % paired bootstrap)."""
     better: list[str] = []
     worse: list[str] = []
@@ -196,8 +186,3 @@ def _use_one_thread_if_busy(say: Callable[[str], Any]) -> None:
 
 def _listed(seeds: Sequence[int]) -> str:
     return f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"
-
-
-def _print(line: str) -> None:
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
