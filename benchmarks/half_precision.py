@@ -59,7 +59,7 @@ def cases(model: str) -> dict[str, Any]:
     found["smart robust"] = toughen.smart("robust"), 0.03
     found["creat"] = toughen.creat(), 0.003
     found["freelb"] = toughen.freelb(), None
-    found["smart+bregman"] = toughen.smart() + toughen.bregman(switch=5), 0.01
+    found["smart+bregman"] = toughen.smart() + toughen.bregman(switch_at=5), 0.01
     return found
 
 

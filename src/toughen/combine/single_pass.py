@@ -28,8 +28,8 @@ class Add:
         if not minimum(self.weight) >= 0:
             raise MethodError(f"Add(weight={self.weight}): a regulariser's weight cannot be negative.")
 
-    def backward_passes(self, last: bool, window: int) -> tuple[BackwardPass, ...]:
-        return (BackwardPass(sync_gradients=last),)
+    def backward_passes(self, is_last: bool, window_size: int) -> tuple[BackwardPass, ...]:
+        return (BackwardPass(sync_gradients=is_last),)
 
     def __call__(self, batch: StepContext) -> Iterator[Tensor]:
         clean = batch.clean()
@@ -41,7 +41,7 @@ class Add:
     def regularizer(self, batch: StepContext) -> Tensor:
         """The regulariser alone, for sums of methods."""
         batch.run_search()
-        return value_at(self.weight, batch.clock) * batch.regularizer()
+        return value_at(self.weight, batch.progress) * batch.regularizer()
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,8 @@ class Average:
         if not 0 <= self.weight <= 1:
             raise MethodError(f"Average(weight={self.weight}): a share lies between 0 and 1.")
 
-    def backward_passes(self, last: bool, window: int) -> tuple[BackwardPass, ...]:
-        return (BackwardPass(sync_gradients=last),)
+    def backward_passes(self, is_last: bool, window_size: int) -> tuple[BackwardPass, ...]:
+        return (BackwardPass(sync_gradients=is_last),)
 
     def __call__(self, batch: StepContext) -> Iterator[Tensor]:
         clean = batch.task_loss()
@@ -69,8 +69,8 @@ class Average:
 class PerturbedOnly:
     """The comparison alone."""
 
-    def backward_passes(self, last: bool, window: int) -> tuple[BackwardPass, ...]:
-        return (BackwardPass(sync_gradients=last),)
+    def backward_passes(self, is_last: bool, window_size: int) -> tuple[BackwardPass, ...]:
+        return (BackwardPass(sync_gradients=is_last),)
 
     def __call__(self, batch: StepContext) -> Iterator[Tensor]:
         batch.run_search()

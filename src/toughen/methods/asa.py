@@ -20,9 +20,9 @@ class ASA(MethodOptions):
     An adversary in each layer hides the pairs that change the prediction most, and pays `tau` squared for hiding. It
     learns by gradient reversal in the model's own backward pass. Attach before you make the optimizer.
 
-    `weight`, `temperature` and `adversary_weight` may change over the training: (start, end), (start, end, over) or a
-    Ramp. `adversary_rate` is the adversary's learning rate as a multiple of the optimizer's. `layers` chooses layers,
-    `per_head` gives each head a mask of its own.
+    `weight`, `temperature` and `adversary_weight` may change over the training: (start, end), (start, end, duration) or
+    a LinearSchedule. `adversary_rate` is the adversary's learning rate as a multiple of the optimizer's. `layers`
+    chooses layers, `per_head` gives each head a mask of its own.
 
     Presets:
         recommended: pairs are drawn from a binary concrete distribution, 90 % visible at first; the price is on the
@@ -79,7 +79,7 @@ class ASA(MethodOptions):
 
         original = self.preset == "original"
         return Method(
-            site=AttentionLogits(None if self.layers is None else tuple(self.layers), as_published=original),
+            site=AttentionLogits(None if self.layers is None else tuple(self.layers), original_code=original),
             search=GradientReversalAdversary(
                 scheduled(self.temperature),
                 self.visible,
@@ -87,7 +87,7 @@ class ASA(MethodOptions):
                 self.per_head,
                 self.adversary_rate,
                 scheduled(self.adversary_weight),
-                as_published=original,
+                original_code=original,
             ),
             compare=DivergenceWithBudget(BatchSumDivergence() if original else Divergence(), self.tau, total=original),
             combine=Add(scheduled(self.weight)),

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 class Bregman(MethodOptions):
     """Momentum Bregman proximal point (SMART, Jiang et al. 2020): stay near the prediction of a mean of past weights.
 
-    `decay` holds for the first `switch` of the updates, `later` after it (paper: 0.99, 0.999, a tenth). The paper's
-    weight is 1, which held small models back on CoLA; in its ablation this term alone brings most of the gain on small
-    data. The teacher runs without dropout.
+    `decay` holds for the first `switch_at` of the updates, `final_decay` after it (paper: 0.99, 0.999, a tenth). The
+    paper's weight is 1, which held small models back on CoLA; in its ablation this term alone brings most of the gain
+    on small data. The teacher runs without dropout.
     """
 
     weight: float = 0.3
@@ -23,10 +23,10 @@ class Bregman(MethodOptions):
     _: KW_ONLY
     decay: float = 0.99
     """Decay of the mean weights in the first updates."""
-    later: float = 0.999
+    final_decay: float = 0.999
     """Decay after them."""
-    switch: float = 0.1
-    """Share of the updates after which `later` holds."""
+    switch_at: float = 0.1
+    """Share of the updates after which `final_decay` holds."""
     dropout: Dropout = "shared"
     """One dropout mask for all passes of a batch (shared), one for each (fresh), or none (off)."""
 
@@ -43,6 +43,6 @@ class Bregman(MethodOptions):
             search=no_perturbation(),
             compare=Divergence(),
             combine=Add(self.weight),
-            reference=EmaTeacher(self.decay, self.later, self.switch),
+            reference=EmaTeacher(self.decay, self.final_decay, self.switch_at),
             dropout=self.dropout,
         )

@@ -44,15 +44,15 @@ class CreAT(AscentOptions):
         from ..method import Method
         from ..search import Ascent, Normal, Normalized
         from ..sites import WordEmbedding
-        from ._common import ball, start, units
+        from ._common import make_init, make_projection, make_units
 
         search = Ascent(
             step_size=self.step_size,
             steps=self.steps,
-            init=start(self.init, Normal(self.init_scale)),
-            shape=Normalized(p=2, over="example"),
-            project=ball(self.max_norm),
-            units=units(self.preset, self.radius_schedule),
+            init=make_init(self.init, Normal(self.init_scale)),
+            direction=Normalized(p=2, per="example"),
+            project=make_projection(self.max_norm),
+            units=make_units(self.preset, self.radius_schedule),
         )
         return Method(
             site=WordEmbedding() if self.preset == "recommended" else WordEmbedding(skip=("padding",)),

@@ -33,7 +33,7 @@ class FGM(MethodOptions):
     dropout: Dropout = "shared"
     """One dropout mask for all passes of a batch (shared), one for each (fresh), or none (off)."""
     radius_schedule: Schedule = 1.0
-    """Factor on the step; [start, end] or [start, end, over] if it grows over the training."""
+    """Factor on the step; [start, end] or [start, end, duration] if it grows over the training."""
 
     PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "recommended": {},
@@ -47,7 +47,7 @@ class FGM(MethodOptions):
         from ..method import Method
         from ..search import Ascent, Normalized, SharpnessAscent
         from ..sites import Weights, WordEmbedding
-        from ._common import units
+        from ._common import make_units
 
         if self.preset == "matrix":
             if self.radius_schedule != 1.0:
@@ -59,6 +59,6 @@ class FGM(MethodOptions):
                 combine=SharpnessAware(keep_clean_gradient=True),
                 dropout=self.dropout,
             )
-        scale = units(self.preset, self.radius_schedule)
-        search = Ascent(self.step_size, steps=1, shape=Normalized(p=2, over="example"), units=scale)
+        scale = make_units(self.preset, self.radius_schedule)
+        search = Ascent(self.step_size, steps=1, direction=Normalized(p=2, per="example"), units=scale)
         return Method(WordEmbedding(), search, TaskLoss(), Accumulate(2, average=False), dropout=self.dropout)

@@ -26,7 +26,7 @@ class FreeOptions(AscentOptions):
     def ascent(self, preset: str = "recommended") -> "Ascent":
         """Make the step between two passes."""
         from ..search import INF, Ascent, Normalized, Uniform, UniformBall
-        from ._common import ball, start, units
+        from ._common import make_init, make_projection, make_units
 
         if self.norm not in ("l2", "linf"):
             raise MethodError(f"norm={self.norm!r} is not known. Choose 'l2' or 'linf'.")
@@ -35,10 +35,10 @@ class FreeOptions(AscentOptions):
         return Ascent(
             step_size=self.step_size,
             steps=self.steps - 1,
-            init=start(self.init, noise),
-            shape=Normalized(p, "example", floor=1e-8 if preset in ("original", "fairseq") else 1e-30),
-            project=ball(self.max_norm, p),
-            units=units(preset, self.radius_schedule),
+            init=make_init(self.init, noise),
+            direction=Normalized(p, "example", min_norm=1e-8 if preset in ("original", "fairseq") else 1e-30),
+            project=make_projection(self.max_norm, p),
+            units=make_units(preset, self.radius_schedule),
             mask_gradient=preset == "recommended",
         )
 

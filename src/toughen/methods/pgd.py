@@ -39,9 +39,9 @@ class PGD(AscentOptions):
         from ..method import Method
         from ..search import Ascent, Normalized, UniformBall, Zeros
         from ..sites import WordEmbedding
-        from ._common import ball, start, units
+        from ._common import make_init, make_projection, make_units
 
-        noise = start(self.init, UniformBall(self.init_scale) if self.init_scale else Zeros())
-        shape, scale = Normalized(p=2, over="example"), units(self.preset, self.radius_schedule)
-        search = Ascent(self.step_size, self.steps, noise, shape, ball(self.max_norm), scale)
+        noise = make_init(self.init, UniformBall(self.init_scale) if self.init_scale else Zeros())
+        direction, scale = Normalized(p=2, per="example"), make_units(self.preset, self.radius_schedule)
+        search = Ascent(self.step_size, self.steps, noise, direction, make_projection(self.max_norm), scale)
         return Method(WordEmbedding(), search, TaskLoss(), PerturbedOnly(), dropout=self.dropout)

@@ -44,9 +44,9 @@ class R3F(MethodOptions):
         from ..method import Method
         from ..search import Absolute, Noise, Normal, Relative, Uniform
         from ..sites import WordEmbedding
-        from ._common import start
+        from ._common import make_init
 
-        draw = start(self.init, Normal(self.init_scale) if self.noise == "normal" else Uniform(self.init_scale))
+        draw = make_init(self.init, Normal(self.init_scale) if self.noise == "normal" else Uniform(self.init_scale))
         ours = self.preset == "recommended"
         site = WordEmbedding() if ours else WordEmbedding(skip=())
         search = Noise(draw, Relative() if ours else Absolute())

@@ -42,19 +42,22 @@ class Sift(AscentOptions):
         from ..method import Method
         from ..search import INF, Ascent, Normal, Normalized
         from ..sites import NormalizedEmbedding
-        from ._common import OURS, ball, start, units
+        from ._common import RELATIVE_PRESETS, make_init, make_projection, make_units
 
-        scale = units(self.preset, self.radius_schedule)
-        if self.preset in OURS:
-            noise, shape = start(self.init, Normal(self.init_scale)), Normalized(p=2, over="example")
-            search = Ascent(self.step_size, self.steps, noise, shape, ball(self.max_norm), scale)
+        scale = make_units(self.preset, self.radius_schedule)
+        if self.preset in RELATIVE_PRESETS:
+            noise, direction = make_init(self.init, Normal(self.init_scale)), Normalized(p=2, per="example")
+            search = Ascent(self.step_size, self.steps, noise, direction, make_projection(self.max_norm), scale)
             return Method(NormalizedEmbedding(), search, Divergence(), Add(self.weight), dropout=self.dropout)
-        noise, shape = start(self.init, Normal(self.init_scale, clip=2.0)), Normalized(p=INF, over="token", plus=1e-6)
+        noise, direction = (
+            make_init(self.init, Normal(self.init_scale, clip=2.0)),
+            Normalized(p=INF, per="token", eps=1e-6),
+        )
         return Method(
             site=NormalizedEmbedding(skip=(), replace=True),
-            search=Ascent(self.step_size, self.steps, noise, shape, ball(self.max_norm, p=INF), scale),
-            compare=Divergence("cross_entropies"),
+            search=Ascent(self.step_size, self.steps, noise, direction, make_projection(self.max_norm, p=INF), scale),
+            compare=Divergence("sift_cross_entropy"),
             combine=Add(self.weight),
-            search_objective=Divergence("cross_entropies", reduction="sum"),
+            search_objective=Divergence("sift_cross_entropy", reduction="sum"),
             dropout=self.dropout,
         )

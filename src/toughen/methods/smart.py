@@ -8,7 +8,7 @@ from ..registry import register_method
 if TYPE_CHECKING:
     from ..method import Method
 
-RESCALED = ("smart-pytorch", "mt-dnn")  # whatever the length of the step, it ends at max_norm
+RESCALED_PRESETS = ("smart-pytorch", "mt-dnn")  # whatever the length of the step, it ends at max_norm
 
 
 @register_method("smart")
@@ -46,7 +46,7 @@ class Smart(AscentOptions):
 
     @property
     def ball_radius(self) -> Schedule:
-        return 0.0 if self.preset in RESCALED else self.max_norm
+        return 0.0 if self.preset in RESCALED_PRESETS else self.max_norm
 
     def build(self) -> "Method":
         from ..combine.single_pass import Add
@@ -54,25 +54,25 @@ class Smart(AscentOptions):
         from ..method import Method
         from ..search import INF, Ascent, Ball, Normal, Normalized, RawGradient, RescaleTo
         from ..sites import Hidden, WordEmbedding
-        from ._common import OURS, ball, start, units
+        from ._common import RELATIVE_PRESETS, make_init, make_projection, make_units
 
-        noise, scale = start(self.init, Normal(self.init_scale)), units(self.preset, self.radius_schedule)
-        if self.preset in OURS:
-            shape, project = Normalized(p=2, over="example"), ball(self.max_norm)
-            search = Ascent(self.step_size, self.steps, noise, shape, project, scale)
+        noise, scale = make_init(self.init, Normal(self.init_scale)), make_units(self.preset, self.radius_schedule)
+        if self.preset in RELATIVE_PRESETS:
+            direction, project = Normalized(p=2, per="example"), make_projection(self.max_norm)
+            search = Ascent(self.step_size, self.steps, noise, direction, project, scale)
             return Method(WordEmbedding(), search, Divergence(), Add(self.weight), dropout=self.dropout)
         if self.preset == "paper":
-            shape, project = Normalized(p=INF, over="example"), Ball(self.max_norm, p=INF)
-            search = Ascent(self.step_size, self.steps, noise, shape, project, scale)
+            direction, project = Normalized(p=INF, per="example"), Ball(self.max_norm, p=INF)
+            search = Ascent(self.step_size, self.steps, noise, direction, project, scale)
             return Method(WordEmbedding(skip=()), search, Divergence(), Add(self.weight), dropout=self.dropout)
-        project = RescaleTo(self.max_norm, plus=1e-6)
+        project = RescaleTo(self.max_norm, eps=1e-6)
         search = Ascent(self.step_size, self.steps, noise, RawGradient(), project, scale)
         if self.preset == "smart-pytorch":
             site, goal = WordEmbedding(skip=()), Divergence("kl")
-            compare = Divergence("symmetric_kl", stop="targets", reduction="sum")
+            compare = Divergence("symmetric_kl", detach="targets", reduction="sum")
         else:
-            site, goal = Hidden("embeddings", skip=()), Divergence("log_odds", reduction="sum")
-            compare = Divergence("symmetric_kl", stop="targets")
+            site, goal = Hidden("embeddings", skip=()), Divergence("mtdnn_stable_kl", reduction="sum")
+            compare = Divergence("symmetric_kl", detach="targets")
         return Method(site, search, compare, Add(self.weight), search_objective=goal, dropout=self.dropout)
 
 

@@ -37,7 +37,7 @@ class VAT(MethodOptions):
     dropout: Dropout = "shared"
     """One dropout mask for all passes of a batch (shared), one for each (fresh), or none (off)."""
     radius_schedule: Schedule = 1.0
-    """Factor on all lengths of the search; [start, end] or [start, end, over] if it grows over the training."""
+    """Factor on all lengths of the search; [start, end] or [start, end, duration] if it grows over the training."""
     init: Start | None = None
 
     PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
@@ -52,9 +52,9 @@ class VAT(MethodOptions):
         from ..method import Method
         from ..search import Normal, PowerIteration
         from ..sites import WordEmbedding
-        from ._common import start, units
+        from ._common import make_init, make_units
 
-        scale, noise = units(self.preset, self.radius_schedule), start(self.init, Normal(1.0))
+        scale, noise = make_units(self.preset, self.radius_schedule), make_init(self.init, Normal(1.0))
         search = PowerIteration(self.max_norm, self.probe, self.steps, units=scale, init=noise)
-        compare, combine = Divergence("kl", stop="clean"), Add(self.weight, optional_labels=True)
+        compare, combine = Divergence("kl", detach="clean"), Add(self.weight, optional_labels=True)
         return Method(WordEmbedding(), search, compare, combine, dropout=self.dropout)

@@ -32,7 +32,7 @@ class LearnedAdversary(Protocol):
     It is asked anew in every perturbed pass: its answer carries a graph, so it cannot be kept for the next one.
     """
 
-    def build(self, places: Sequence[LayerSpec], random: torch.Generator) -> nn.Module: ...
+    def build(self, layers: Sequence[LayerSpec], random: torch.Generator) -> nn.Module: ...
 
     def propose(
         self, module: nn.Module, view: AttentionActivation

@@ -101,7 +101,7 @@ class NeftuneNoise:
 class CustomInit:
     """A starting perturbation of the user's own: called with the view, taken as it is."""
 
-    make: Callable[[Activation], Tensor]
+    fn: Callable[[Activation], Tensor]
 
     def __call__(self, view: Activation, units: Units) -> Tensor:
-        return self.make(view).to(device=view.value.device, dtype=view.dtype)
+        return self.fn(view).to(device=view.value.device, dtype=view.dtype)

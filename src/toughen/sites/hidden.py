@@ -23,11 +23,11 @@ class Hidden:
 
     def attach(self, model: nn.Module, inject: PerturbationSource) -> Detach:
         module = get_module(model, self.at if isinstance(self.at, str) else layer_path(model, self.at))
-        order = token_layout_of(model, module)
+        layout = token_layout_of(model, module)
 
         def hook(called: nn.Module, _args: Any, output: Any) -> Any:
             if not inject.active or called is not module:  # a copy of the model has its hooks, too
                 return None
-            return perturb_output(inject, output, self.skip, order)
+            return perturb_output(inject, output, self.skip, layout)
 
         return module.register_forward_hook(hook).remove

@@ -141,7 +141,7 @@ def _measured(
 
 
 def _settings(name: str) -> dict[str, Any]:
-    return {"switch": 1000} if name == "bregman" else {}
+    return {"switch_at": 1000} if name == "bregman" else {}
 
 
 class _step:
