@@ -33,7 +33,7 @@ class MethodOptions:
     """Base of all options. A subclass has a field for each option, with a docstring under it, and `build`.
 
     Defaults are those of the recommended preset; a row of `PRESETS` holds what another preset changes. A class with
-    presets has `preset: str = "recommended"` as its first field.
+    presets is a `PresetOptions`.
     """
 
     name: ClassVar[str]
@@ -90,8 +90,32 @@ class MethodOptions:
         return 0.0
 
 
+@dataclass(frozen=True)
+class PresetOptions(MethodOptions):
+    """Options of a method with presets."""
+
+    preset: str = "recommended"
+    """Named settings, those of a paper or its code; single options go over them."""
+
+
 @dataclass(frozen=True, kw_only=True)
-class AscentOptions(MethodOptions):
+class DropoutOptions(MethodOptions):
+    """Options of a method that makes several passes over a batch."""
+
+    dropout: Dropout = "shared"
+    """One dropout mask for all passes of a batch (shared), one for each (fresh), or none (off)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegularizerOptions(DropoutOptions):
+    """Options of a method that adds a term to the clean loss."""
+
+    weight: float = 1.0
+    """Weight of the added term in the loss."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AscentOptions(DropoutOptions):
     """Options of a method that searches by gradient ascent."""
 
     step_size: float = 0.01
@@ -102,8 +126,6 @@ class AscentOptions(MethodOptions):
     """Radius of the ball the perturbation stays in, which cuts longer steps; 0 is no ball."""
     steps: int = 1
     """Steps of the search."""
-    dropout: Dropout = "shared"
-    """One dropout mask for all passes of a batch (shared), one for each (fresh), or none (off)."""
     radius_schedule: Schedule = 1.0
     """Factor on all lengths of the search; [start, end] or [start, end, duration] if it grows over the training."""
     init: Start | None = None

@@ -1,7 +1,7 @@
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING
 
-from ..options import Dropout, MethodOptions
+from ..options import RegularizerOptions
 from ..registry import register_method
 
 if TYPE_CHECKING:
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 @register_method("bregman")
 @dataclass(frozen=True)
-class Bregman(MethodOptions):
+class Bregman(RegularizerOptions):
     """Momentum Bregman proximal point (SMART, Jiang et al. 2020): stay near the prediction of a mean of past weights.
 
     `decay` holds for the first `switch_at` of the updates, `final_decay` after it (paper: 0.99, 0.999, a tenth). The
@@ -19,7 +19,6 @@ class Bregman(MethodOptions):
     """
 
     weight: float = 0.3
-    """Weight of the added term in the loss."""
     _: KW_ONLY
     decay: float = 0.99
     """Decay of the mean weights in the first updates."""
@@ -27,16 +26,9 @@ class Bregman(MethodOptions):
     """Decay after them."""
     switch_at: float = 0.1
     """Share of the updates after which `final_decay` holds."""
-    dropout: Dropout = "shared"
-    """One dropout mask for all passes of a batch (shared), one for each (fresh), or none (off)."""
 
     def build(self) -> "Method":
-        from ..combine.single_pass import Add
-        from ..compare import Divergence
-        from ..compare.ema_teacher import EmaTeacher
-        from ..method import Method
-        from ..search import no_perturbation
-        from ..sites import NoSite
+        from ..parts import Add, Divergence, EmaTeacher, Method, NoSite, no_perturbation
 
         return Method(
             site=NoSite(),

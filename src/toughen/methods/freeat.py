@@ -22,11 +22,6 @@ class FreeAT(FreeOptions):
     steps: int = 2
 
     def build(self) -> "Method":
-        from ..combine.free_replay import FreeReplay
-        from ..compare import TaskLoss
-        from ..method import Method
-        from ..sites import WordEmbedding
-        from ..sites.embedding import RECOMMENDED_SKIP
+        from ..parts import FreeReplay, Method, TaskLoss, WordEmbedding
 
-        site, combine = WordEmbedding(RECOMMENDED_SKIP), FreeReplay(self.steps)
-        return Method(site, self.ascent(), TaskLoss(), combine, dropout=self.dropout)
+        return Method(WordEmbedding(), self.ascent(), TaskLoss(), FreeReplay(self.steps), dropout=self.dropout)

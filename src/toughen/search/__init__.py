@@ -2,6 +2,7 @@
 
 from .adversary import GradientReversalAdversary as GradientReversalAdversary
 from .ascent import Ascent as Ascent
+from .constraint import SpectralNormHead as SpectralNormHead
 from .init import CustomInit as CustomInit
 from .init import Init as Init
 from .init import NeftuneNoise as NeftuneNoise

@@ -1,6 +1,7 @@
 """WHERE to perturb."""
 
 from .attention import AttentionLogits as AttentionLogits
+from .embedding import RECOMMENDED_SKIP as RECOMMENDED_SKIP
 from .embedding import NormalizedEmbedding as NormalizedEmbedding
 from .embedding import WordEmbedding as WordEmbedding
 from .hidden import Hidden as Hidden
