@@ -45,21 +45,17 @@ def mtdnn_stable_kl(perturbed: Tensor, clean: Tensor, epsilon: float = 1e-6) -> 
 
 
 def pointwise(kind: DivergenceKind, detach: DetachedSide) -> Pointwise:
-    def function(perturbed: Tensor, clean: Tensor) -> Tensor:
-        fixed = detach == "targets"
-        if kind == "kl":
-            return _kl(clean, perturbed, fixed)
-        if kind == "reverse_kl":
-            return _kl(perturbed, clean, fixed)
-        if kind == "symmetric_kl":
-            return _kl(clean, perturbed, fixed) + _kl(perturbed, clean, fixed)
-        if kind == "js":
-            return _js(perturbed, clean)
-        return (
-            _sift_cross_entropy(perturbed, clean) if kind == "sift_cross_entropy" else mtdnn_stable_kl(perturbed, clean)
-        )
-
-    return function
+    """Return the summand of a divergence, from log-probabilities of the perturbed and the clean pass."""
+    fixed = detach == "targets"
+    kinds: dict[DivergenceKind, Pointwise] = {
+        "kl": lambda perturbed, clean: _kl(clean, perturbed, fixed),
+        "reverse_kl": lambda perturbed, clean: _kl(perturbed, clean, fixed),
+        "symmetric_kl": lambda perturbed, clean: _kl(clean, perturbed, fixed) + _kl(perturbed, clean, fixed),
+        "js": _js,
+        "sift_cross_entropy": _sift_cross_entropy,
+        "mtdnn_stable_kl": mtdnn_stable_kl,
+    }
+    return kinds[kind]
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from ..errors import MethodError
 from ..schedules import Scheduled, minimum, value_at
 from ..sites.base import Activation, AttentionActivation, LayerSpec
+from .base import SearchDefaults
 from .mask_function import MaskConfig, StraightThroughMask
 
 INIT_STD = 0.02  # as the original's, which is BERT's
@@ -48,7 +49,7 @@ class MaskAdversary(nn.Module):
 
 
 @dataclass(frozen=True)
-class GradientReversalAdversary:
+class GradientReversalAdversary(SearchDefaults):
     """An adversary for each layer, in the same backward pass as the model (ASA, Wu et al., AAAI 2023).
 
     A pair of positions is visible with probability sigmoid(score): the sample is binary in the forward pass, its
@@ -125,9 +126,3 @@ class GradientReversalAdversary:
         raise MethodError(
             "GradientReversalAdversary is asked in every pass and starts nothing. It belongs to site=AttentionLogits()."
         )
-
-    def ascend(self, deltas: Sequence[Tensor], grads: Sequence[Tensor], views: Sequence[Activation]) -> list[Tensor]:
-        return list(deltas)
-
-    def project_final(self, delta: Tensor, view: Activation) -> Tensor:
-        return delta

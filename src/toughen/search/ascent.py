@@ -1,4 +1,4 @@
-"""Projected gradient ascent."""
+"""Projected gradient ascent, and noise without any."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,12 +7,13 @@ from torch import Tensor
 
 from ..errors import MethodError
 from ..sites.base import Activation
+from .base import SearchDefaults
 from .init import Init, Normal, Uniform, Zeros
 from .norms import INF, Absolute, Direction, NoProjection, Normalized, Project, RawGradient, Relative, Units
 
 
 @dataclass(frozen=True)
-class Ascent:
+class Ascent(SearchDefaults):
     """Projected gradient ascent: delta <- project(delta + step_size * direction(gradient))."""
 
     step_size: float
@@ -56,5 +57,26 @@ class Ascent:
         length = self.units.length(view, self.direction.p, self.direction.per)
         return self.project(delta + self.step_size * length * self.direction(grad), view, self.units)
 
-    def project_final(self, delta: Tensor, view: Activation) -> Tensor:
-        return delta
+
+@dataclass(frozen=True)
+class Noise(SearchDefaults):
+    """Random noise, no ascent."""
+
+    init: Init
+    units: Units = Relative()
+    steps: int = 0
+
+    @property
+    def absolute_size(self) -> float | None:
+        """The size of an element of the noise, where that is known in absolute numbers."""
+        if isinstance(self.units, Absolute) and isinstance(self.init, (Normal, Uniform)):
+            return self.init.scale or None
+        return None
+
+    def start(self, view: Activation) -> Tensor:
+        return view.masked(self.init(view, self.units))
+
+
+def no_perturbation() -> Noise:
+    """Return the search of sites that have nothing to search for."""
+    return Noise(Zeros())

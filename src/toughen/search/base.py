@@ -10,7 +10,7 @@ from ..sites.base import Activation, AttentionActivation, LayerSpec
 
 
 class Search(Protocol):
-    """HOW to find the perturbation. A search owns no loop: it knows how to start, how to climb and how to finish."""
+    """HOW to find the perturbation. A search owns no loop: it starts, steps, and says what the last pass sees."""
 
     @property
     def steps(self) -> int: ...  # ascent steps before the last pass; 0 asks for no gradient
@@ -23,6 +23,16 @@ class Search(Protocol):
     ) -> list[Tensor]: ...
 
     def project_final(self, delta: Tensor, view: Activation) -> Tensor: ...  # what the last pass sees
+
+
+class SearchDefaults:
+    """A perturbation that makes no step, and that the last pass sees as it is."""
+
+    def ascend(self, deltas: Sequence[Tensor], grads: Sequence[Tensor], views: Sequence[Activation]) -> list[Tensor]:
+        return list(deltas)
+
+    def project_final(self, delta: Tensor, view: Activation) -> Tensor:
+        return delta
 
 
 @runtime_checkable

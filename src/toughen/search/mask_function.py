@@ -53,7 +53,7 @@ class StraightThroughMask(torch.autograd.Function):
             bias, kept, among = hiding.hide(rows, config.scale, config.offset, low, config.keep_own_pair, dtype)
             count = among.clamp(min=1) if config.count_share else torch.full_like(among, query.shape[1])
         else:
-            bias, kept = _hidden(query, key, noise_key, pairs, queries, config, low, dtype)
+            bias, kept = _hidden(_scores(query, key, noise_key, queries, config), pairs, queries, config, low, dtype)
             count = _counts(query, pairs, queries, config)
         ctx.save_for_backward(query, key, noise_key, pairs, queries, count)
         ctx.config = config
@@ -83,17 +83,10 @@ class StraightThroughMask(torch.autograd.Function):
 
 
 def _hidden(
-    query: Tensor,
-    key: Tensor,
-    noise_key: Tensor | None,
-    pairs: Tensor | None,
-    queries: Tensor | None,
-    config: MaskConfig,
-    low: float,
-    dtype: torch.dtype,
+    scores: Tensor, pairs: Tensor | None, queries: Tensor | None, config: MaskConfig, low: float, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor]:
     """The additive mask, and for each example the number of visible pairs."""
-    visible = _scores(query, key, noise_key, queries, config) > 0
+    visible = scores > 0
     if queries is not None:
         visible |= ~queries[:, None, :, None]  # padding's own rows are left as they are
     if pairs is not None:
@@ -102,7 +95,7 @@ def _hidden(
         empty, itself = ~visible.any(-1), visible.diagonal(dim1=-2, dim2=-1)
         itself |= empty if pairs is None else empty & pairs.diagonal(dim1=-2, dim2=-1)
     counted = visible if queries is None else visible & queries[:, None, :, None]
-    kept = counted.sum((1, 2, 3), dtype=torch.float32).to(torch.promote_types(query.dtype, torch.float32))
+    kept = counted.sum((1, 2, 3), dtype=torch.float32).to(scores.dtype)
     return torch.zeros(visible.shape, dtype=dtype, device=visible.device).masked_fill_(~visible, low), kept
 
 

@@ -13,6 +13,7 @@ from .base import Activation, AttentionActivation, PerturbationSource
 
 Skip: TypeAlias = tuple[str | int, ...]
 """Positions left alone: "padding", "special" (class, separator, ... tokens), or the positions of a token id."""
+RECOMMENDED_SKIP: Skip = ("padding", "special")
 
 
 def check_skip(skip: Skip) -> None:
@@ -35,19 +36,14 @@ class TokenLayout:
 BATCH_FIRST = TokenLayout()
 
 
-def perturbed(inject: PerturbationSource, value: Tensor, skip: Skip, layout: TokenLayout) -> Tensor:
-    """An activation with the perturbation that belongs there."""
+def perturb_output(inject: PerturbationSource, output: Any, skip: Skip, layout: TokenLayout) -> Any:
+    """Perturb a module's output; of several things the first (Swin's patch embedding returns its size as well)."""
+    several = isinstance(output, (tuple, list))
+    value, *rest = cast("Sequence[Any]", output) if several else (cast(Tensor, output),)
     own = value.transpose(0, 1) if layout.time_major else value
     delta = get_delta(inject, own, skip, layout).to(value.dtype)
-    return value + (delta.transpose(0, 1) if layout.time_major else delta)
-
-
-def perturb_output(inject: PerturbationSource, output: Any, skip: Skip, layout: TokenLayout) -> Any:
-    """What a module gives, perturbed; of several things the first (Swin's patch embedding tells its size as well)."""
-    if not isinstance(output, (tuple, list)):
-        return perturbed(inject, output, skip, layout)
-    value, *rest = cast("Sequence[Any]", output)
-    return (perturbed(inject, value, skip, layout), *rest)
+    value = value + (delta.transpose(0, 1) if layout.time_major else delta)
+    return (value, *rest) if several else value
 
 
 def get_delta(inject: PerturbationSource, value: Tensor, skip: Skip, layout: TokenLayout) -> Tensor:
