@@ -7,7 +7,7 @@ from transformers import Trainer
 import toughen
 from toughen.engine.label_variance import RunningLabelVariance
 
-from ..trainers.tiny import settings
+from ..trainers.driving import settings
 from .test_method import BATCH, bert
 
 LABELS = torch.tensor([0.1, 0.5, -1.0], dtype=torch.float64)
