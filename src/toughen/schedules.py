@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class TrainingProgress:
-    """How far the training is, in updates; the total only where somebody told it."""
+    """How far the training is, in updates; the total only where it is known."""
 
     updates: int = 0
     total: int | None = None

@@ -12,7 +12,7 @@ from .base import BackwardPass, StepContext
 
 @dataclass(frozen=True)
 class FreeReplay:
-    """The same update several times, the optimizer stepping after each, the perturbation climbing on (FreeAT)."""
+    """The same update several times, with an optimizer step and an ascent step between two of them (FreeAT)."""
 
     makes_clean_pass: ClassVar[bool] = False
     ascends_between_passes: ClassVar[bool] = True

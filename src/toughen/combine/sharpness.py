@@ -11,7 +11,7 @@ from .base import BackwardPass, StepContext
 
 @dataclass(frozen=True)
 class SharpnessAware:
-    """The gradient at weights moved uphill (SAM, AWP).
+    """The gradient at weights moved towards a higher loss (SAM, AWP).
 
     A first round over the whole accumulation window finds the direction, a second gives the gradient there: the
     result does not depend on how an update is split into micro-batches or processes. `keep_clean_gradient` adds the

@@ -40,7 +40,7 @@ class FreeOptions(AscentOptions):
 class FreeLB(PresetOptions, FreeOptions):
     """Free large-batch adversarial training (Zhu et al., ICLR 2020): every pass of the ascent also trains the weights.
 
-    `steps` counts forward and backward passes; the perturbation climbs between them. `max_norm` 0 is no ball.
+    `steps` counts forward and backward passes; the perturbation steps between two of them. `max_norm` 0 is no ball.
 
     Presets:
         recommended: three passes, l2 steps of 0.05 % of the embedding's norm inside a ball of 0.1 %, masked. Ours. All

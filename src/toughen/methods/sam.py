@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 @register_method("sam")
 @dataclass(frozen=True)
 class SAM(DropoutOptions):
-    """Sharpness-aware minimisation (Foret et al., ICLR 2021): the gradient at weights moved uphill by `rho`.
+    """Sharpness-aware minimisation (Foret et al., ICLR 2021): the gradient at weights moved by `rho` along it.
 
     The direction is that of the whole update: accumulation and several processes do not change it.
     """
 
     rho: float = 0.02
-    """How far the weights move uphill."""
+    """How far the weights move along the gradient."""
 
     def build(self) -> "Method":
         from ..parts import Method, SharpnessAscent, SharpnessAware, TaskLoss, Weights

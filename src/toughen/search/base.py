@@ -17,7 +17,7 @@ class Search(Protocol):
 
     def start(self, view: Activation) -> Tensor: ...
 
-    # It may write over the gradients: for weights every copy is felt.
+    # It may write over the gradients: a copy for all weights would cost memory.
     def ascend(
         self, deltas: Sequence[Tensor], grads: Sequence[Tensor], views: Sequence[Activation]
     ) -> list[Tensor]: ...
@@ -39,7 +39,7 @@ class SearchDefaults:
 class LearnedAdversary(Protocol):
     """A search with weights of its own, trained with the model's in the same backward pass.
 
-    It is asked anew in every perturbed pass: its answer carries a graph, so it cannot be kept for the next one.
+    Every perturbed pass asks it again: its answer carries a graph, so it cannot be kept for the next one.
     """
 
     def build(self, layers: Sequence[LayerSpec], random: torch.Generator) -> nn.Module: ...

@@ -1,6 +1,6 @@
-"""HOW to move weights uphill: one step from the gradient of a whole update (SAM, ASAM, AWP).
+"""HOW to move weights towards a higher loss: one step from the gradient of a whole update (SAM, ASAM, AWP).
 
-Moves are made in the memory of the gradients they are given: for all weights of a model every copy is felt.
+Moves are written over the gradients: a copy for all weights would cost memory.
 """
 
 from collections.abc import Sequence

@@ -92,8 +92,8 @@ def attention_blocks(base: Any) -> list[nn.Module]:
     blocks = [module for module in base.modules() if _asks_interface(module)]
     if not blocks or not base._can_set_attn_implementation():
         raise SiteError(
-            f"{name} computes attention by itself and does not ask transformers' AttentionInterface, so there is no "
-            "joint to reach it by. Use toughen.smart() or toughen.freelb(), which perturb the input embedding."
+            f"{name} computes attention by itself and does not ask transformers' AttentionInterface, so it cannot "
+            "be perturbed. Use toughen.smart() or toughen.freelb(), which perturb the input embedding."
         )
     if any("RelativePositionBias" in type(m).__name__ or hasattr(m, "prepare_dynamic_mask") for m in base.modules()):
         raise SiteError(

@@ -1,4 +1,4 @@
-"""The joint between a model and its attention: transformers' AttentionInterface.
+"""Put a mask into attention through transformers' AttentionInterface.
 
 Two implementations of attention are registered under names of our own, one over sdpa and one over the model's eager
 function. In a clean pass they hand everything on as it came, so its numbers are the model's own. transformers matches
@@ -67,7 +67,7 @@ class AttentionHook:
         if query.shape[2] != key.shape[2]:
             raise SiteError(
                 f"Attention of layer {self.number} has {key.shape[2]} keys for {query.shape[2]} queries: a cache or a "
-                "learnt prefix (prefix tuning) is at work, which ASA does not know. Train without it."
+                "learnt prefix (prefix tuning) is in use, which ASA does not know. Train without it."
             )
         view = pair_view(self.inject, hidden, pairs, self.number, query.dtype)
         return self.inject(self.number, lambda: view)
@@ -149,7 +149,7 @@ def _pairs(module: nn.Module, over: str, query: Tensor, mask: Tensor | None, cau
     if mask is not None:
         return (mask if mask.dtype == torch.bool else mask >= 0)[..., -length:]
     causal = getattr(module, "is_causal", True) if causal is None else causal
-    if over == "sdpa" and causal and length > 1:  # sdpa is told so in place of a mask
+    if over == "sdpa" and causal and length > 1:  # sdpa then gets is_causal in place of a mask
         return torch.ones(1, 1, length, length, dtype=torch.bool, device=query.device).tril()
     return None
 
