@@ -4,9 +4,9 @@
 
 Models are trained plainly on the texts (JSON lines with `sentence` and `label`): the pretrained one in FOLDER, a random
 decoder with the tokenizer in FOLDER, and the pretrained one of base shape in `--base FOLDER` with its own. Then one
-step a method on the same batches, weights and noise, without dropout. `share` is 1 - cosine with the random start, `size`
-the length over the one asked for, `zero` the share of texts without a gradient, `angle` the mean angle in degrees to the
-float32 perturbation, `reversed` the share of texts where it is above 90.
+step a method on the same batches, weights and noise, without dropout. `share` is 1 - cosine with the random start,
+`size` the length over the one asked for, `zero` the share of texts without a gradient, `angle` the mean angle in
+degrees to the float32 perturbation, `reversed` the share of texts where it is above 90.
 """
 
 import argparse
@@ -60,7 +60,7 @@ def cases(model: str) -> dict[str, Any]:
     found["smart robust"] = toughen.smart("robust"), 0.03
     found["creat"] = toughen.creat(), 0.003
     found["freelb"] = toughen.freelb(), None
-    found["smart+bregman"] = toughen.smart() + toughen.bregman(switch=5), 0.01
+    found["smart+bregman"] = toughen.smart() + toughen.bregman(switch_at=5), 0.01
     return found
 
 

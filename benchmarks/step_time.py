@@ -61,7 +61,7 @@ def make(name: str, noise: torch.Tensor) -> toughen.Method:
         "r3f": lambda v: 0.1 * noise * v.rms,
         "r4f": lambda v: 0.1 * noise * v.rms,
     }
-    settings: dict[str, Any] = {"switch": 10**9} if name == "bregman" else {}
+    settings: dict[str, Any] = {"switch_at": 10**9} if name == "bregman" else {}
     return toughen.make(name, **settings, **({"init": starts[name]} if name in starts else {}))
 
 

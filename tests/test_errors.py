@@ -104,7 +104,7 @@ BAD_PARTS = [
     (lambda: FreeReplay(0), "at least one pass"),
     (lambda: EmaTeacher(decay=-0.1), "between 0 and 1"),
     (lambda: Divergence("symetric_kl"), "'symetric_kl' is not known. Did you mean 'symmetric_kl'"),
-    (lambda: Divergence(stop="target"), "Did you mean 'targets'"),
+    (lambda: Divergence(detach="target"), "Did you mean 'targets'"),
     (lambda: Divergence(reduction="none"), "'none' is not known. Known: mean, sum"),
     (lambda: WordEmbedding(skip=("pading",)), "'pading' is not known. Choose 'padding', 'special' or a token's id"),
     (lambda: Hidden(0, skip="padding"), r"must be a tuple, e.g. skip=\('padding',\)"),
@@ -408,11 +408,9 @@ def test_a_teacher_without_the_number_of_updates() -> None:
     with toughen.bregman().attach(model) as attached:
         attached.backward(model, BATCH)
         for _ in range(2):  # and not only once
-            with pytest.raises(
-                MethodError, match=r"Give it: .*total_steps=...\), or set switch to a number of updates"
-            ):
+            with pytest.raises(MethodError, match=r"Give it: .*total_steps=...\), or set switch_at"):
                 attached.backward(model, BATCH)
-    with toughen.bregman(switch=2).attach(model) as attached:
+    with toughen.bregman(switch_at=2).attach(model) as attached:
         for _ in range(3):
             attached.backward(model, BATCH)
 

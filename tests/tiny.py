@@ -1,5 +1,10 @@
-"""Tiny random models and batches for the tests."""
+"""Tiny random models, batches, and data as files: what tests need, offline and in a second."""
 
+import csv
+import json
+import random
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -8,8 +13,20 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 from tokenizers.processors import TemplateProcessing
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModelForSequenceClassification, PreTrainedTokenizerFast
+from transformers import (
+    AutoConfig,
+    AutoModelForSequenceClassification,
+    BertForTokenClassification,
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedTokenizerFast,
+    T5Config,
+    T5ForConditionalGeneration,
+)
 
+SMALL_VOCABULARY = 48
 SMALL: dict[str, Any] = {
     "hidden_size": 32,
     "num_hidden_layers": 2,
@@ -22,24 +39,74 @@ SMALL: dict[str, Any] = {
 NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 
 
-def tokenizer() -> PreTrainedTokenizerFast:
-    """Words w5 to w99, and pad 0, class 1, separator 2, unknown 3, mask 4."""
-    special = ["[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]"]
-    words = {word: i for i, word in enumerate([*special, *[f"w{i}" for i in range(5, 100)]])}
-    inner = Tokenizer(WordLevel(words, unk_token="[UNK]"))
+def tokenizer(special: Sequence[str], words: Sequence[str], **settings: Any) -> PreTrainedTokenizerFast:
+    """A tokenizer of whole words, numbered from the special tokens on."""
+    ids = {word: number for number, word in enumerate([*special, *words])}
+    inner = Tokenizer(WordLevel(ids, unk_token="[UNK]"))
     inner.pre_tokenizer = Whitespace()
-    inner.post_processor = TemplateProcessing("[CLS] $A [SEP]", special_tokens=[("[CLS]", 1), ("[SEP]", 2)])
-    names = ("pad_token", "cls_token", "sep_token", "unk_token", "mask_token")
-    return PreTrainedTokenizerFast(tokenizer_object=inner, **dict(zip(names, special, strict=True)))
+    ends = [(token, ids[token]) for token in ("[CLS]", "[SEP]")]
+    inner.post_processor = TemplateProcessing("[CLS] $A [SEP]", "[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=ends)
+    names = {f"{token.strip('[]').lower()}_token": token for token in special}
+    return PreTrainedTokenizerFast(tokenizer_object=inner, **names, **settings)
 
 
-TOKENIZER = tokenizer()
+TOKENIZER = tokenizer(["[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]"], [f"w{i}" for i in range(5, 100)])
 
 
 def bert(dtype: torch.dtype = torch.float64, **changes: Any) -> nn.Module:
     torch.manual_seed(0)
     config = AutoConfig.for_model("bert", **{**SMALL, **NO_DROPOUT, **changes})
     return AutoModelForSequenceClassification.from_config(config).to(dtype).train()
+
+
+def small_bert(dropout: float = 0.1, dtype: torch.dtype = torch.float32, vocab_size: int = SMALL_VOCABULARY) -> Any:
+    """With dropout, and with the usual scale of random weights."""
+    sizes = {"vocab_size": vocab_size, "intermediate_size": 37, "max_position_embeddings": 32}
+    rates = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
+    return bert(dtype, initializer_range=0.02, **sizes, **rates)
+
+
+def tagger() -> BertForTokenClassification:
+    torch.manual_seed(0)
+    config = small_bert().config
+    config.num_labels = SMALL_VOCABULARY
+    return BertForTokenClassification(config)
+
+
+def gpt2() -> GPT2LMHeadModel:
+    torch.manual_seed(0)
+    config = GPT2Config(vocab_size=SMALL_VOCABULARY, n_embd=32, n_layer=2, n_head=4, n_positions=32)
+    config.bos_token_id = config.eos_token_id = 0
+    return GPT2LMHeadModel(config)
+
+
+def llama() -> LlamaForCausalLM:
+    torch.manual_seed(0)
+    return LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=SMALL_VOCABULARY,
+            hidden_size=32,
+            intermediate_size=37,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            max_position_embeddings=64,
+        )
+    )
+
+
+def t5() -> T5ForConditionalGeneration:
+    torch.manual_seed(0)
+    return T5ForConditionalGeneration(
+        T5Config(
+            vocab_size=SMALL_VOCABULARY,
+            d_model=32,
+            d_kv=8,
+            d_ff=37,
+            num_layers=2,
+            num_heads=4,
+            decoder_start_token_id=0,
+        )
+    )
 
 
 def text_batch(rows: int = 3, length: int = 10, seed: int = 1) -> dict[str, Tensor]:
@@ -63,3 +130,43 @@ def assert_same_gradients(ours: dict[str, Tensor], theirs: dict[str, Tensor], to
     for name, value in theirs.items():
         difference = (ours[name] - value).abs().max() / value.abs().max().clamp(min=1)
         assert difference <= tolerance, f"{name}: {difference:.2e}"
+
+
+GOOD = ["good", "fine", "bright", "warm", "clever"]
+BAD = ["bad", "dull", "grey", "cold", "silly"]
+OTHER = ["the", "film", "is", "a", "story", "and", "plot", "very", "quite", "so"]
+
+
+def save_model(folder: Path) -> Path:
+    """A random two-layer BERT and a tokenizer of whole words."""
+    special, words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"], [*GOOD, *BAD, *OTHER]
+    sizes = {"vocab_size": len(special + words), "num_attention_heads": 2, "max_position_embeddings": 40}
+    dropout = {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
+    bert(torch.float32, num_labels=2, **sizes, **dropout).save_pretrained(folder)
+    tokenizer(special, words, model_max_length=32).save_pretrained(folder)
+    return folder
+
+
+def rows(count: int, seed: int = 0) -> list[dict[str, str]]:
+    """Sentences with one good or bad word among others."""
+    rng = random.Random(seed)
+    found = []
+    for number in range(count):
+        label = number % 2
+        words = rng.choices(OTHER, k=rng.randint(3, 8))
+        words.insert(rng.randrange(len(words)), rng.choice(GOOD if label else BAD))
+        found.append({"text": " ".join(words), "label": "pos" if label else "neg"})
+    return found
+
+
+def write_csv(path: Path, table: list[dict[str, str]]) -> Path:
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(table[0]))
+        writer.writeheader()
+        writer.writerows(table)
+    return path
+
+
+def write_jsonl(path: Path, table: list[dict]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in table))
+    return path

@@ -91,28 +91,23 @@ if TYPE_CHECKING:
     accelerated_backward = accelerate_backward
 
 # Where each public name lives. Nothing is imported before it is asked for, so `import toughen` costs nothing.
-_HOMES = {
-    "Attached": "engine.attached",
-    "Method": "method",
-    "LinearSchedule": "schedules",
-    "draw_attention": "reports.attention",
-    "MethodOptions": "options",
-    "MethodSum": "method",
-    "list_methods": "registry",
-    "create_method": "registry",
-    "register_method": "registry",
-    "accelerate_backward": "trainers.accelerate",
-    "robust": "trainers.hf",
-    "second_order": "heads.build",
-    "Run": "runs.api",
-    "resume": "runs.api",
-    "train": "runs.api",
-    "load": "runs.predictor",
-    "evaluate": "evaluation.evaluate_model",
-    "report": "reports.page",
-    "Sweep": "sweeps.api",
-    "sweep": "sweeps.api",
+_MODULES = {
+    "engine.attached": "Attached",
+    "method": "Method MethodSum",
+    "schedules": "LinearSchedule",
+    "reports.attention": "draw_attention",
+    "options": "MethodOptions",
+    "registry": "list_methods create_method register_method",
+    "trainers.accelerate": "accelerate_backward",
+    "trainers.hf": "robust",
+    "heads.build": "second_order",
+    "runs.api": "Run resume train",
+    "runs.predictor": "load",
+    "evaluation.evaluate_model": "evaluate",
+    "reports.page": "report",
+    "sweeps.api": "Sweep sweep",
 }
+_HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 _ALIASES = {
     "available": "list_methods",

@@ -1,7 +1,9 @@
 """Errors and warnings: each names the thing, the reason and the way out."""
 
 import difflib
+import warnings
 from collections.abc import Iterable
+from functools import cache
 from importlib import import_module
 from types import ModuleType
 
@@ -28,6 +30,12 @@ class StepError(RuntimeError):
 
 class RobustnessWarning(UserWarning):
     """The step runs, but does less than its name promises."""
+
+
+@cache
+def warn_renamed(old: str, new: str) -> None:
+    """Say the new name of an option, once."""
+    warnings.warn(f"{old} is now {new}; the old name still works.", FutureWarning, stacklevel=5)
 
 
 def nearest(name: str, names: Iterable[str]) -> str:

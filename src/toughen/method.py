@@ -23,8 +23,32 @@ if TYPE_CHECKING:
     from .internal.architectures import HeadType
 
 
+class _Attachable:
+    @property
+    def _adapted(self) -> Sequence[Method]:
+        raise NotImplementedError
+
+    def attach(
+        self,
+        model: nn.Module,
+        tokenizer: Any = None,
+        *,
+        seed: int | None = None,
+        task: HeadType | None = None,
+        total_steps: int | None = None,
+    ) -> Attached:
+        """Bind the method or methods to a model; `attached.detach()` gives the model back as it was.
+
+        `tokenizer` says which tokens are special. `seed` starts the noise (default: torch's). `task` overrides what
+        the head's class name says. `total_steps` is the number of updates, for methods with a schedule.
+        """
+        from .engine.attached import Attached
+
+        return Attached(self._adapted, model, tokenizer, seed, task, total_steps)
+
+
 @dataclass(frozen=True)
-class Method:
+class Method(_Attachable):
     """WHERE, HOW, WHAT and how it is combined; every published method is one of these."""
 
     site: Site
@@ -57,30 +81,16 @@ class Method:
         """Whether one of its comparisons declares this need."""
         return any(declared(each, need) for each in self.comparisons)
 
+    @property
+    def _adapted(self) -> Sequence[Method]:
+        return (self,)
+
     def __add__(self, other: Method | MethodSum) -> MethodSum:
         return MethodSum((self,)) + other if isinstance(other, (Method, MethodSum)) else NotImplemented  # pyright: ignore[reportUnnecessaryIsInstance]
 
-    def attach(
-        self,
-        model: nn.Module,
-        tokenizer: Any = None,
-        *,
-        seed: int | None = None,
-        task: HeadType | None = None,
-        total_steps: int | None = None,
-    ) -> Attached:
-        """Bind the method to a model; `attached.detach()` gives the model back as it was.
-
-        `tokenizer` says which tokens are special. `seed` starts the noise (default: torch's). `task` overrides what
-        the head's class name says. `total_steps` is the number of updates, for methods with a schedule.
-        """
-        from .engine.attached import Attached
-
-        return Attached((self,), model, tokenizer, seed, task, total_steps)
-
 
 @dataclass(frozen=True)
-class MethodSum:
+class MethodSum(_Attachable):
     """Several methods at once: one clean pass, the regularisers of all added to it.
 
     One of them may be a method with backward passes of its own, such as FreeLB; the others must add to the clean loss.
@@ -102,19 +112,9 @@ class MethodSum:
     def __add__(self, other: Method | MethodSum) -> MethodSum:
         return MethodSum(self.methods + (other.methods if isinstance(other, MethodSum) else (other,)))
 
-    def attach(
-        self,
-        model: nn.Module,
-        tokenizer: Any = None,
-        *,
-        seed: int | None = None,
-        task: HeadType | None = None,
-        total_steps: int | None = None,
-    ) -> Attached:
-        """Bind all methods to a model; see `Method.attach`."""
-        from .engine.attached import Attached
-
-        return Attached(_adapted(self.methods), model, tokenizer, seed, task, total_steps)
+    @property
+    def _adapted(self) -> Sequence[Method]:
+        return _adapted(self.methods)
 
 
 def _adapted(methods: Sequence[Method]) -> Sequence[Method]:

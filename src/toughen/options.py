@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypeVar
 
-from .errors import MethodError, RobustnessWarning, nearest
+from .errors import MethodError, RobustnessWarning, nearest, warn_renamed
 from .schedules import LinearSchedule, minimum, scheduled
 
 if TYPE_CHECKING:
@@ -20,12 +20,12 @@ Dropout: TypeAlias = Literal["shared", "fresh", "off"]
 Start: TypeAlias = Callable[["Activation"], "Tensor"]
 """A function that gives the starting perturbation of an activation, in place of the random draw."""
 Schedule: TypeAlias = float | LinearSchedule | Sequence[float]
-"""A number, or one that changes over the training: (start, end), (start, end, over) or a LinearSchedule."""
+"""A number, or one that changes over the training: (start, end), (start, end, duration) or a LinearSchedule."""
 
 POSITIVE = ("step_size", "rho", "probe", "radius_schedule")
 NOT_NEGATIVE = ("weight", "init_scale", "max_norm", "temperature")
 SIZES = (*POSITIVE, *NOT_NEGATIVE, "steps")
-OLD_NAMES = {"growth": "radius_schedule"}
+OLD_NAMES = {"growth": "radius_schedule", "later": "final_decay", "switch": "switch_at"}
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class MethodOptions:
     """Base of all options. A subclass has a field for each option, with a docstring under it, and `build`.
 
     Defaults are those of the recommended preset; a row of `PRESETS` holds what another preset changes. A class with
-    presets has `preset: str = "recommended"` as its first field.
+    presets is a `PresetOptions`.
     """
 
     name: ClassVar[str]
@@ -90,8 +90,32 @@ class MethodOptions:
         return 0.0
 
 
+@dataclass(frozen=True)
+class PresetOptions(MethodOptions):
+    """Options of a method with presets."""
+
+    preset: str = "recommended"
+    """Named settings, those of a paper or its code; single options go over them."""
+
+
 @dataclass(frozen=True, kw_only=True)
-class AscentOptions(MethodOptions):
+class DropoutOptions(MethodOptions):
+    """Options of a method that makes several passes over a batch."""
+
+    dropout: Dropout = "shared"
+    """One dropout mask for all passes of a batch (shared), one for each (fresh), or none (off)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegularizerOptions(DropoutOptions):
+    """Options of a method that adds a term to the clean loss."""
+
+    weight: float = 1.0
+    """Weight of the added term in the loss."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AscentOptions(DropoutOptions):
     """Options of a method that searches by gradient ascent."""
 
     step_size: float = 0.01
@@ -102,10 +126,8 @@ class AscentOptions(MethodOptions):
     """Radius of the ball the perturbation stays in, which cuts longer steps; 0 is no ball."""
     steps: int = 1
     """Steps of the search."""
-    dropout: Dropout = "shared"
-    """One dropout mask for all passes of a batch (shared), one for each (fresh), or none (off)."""
     radius_schedule: Schedule = 1.0
-    """Factor on all lengths of the search; [start, end] or [start, end, over] if it grows over the training."""
+    """Factor on all lengths of the search; [start, end] or [start, end, duration] if it grows over the training."""
     init: Start | None = None
 
     @property
@@ -120,15 +142,9 @@ def _with_new_names(changes: dict[str, Any], names: Sequence[str]) -> dict[str, 
         if old in changes and new in changes:
             raise MethodError(f"{old} is the old name of {new}: give one of them.")
         if old in changes:
-            _say_new_name(old, new)
+            warn_renamed(old, new)
             changes[new] = changes.pop(old)
     return changes
-
-
-@cache
-def _say_new_name(old: str, new: str) -> None:
-    """Once."""
-    warnings.warn(f"{old} is now {new}; the old name still works.", FutureWarning, stacklevel=5)
 
 
 def _warn_if_cut(options: MethodOptions) -> None:

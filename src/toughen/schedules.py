@@ -2,10 +2,10 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from typing import TYPE_CHECKING, TypeAlias, cast
 
-from .errors import MethodError
+from .errors import MethodError, warn_renamed
 
 if TYPE_CHECKING:
     import torch
@@ -14,73 +14,79 @@ if TYPE_CHECKING:
 
 @dataclass
 class TrainingProgress:
-    """How far the training is, in updates; the total only where somebody told it."""
+    """How far the training is, in updates; the total only where it is known."""
 
     updates: int = 0
     total: int | None = None
     device: "torch.device | None" = None  # where settings that change are kept, if a captured step is to read them
     value_tensors: "dict[LinearSchedule, Tensor]" = field(default_factory=lambda: {}, repr=False)
 
-    def value_tensor(self, ramp: "LinearSchedule") -> "Tensor":
+    def value_tensor(self, schedule: "LinearSchedule") -> "Tensor":
         import torch
 
-        if ramp not in self.value_tensors:
-            self.value_tensors[ramp] = torch.tensor(ramp.at(self), device=self.device)
-        return self.value_tensors[ramp]
+        if schedule not in self.value_tensors:
+            self.value_tensors[schedule] = torch.tensor(schedule.at(self), device=self.device)
+        return self.value_tensors[schedule]
 
     def update_values(self) -> None:
-        """To where the training is."""
-        for ramp, value_tensor in self.value_tensors.items():
-            value_tensor.fill_(ramp.at(self))
+        """Set the tensors to the values of this update."""
+        for schedule, value_tensor in self.value_tensors.items():
+            value_tensor.fill_(schedule.at(self))
 
 
 @dataclass(frozen=True)
 class LinearSchedule:
     """A straight line from `start` to `end`, then level.
 
-    `over` is the share of the training it takes if at most 1 - the number of updates is then asked of `attach` or taken
-    from the Trainer - and a number of updates otherwise.
+    `duration` is the share of the training it takes if at most 1 - the number of updates is then asked of `attach` or
+    taken from the Trainer - and a number of updates otherwise. `over` is its old name.
     """
 
     start: float
     end: float
-    over: float = 1.0
+    duration: float = 1.0
+    over: InitVar[float | None] = None
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, over: float | None) -> None:
+        if over is not None:
+            warn_renamed("over", "duration")
+            object.__setattr__(self, "duration", over)
         if not (math.isfinite(self.start) and math.isfinite(self.end)):
-            raise MethodError(f"{self!r}: a ramp starts and ends at a finite number.")
-        if not self.over > 0:
-            raise MethodError(f"{self!r}: over is a share of the training or a number of updates, and must be above 0.")
+            raise MethodError(f"{self!r}: a schedule starts and ends at a finite number.")
+        if not self.duration > 0:
+            raise MethodError(
+                f"{self!r}: duration is a share of the training or a number of updates, and must be above 0."
+            )
 
-    def at(self, clock: TrainingProgress) -> float:
-        length = self.over
+    def at(self, progress: TrainingProgress) -> float:
+        length = self.duration
         if length <= 1:
-            if clock.total is None:
+            if progress.total is None:
                 raise MethodError(
                     f"{self!r} lasts a share of the training, and the number of updates is not known. Give it: "
-                    "method.attach(model, total_steps=...), or set over to a number of updates."
+                    "method.attach(model, total_steps=...), or set duration to a number of updates."
                 )
-            length *= clock.total
-        return self.start + (self.end - self.start) * min(clock.updates / max(length, 1), 1.0)
+            length *= progress.total
+        return self.start + (self.end - self.start) * min(progress.updates / max(length, 1), 1.0)
 
 
 Scheduled: TypeAlias = float | LinearSchedule
 
 
 def scheduled(value: "Scheduled | Sequence[float]") -> Scheduled:
-    """A number, a Ramp, or the ramp's two or three numbers as a list, as configuration files write it."""
+    """Return a number or a schedule, also from a list of the schedule's numbers as configuration files write it."""
     if isinstance(value, (int, float, LinearSchedule)):
         return value
     numbers = [float(one) for one in value]
     if len(numbers) not in (2, 3):
-        raise MethodError(f"{value!r}: a ramp is (start, end) or (start, end, over).")
+        raise MethodError(f"{value!r}: a schedule is (start, end) or (start, end, duration).")
     return LinearSchedule(*numbers)
 
 
-def value_at(value: Scheduled, clock: TrainingProgress) -> "float | Tensor":
+def value_at(value: Scheduled, progress: TrainingProgress) -> "float | Tensor":
     if not isinstance(value, LinearSchedule):
         return value
-    return value.at(clock) if clock.device is None else clock.value_tensor(value)
+    return value.at(progress) if progress.device is None else progress.value_tensor(value)
 
 
 def minimum(value: Scheduled) -> float:

@@ -1,4 +1,4 @@
-"""What may be said about runs: spread over seeds, paired tests, cost."""
+"""Compare runs: spread over seeds, paired tests, cost."""
 
 import math
 import statistics
@@ -57,15 +57,12 @@ def paired_t(first: Mapping[int, float], second: Mapping[int, float]) -> PairedT
     mean = statistics.fmean(differences)
     if len(differences) < 2:
         return PairedTestResult(name, 1, mean, None, why="one seed tells nothing about spread")
-    error = statistics.stdev(differences) / math.sqrt(len(differences))
     largest = max(abs(scores[seed]) for scores in (first, second) for seed in seeds)
-    if error <= 1e-12 * largest:  # 0.9 - 0.8 is not quite 0.8 - 0.7
+    if statistics.stdev(differences) <= 1e-12 * largest * math.sqrt(len(seeds)):  # 0.9 - 0.8 is not quite 0.8 - 0.7
         return PairedTestResult(name, len(seeds), mean, None, mean, mean, why="every seed has the same difference")
-    student = require("scipy.stats", "tasks").t
-    free = len(differences) - 1
-    half_width = float(student.ppf(0.975, free)) * error
-    p = 2 * float(student.sf(abs(mean / error), free))
-    return PairedTestResult(name, len(seeds), mean, p, mean - half_width, mean + half_width)
+    test = require("scipy.stats", "tasks").ttest_1samp(differences, 0)
+    low, high = test.confidence_interval(0.95)
+    return PairedTestResult(name, len(seeds), mean, float(test.pvalue), float(low), float(high))
 
 
 def mcnemar(first: Sequence[Any], second: Sequence[Any], labels: Sequence[Any]) -> PairedTestResult:
@@ -129,7 +126,7 @@ def cost(seeds: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def cost_ratio(run: Mapping[str, float], plain: Mapping[str, float]) -> dict[str, float]:
-    """How many times as dear as the other, by each measure that both have."""
+    """Return the cost as a multiple of the other's, by each measure that both have."""
     return {key: run[key] / plain[key] for key in run if plain.get(key)}
 
 

@@ -6,19 +6,9 @@ import torch
 from torch import nn
 from transformers import AutoConfig, AutoModelForImageClassification, AutoModelForSequenceClassification
 
-SMALL: dict[str, Any] = {
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 64,
-    "vocab_size": 100,
-    "num_labels": 3,
-    "max_position_embeddings": 64,
-    "initializer_range": 0.2,
-    "hidden_dropout_prob": 0.0,
-    "attention_probs_dropout_prob": 0.0,
-    "pad_token_id": 0,
-}
+from ..tiny import NO_DROPOUT, SMALL
+
+COMMON = {**SMALL, **NO_DROPOUT, "max_position_embeddings": 64, "pad_token_id": 0}
 GLU: dict[str, Any] = {"num_key_value_heads": 2, "head_dim": 8, "attention_dropout": 0.0}
 RELATIVE = {"relative_attention": True, "pos_att_type": ["c2p", "p2c"], "type_vocab_size": 0}
 FAMILIES: dict[str, dict[str, Any]] = {
@@ -52,7 +42,7 @@ def config(family: str, **changes: Any) -> Any:
         "num_hidden_layers",
         "num_attention_heads",
     }
-    common = {key: value for key, value in SMALL.items() if key in known}
+    common = {key: value for key, value in COMMON.items() if key in known}
     return AutoConfig.for_model(kind, **{**common, **own, **changes})
 
 

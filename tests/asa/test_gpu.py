@@ -32,12 +32,12 @@ def test_fused_kernels_give_the_mask_a_gradient(dtype, per_head):
 
 
 def test_noise_is_the_same_on_every_device():
-    from toughen.search.counter_rng import logistic
+    from toughen.search.counter_rng import logistic_noise
 
     key = torch.tensor([123, -456], dtype=torch.int32)
     shape = torch.Size((2, 3, 40, 40))
     assert torch.allclose(
-        logistic(key, shape, torch.float32), logistic(key.cuda(), shape, torch.float32).cpu(), atol=1e-5
+        logistic_noise(key, shape, torch.float32), logistic_noise(key.cuda(), shape, torch.float32).cpu(), atol=1e-5
     )
 
 

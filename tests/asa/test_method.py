@@ -14,7 +14,7 @@ from toughen.errors import MethodError, StepError
 from toughen.internal.rng import NoiseGenerators
 from toughen.schedules import LinearSchedule, TrainingProgress
 from toughen.search import mask_function as hide
-from toughen.search.counter_rng import logistic
+from toughen.search.counter_rng import logistic_noise
 
 from ..tiny import NO_DROPOUT, SMALL, bert, text_batch
 
@@ -60,7 +60,7 @@ def test_recommended_is_what_it_says(per_head):
         aq = (rate * (fixed @ own.query.weight.T + own.query.bias)).view(3, -1, masks, 32 // masks).transpose(1, 2)
         ak = (rate * (fixed @ own.key.weight.T + own.key.bias)).view(3, -1, masks, 32 // masks).transpose(1, 2)
         score = aq @ ak.mT / (32 // masks) ** 0.5 + torch.logit(torch.tensor(0.6, dtype=torch.float64))
-        score = score + logistic(keys[number], score.shape, torch.float64)
+        score = score + logistic_noise(keys[number], score.shape, torch.float64)
         soft = (score / temperature).sigmoid()
         hard = (score > 0) | ~real[:, None, :, None]
         hard = hard & real[:, None, None, :]
@@ -100,7 +100,7 @@ def divergence_at(share, attached, model, batch):
         clean = F.log_softmax(model(**batch).logits, -1)
     for _ in range(40):
         middle = (low + high) / 2
-        injector.search = replace(search, visible=1 / (1 + math.exp(-middle)))
+        injector.search = replace(search, keep_prob=1 / (1 + math.exp(-middle)))
         output, masks = attached.perturbed(batch)
         real = batch["attention_mask"].bool()
         pairs = real[:, :, None] & real[:, None, :]

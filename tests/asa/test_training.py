@@ -43,7 +43,7 @@ def test_autocast(dtype, implementation):
     model = bert(dtype=torch.float32, attn_implementation=implementation)
     attached = toughen.asa(visible=0.6).attach(model, seed=3)
     seen = []
-    attached.states[0].injector.listen = lambda place, bias: seen.append((bias.dtype, bias.shape))
+    attached.states[0].injector.listen = lambda index, bias: seen.append((bias.dtype, bias.shape))
     with torch.autocast("cpu", dtype=dtype):
         attached.backward(model, BATCH)
     assert seen == [(dtype, (3, 1, 10, 10))] * 2, "one mask a layer, in the compute dtype, for all heads"
@@ -92,7 +92,7 @@ def test_nothing_large_is_kept():
     from toughen.search.mask_function import StraightThroughMask
 
     query, key = adversary(torch.randn(2, 50, 32))
-    rule = attached.states[0].method.search._rule(32, _view())
+    rule = attached.states[0].method.search._mask_config(32, _view())
     draw = attached.noise.key(torch.device("cpu"))
     with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t.shape) or t, lambda t: t):
         StraightThroughMask.apply(query, key, draw, None, None, rule, torch.float32)

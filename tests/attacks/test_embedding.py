@@ -13,7 +13,7 @@ from toughen.attacks.perturbed_model import AttackObjective, PerturbedModel, att
 from toughen.attacks.pgd import EmbeddingPGD
 from toughen.attacks.target import as_answers, predict
 from toughen.evaluation import AttackSettings, Target, Victim, make_attacks, run_attack
-from toughen.search.noise import Noise
+from toughen.search import Noise
 from toughen.tasks import answers_of, metrics
 from toughen.tasks.spec import DataError, Task
 

@@ -15,7 +15,7 @@ from toughen.errors import RobustnessWarning
 @pytest.mark.parametrize("name", ["smart", "freelb", "sam", "bregman"])
 def test_on_a_cpu_it_is_the_eager_step(name):
     results = []
-    settings = {"switch": 3} if name == "bregman" else {}
+    settings = {"switch_at": 3} if name == "bregman" else {}
     for captured in (True, False):
         model = bert()
         with toughen.make(name, **settings).attach(model, TOKENIZER, seed=3) as attached:

@@ -19,7 +19,7 @@ DROPOUT = {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
 
 
 def made(name: str):
-    settings = {"switch": 3} if name == "bregman" else {}
+    settings = {"switch_at": 3} if name == "bregman" else {}
     return toughen.make(name, **settings)
 
 

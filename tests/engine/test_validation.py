@@ -14,8 +14,8 @@ from toughen.engine.validation import WARN_AFTER_BATCHES
 from toughen.errors import RobustnessWarning
 
 from ..tiny import TOKENIZER, bert, text_batch
-from ..trainers.tiny import bert as dropping
-from ..trainers.tiny import settings, texts
+from ..tiny import small_bert as dropping
+from ..trainers.driving import settings, texts
 
 BATCH = text_batch()
 

@@ -63,7 +63,7 @@ class Head:
     auto: Any
     batch: Callable[[], dict[str, Tensor]]
     kind: str
-    task: str = "auto"
+    task: str = "sequence"
     settings: dict[str, Any] = field(default_factory=dict)
     tied: bool = False  # the head's weights are the embedding's
 
@@ -73,28 +73,30 @@ _SHARES = {"labels": torch.tensor([[0.7, 0.1, 0.2], [0.0, 0.5, 0.5], [1.0, 0.0, 
 _VALUES = {"labels": torch.tensor([0.5, -1.0, 2.0])}
 _SENTENCE = hf.AutoModelForSequenceClassification
 HEADS = {
-    "choices": Head("bert", hf.AutoModelForMultipleChoice, choices, "classes", "choices"),
-    "tokens": Head("bert", hf.AutoModelForTokenClassification, token_labels, "classes", "tokens", {"num_labels": 3}),
+    "choices": Head("bert", hf.AutoModelForMultipleChoice, choices, "multiclass", "choices"),
+    "tokens": Head("bert", hf.AutoModelForTokenClassification, token_labels, "multiclass", "tokens", {"num_labels": 3}),
     "tokens-llama": Head(
-        "llama", hf.AutoModelForTokenClassification, token_labels, "classes", "tokens", {"num_labels": 3}
+        "llama", hf.AutoModelForTokenClassification, token_labels, "multiclass", "tokens", {"num_labels": 3}
     ),
-    "span": Head("bert", hf.AutoModelForQuestionAnswering, spans, "classes", "span"),
-    "masked-lm": Head("bert", hf.AutoModelForMaskedLM, masked_words, "classes", "masked_lm", tied=True),
-    "causal-lm": Head("llama", hf.AutoModelForCausalLM, continuation, "classes", "causal_lm"),
-    "causal-lm-gpt2": Head("gpt2", hf.AutoModelForCausalLM, continuation, "classes", "causal_lm", tied=True),
-    "seq2seq-t5": Head("t5", hf.AutoModelForSeq2SeqLM, seq2seq, "classes", "seq2seq_lm", tied=True),
-    "seq2seq-bart": Head("bart", hf.AutoModelForSeq2SeqLM, seq2seq, "classes", "seq2seq_lm", tied=True),
+    "span": Head("bert", hf.AutoModelForQuestionAnswering, spans, "multiclass", "span"),
+    "masked-lm": Head("bert", hf.AutoModelForMaskedLM, masked_words, "multiclass", "masked_lm", tied=True),
+    "causal-lm": Head("llama", hf.AutoModelForCausalLM, continuation, "multiclass", "causal_lm"),
+    "causal-lm-gpt2": Head("gpt2", hf.AutoModelForCausalLM, continuation, "multiclass", "causal_lm", tied=True),
+    "seq2seq-t5": Head("t5", hf.AutoModelForSeq2SeqLM, seq2seq, "multiclass", "seq2seq_lm", tied=True),
+    "seq2seq-bart": Head("bart", hf.AutoModelForSeq2SeqLM, seq2seq, "multiclass", "seq2seq_lm", tied=True),
     "multi-label": Head(
-        "bert", _SENTENCE, lambda: text() | _FLOATS, "labels", settings={"num_labels": 3, "problem_type": None}
+        "bert", _SENTENCE, lambda: text() | _FLOATS, "multilabel", settings={"num_labels": 3, "problem_type": None}
     ),
-    "multi-label-llama": Head("llama", _SENTENCE, lambda: text() | _FLOATS, "labels", settings={"num_labels": 3}),
+    "multi-label-llama": Head("llama", _SENTENCE, lambda: text() | _FLOATS, "multilabel", settings={"num_labels": 3}),
     "soft-labels-deberta": Head(
-        "deberta-v2", _SENTENCE, lambda: text() | _SHARES, "classes", settings={"num_labels": 3}
+        "deberta-v2", _SENTENCE, lambda: text() | _SHARES, "multiclass", settings={"num_labels": 3}
     ),
-    "flags": Head("electra", hf.AutoModelForPreTraining, replaced, "labels", "flags"),
-    "regression": Head("bert", _SENTENCE, lambda: text() | _VALUES, "values", settings={"num_labels": 1}),
-    "regression-deberta": Head("deberta-v2", _SENTENCE, lambda: text() | _VALUES, "values", settings={"num_labels": 1}),
-    "regression-llama": Head("llama", _SENTENCE, lambda: text() | _VALUES, "values", settings={"num_labels": 1}),
+    "token_binary": Head("electra", hf.AutoModelForPreTraining, replaced, "multilabel", "token_binary"),
+    "regression": Head("bert", _SENTENCE, lambda: text() | _VALUES, "regression", settings={"num_labels": 1}),
+    "regression-deberta": Head(
+        "deberta-v2", _SENTENCE, lambda: text() | _VALUES, "regression", settings={"num_labels": 1}
+    ),
+    "regression-llama": Head("llama", _SENTENCE, lambda: text() | _VALUES, "regression", settings={"num_labels": 1}),
 }
 
 
@@ -155,18 +157,18 @@ def test_the_head_is_read_as_what_it_is(head: str) -> None:
 def test_labelled_positions_count_and_no_others(head: str) -> None:
     outcome, batch = outcome_of(head)
     (prediction,) = outcome.predictions
-    assert torch.equal(prediction.counts, batch["labels"] != IGNORED)
+    assert torch.equal(prediction.mask, batch["labels"] != IGNORED)
 
 
 def test_every_token_that_is_no_padding_has_a_flag() -> None:
-    outcome, batch = outcome_of("flags")
+    outcome, batch = outcome_of("token_binary")
     (prediction,) = outcome.predictions
     assert prediction.scores.shape == (*batch["labels"].shape, 1)
-    assert torch.equal(prediction.counts, batch["attention_mask"].bool())
+    assert torch.equal(prediction.mask, batch["attention_mask"].bool())
 
 
 def test_an_answer_about_an_image_is_no_span() -> None:
-    assert infer_head_type(hf.ViltForQuestionAnswering.__new__(hf.ViltForQuestionAnswering)) == "auto"
+    assert infer_head_type(hf.ViltForQuestionAnswering.__new__(hf.ViltForQuestionAnswering)) == "sequence"
 
 
 @pytest.mark.parametrize("head", ["causal-lm", "causal-lm-gpt2"])
@@ -175,7 +177,7 @@ def test_a_causal_model_counts_where_the_next_token_has_a_label(head: str) -> No
     (prediction,) = outcome.predictions
     expected = torch.zeros_like(batch["labels"], dtype=torch.bool)
     expected[:, :-1] = batch["labels"][:, 1:] != IGNORED
-    assert torch.equal(prediction.counts, expected)
+    assert torch.equal(prediction.mask, expected)
 
 
 _LM = {"vocab_size": 64, "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 64}
@@ -226,7 +228,7 @@ def test_positions_of_language_models_count_where_their_loss_is(name: str) -> No
     output = model(**batch)
     (slope,) = torch.autograd.grad(output.loss, output.logits)
     (prediction,) = parse_output(output, batch, infer_head_type(model), model.config).predictions
-    assert torch.equal(prediction.counts, slope.abs().amax(-1) > 0)
+    assert torch.equal(prediction.mask, slope.abs().amax(-1) > 0)
 
 
 def test_the_last_position_of_a_prompt_predicts_the_first_label() -> None:
@@ -237,7 +239,7 @@ def test_the_last_position_of_a_prompt_predicts_the_first_label() -> None:
     output = model(**batch)
     (slope,) = torch.autograd.grad(output.loss, output.logits)
     (prediction,) = parse_output(output, batch, infer_head_type(model), model.config).predictions
-    assert torch.equal(prediction.counts, slope.abs().amax(-1) > 0)
+    assert torch.equal(prediction.mask, slope.abs().amax(-1) > 0)
 
 
 def test_unlabelled_tokens_count_where_there_is_text() -> None:
@@ -245,8 +247,8 @@ def test_unlabelled_tokens_count_where_there_is_text() -> None:
     labels = batch.pop("labels")
     with torch.no_grad():
         (prediction,) = parse_output(model(**batch), batch, "tokens", model.config).predictions
-    assert labels.shape == prediction.counts.shape
-    assert torch.equal(prediction.counts, batch["attention_mask"].bool())
+    assert labels.shape == prediction.mask.shape
+    assert torch.equal(prediction.mask, batch["attention_mask"].bool())
 
 
 def test_a_span_gives_no_probability_to_padding() -> None:
@@ -272,14 +274,14 @@ def test_problem_type_decides_where_it_is_set() -> None:
     family = FAMILIES["bert"]
     batch = text()
     for problem, columns, kind in (
-        ("regression", 3, "values"),
-        ("multi_label_classification", 3, "labels"),
-        ("single_label_classification", 3, "classes"),
-        (None, 1, "values"),
-        (None, 3, "classes"),
+        ("regression", 3, "regression"),
+        ("multi_label_classification", 3, "multilabel"),
+        ("single_label_classification", 3, "multiclass"),
+        (None, 1, "regression"),
+        (None, 3, "multiclass"),
     ):
         model = family.build(problem_type=problem, num_labels=columns)
-        (prediction,) = parse_output(model(**batch), batch, "auto", model.config).predictions
+        (prediction,) = parse_output(model(**batch), batch, "sequence", model.config).predictions
         assert prediction.kind == kind, problem
 
 
@@ -353,4 +355,4 @@ def test_every_frame_of_speech_counts() -> None:
     (prediction,) = parse_output(
         {"loss": None, "logits": torch.randn(2, 9, 12)}, batch, infer_head_type(model)
     ).predictions
-    assert (prediction.kind, prediction.counts) == ("classes", None)
+    assert (prediction.kind, prediction.mask) == ("multiclass", None)

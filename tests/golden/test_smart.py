@@ -252,7 +252,7 @@ class _BothLogOdds:
     needs_clean = True
 
     def __call__(self, perturbed, clean, deltas):
-        one = Divergence("log_odds")
+        one = Divergence("mtdnn_stable_kl")
         return one(perturbed, clean, deltas) + one(clean, perturbed, deltas)
 
 

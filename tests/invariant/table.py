@@ -8,13 +8,14 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import BertConfig, BertForSequenceClassification
 
 import toughen
 from toughen.errors import RobustnessWarning
 from toughen.registry import get_factory
 from toughen.search import CustomInit
 from toughen.sites.base import Activation
+
+from ..tiny import small_bert
 
 EXAMPLES, LENGTH, VOCABULARY = 16, 12, 64
 
@@ -47,20 +48,8 @@ METHODS |= {
 }
 
 
-def tiny(dropout: float = 0.0, dtype: torch.dtype = torch.float64) -> BertForSequenceClassification:
-    torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=VOCABULARY,
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        intermediate_size=37,
-        max_position_embeddings=32,
-        num_labels=3,
-        hidden_dropout_prob=dropout,
-        attention_probs_dropout_prob=dropout,
-    )
-    return BertForSequenceClassification(config).to(dtype).train()
+def tiny(dropout: float = 0.0, dtype: torch.dtype = torch.float64) -> nn.Module:
+    return small_bert(dropout, dtype, vocab_size=VOCABULARY)
 
 
 class Mini(nn.Module):

@@ -1,6 +1,7 @@
 """The kernels of the adversary's mask, interpreted on a CPU, against `search.hide` in torch."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -13,15 +14,12 @@ from .interpreted import interpreter, needed
 pytestmark = [needed, pytest.mark.usefixtures("interpreter")]
 __all__ = ["interpreter"]
 RULE = MaskConfig(
-    scale=0.3, offset=0.5, temperature=0.7, reverse=1.5, slope=1.0, hidden=None, spare_rows=True, share=True
-)  # fmt: skip
+    0.3, 0.5, temperature=0.7, reversal=1.5, slope=1.0, hidden_value=None, keep_own_pair=True, count_share=True
+)
 PUBLISHED = MaskConfig(
-    scale=0.3, offset=0.0, temperature=1.0, reverse=1.0, slope=1e4, hidden=-1e4, spare_rows=False, share=False
-)  # fmt: skip
-DIALS = MaskConfig(
-    scale=0.3, offset=-0.5, temperature=torch.tensor(0.7), reverse=1.5, slope=1.0, hidden=None, spare_rows=True,
-    share=True,
-)  # fmt: skip
+    0.3, 0.0, temperature=1.0, reversal=1.0, slope=1e4, hidden_value=-1e4, keep_own_pair=False, count_share=False
+)
+DIALS = replace(RULE, offset=-0.5, temperature=torch.tensor(0.7))
 
 
 def asked(rule, batch, masks, length, padded, causal, noise=True, dtype=torch.float32):
@@ -46,10 +44,10 @@ def asked(rule, batch, masks, length, padded, causal, noise=True, dtype=torch.fl
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("shape", [(2, 1, 20), (1, 3, 33)], ids=str)
 def test_as_in_torch(rule, shape, padded, causal, monkeypatch):
-    expected = asked(rule, *shape, padded, causal, noise=rule.spare_rows, dtype=torch.float16)
+    expected = asked(rule, *shape, padded, causal, noise=rule.keep_own_pair, dtype=torch.float16)
     calls = []
     monkeypatch.setattr(hiding, "at_hand", lambda _: calls.append(1) or True)
-    ours = asked(rule, *shape, padded, causal, noise=rule.spare_rows, dtype=torch.float16)
+    ours = asked(rule, *shape, padded, causal, noise=rule.keep_own_pair, dtype=torch.float16)
     assert len(calls) == 2
     assert ours[0].dtype == torch.float16
     assert (ours[0] != 0).any()

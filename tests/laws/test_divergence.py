@@ -13,44 +13,44 @@ from toughen.compare.model_outputs import ModelOutputs, Prediction
 
 from .draws import few, seeds, tensor
 
-FORMS = ["kl", "reverse_kl", "symmetric_kl", "js"]
-every_form = pytest.mark.parametrize("form", FORMS)
-every_kind = pytest.mark.parametrize("kind", ["classes", "labels", "values"])
+KINDS = ["kl", "reverse_kl", "symmetric_kl", "js"]
+every_kind = pytest.mark.parametrize("kind", KINDS)
+every_score_kind = pytest.mark.parametrize("score_kind", ["multiclass", "multilabel", "regression"])
 blocks = st.tuples(st.integers(1, 4), st.integers(2, 7))
 logits = st.sampled_from([1e-3, 1.0, 30.0])
 
 
-def outcome(scores, kind="classes", counts=None) -> ModelOutputs:
-    return ModelOutputs(None, (Prediction(scores, kind, counts),))
+def outcome(scores, score_kind="multiclass", counts=None) -> ModelOutputs:
+    return ModelOutputs(None, (Prediction(scores, score_kind, counts),))
 
 
-def divergence(form, perturbed, clean, kind="classes", counts=None, **options):
-    return Divergence(form, **options)(outcome(perturbed, kind, counts), outcome(clean, kind, counts), [])
+def divergence(kind, perturbed, clean, score_kind="multiclass", counts=None, **options):
+    return Divergence(kind, **options)(outcome(perturbed, score_kind, counts), outcome(clean, score_kind, counts), [])
 
 
+@every_score_kind
 @every_kind
-@every_form
 @given(shape=blocks, seed=seeds, size=logits)
 @few
-def test_not_negative_and_zero_on_equal_inputs(form, kind, shape, seed, size) -> None:
+def test_not_negative_and_zero_on_equal_inputs(kind, score_kind, shape, seed, size) -> None:
     a, b = tensor(shape, seed, size), tensor(shape, seed + 1, size)
-    assert divergence(form, a, b, kind) >= -1e-6
-    assert divergence(form, a, a, kind).abs() <= 1e-6
+    assert divergence(kind, a, b, score_kind) >= -1e-6
+    assert divergence(kind, a, a, score_kind).abs() <= 1e-6
     if size >= 1.0:
-        assert divergence(form, a, b, kind) > 0
+        assert divergence(kind, a, b, score_kind) > 0
 
 
-@every_kind
+@every_score_kind
 @given(shape=blocks, seed=seeds, size=logits)
 @few
-def test_symmetric_where_it_says_so(kind, shape, seed, size) -> None:
+def test_symmetric_where_it_says_so(score_kind, shape, seed, size) -> None:
     a, b = tensor(shape, seed, size), tensor(shape, seed + 1, size)
-    for form in ("symmetric_kl", "js"):
-        torch.testing.assert_close(divergence(form, a, b, kind), divergence(form, b, a, kind))
-    torch.testing.assert_close(divergence("kl", a, b, kind), divergence("reverse_kl", b, a, kind))
-    total = divergence("kl", a, b, kind) + divergence("reverse_kl", a, b, kind)
-    if kind != "values":  # regression has one distance, squared error
-        torch.testing.assert_close(divergence("symmetric_kl", a, b, kind), total)
+    for kind in ("symmetric_kl", "js"):
+        torch.testing.assert_close(divergence(kind, a, b, score_kind), divergence(kind, b, a, score_kind))
+    torch.testing.assert_close(divergence("kl", a, b, score_kind), divergence("reverse_kl", b, a, score_kind))
+    total = divergence("kl", a, b, score_kind) + divergence("reverse_kl", a, b, score_kind)
+    if score_kind != "regression":  # regression has one distance, squared error
+        torch.testing.assert_close(divergence("symmetric_kl", a, b, score_kind), total)
 
 
 @given(shape=blocks, seed=seeds, size=logits)
@@ -58,19 +58,19 @@ def test_symmetric_where_it_says_so(kind, shape, seed, size) -> None:
 def test_js_is_at_most_log_two_and_shifts_do_not_matter(shape, seed, size) -> None:
     a, b = tensor(shape, seed, size), tensor(shape, seed + 1, size)
     assert divergence("js", a, b) <= math.log(2) + 1e-6
-    for form in FORMS:
-        torch.testing.assert_close(divergence(form, a + 5, b - 3), divergence(form, a, b), rtol=1e-3, atol=1e-5)
+    for kind in KINDS:
+        torch.testing.assert_close(divergence(kind, a + 5, b - 3), divergence(kind, a, b), rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
-@every_kind
-@pytest.mark.parametrize("form", [*FORMS, "cross_entropies", "log_odds"])
-@pytest.mark.parametrize("stop", ["nothing", "clean", "targets"])
-def test_finite_with_finite_gradients_for_extreme_logits(form, kind, dtype, stop) -> None:
+@every_score_kind
+@pytest.mark.parametrize("kind", [*KINDS, "sift_cross_entropy", "mtdnn_stable_kl"])
+@pytest.mark.parametrize("detach", ["nothing", "clean", "targets"])
+def test_finite_with_finite_gradients_for_extreme_logits(kind, score_kind, dtype, detach) -> None:
     extreme = torch.tensor([[1e4, -1e4, 0.0], [-1e4, 1e4, 1e4], [0.0, 0.0, 0.0], [-1e4, -1e4, -1e4]], dtype=dtype)
     for other in (extreme.flip(0), extreme.flip(1), extreme, torch.zeros_like(extreme)):
         perturbed, clean = extreme.clone().requires_grad_(), other.clone().requires_grad_()
-        value = divergence(form, perturbed, clean, kind, stop=stop)
+        value = divergence(kind, perturbed, clean, score_kind, detach=detach)
         assert torch.isfinite(value)
         assert value.dtype == torch.float32
         (value + 0 * (perturbed.sum() + clean.sum()).float() * 0).backward()
@@ -78,18 +78,18 @@ def test_finite_with_finite_gradients_for_extreme_logits(form, kind, dtype, stop
         assert torch.isfinite(clean.grad).all()
 
 
-@pytest.mark.parametrize("stop", ["nothing", "clean", "targets"])
-@pytest.mark.parametrize("form", [*FORMS, "cross_entropies", "log_odds"])
+@pytest.mark.parametrize("detach", ["nothing", "clean", "targets"])
+@pytest.mark.parametrize("kind", [*KINDS, "sift_cross_entropy", "mtdnn_stable_kl"])
 @given(seed=seeds, columns=st.integers(5, 23))
 @few
-def test_a_sliced_vocabulary_gives_the_same_value_and_gradient(form, stop, seed, columns) -> None:
+def test_a_sliced_vocabulary_gives_the_same_value_and_gradient(kind, detach, seed, columns) -> None:
     results = []
     for size in (100, 4):
         perturbed, clean = (tensor((3, 5, columns), seed + i, 3.0, torch.float64).requires_grad_() for i in range(2))
         counts = tensor((3, 5), seed + 2) > 0
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(rows, "VOCAB_CHUNK", size)
-            value = divergence(form, perturbed, clean, counts=counts, stop=stop)
+            value = divergence(kind, perturbed, clean, counts=counts, detach=detach)
             (value + 0 * (perturbed.sum() + clean.sum())).backward()
         results.append((value.detach(), perturbed.grad, clean.grad))
     for whole, sliced in zip(*results, strict=True):
@@ -97,16 +97,16 @@ def test_a_sliced_vocabulary_gives_the_same_value_and_gradient(form, stop, seed,
 
 
 @pytest.mark.parametrize("size", [100, 3])
-@pytest.mark.parametrize("stop", ["nothing", "clean", "targets"])
-@pytest.mark.parametrize("form", [*FORMS, "cross_entropies", "log_odds"])
-def test_a_class_ruled_out_by_minus_infinity_is_as_if_it_were_not_there(form, stop, size, monkeypatch) -> None:
+@pytest.mark.parametrize("detach", ["nothing", "clean", "targets"])
+@pytest.mark.parametrize("kind", [*KINDS, "sift_cross_entropy", "mtdnn_stable_kl"])
+def test_a_class_ruled_out_by_minus_infinity_is_as_if_it_were_not_there(kind, detach, size, monkeypatch) -> None:
     """Cross-entropy takes such scores, and so do heads that mask what an example cannot be."""
     monkeypatch.setattr(rows, "VOCAB_CHUNK", size)
     results = []
     for ruled_out in (True, False):
         both = [tensor((3, 5), i, 3.0, torch.float64).requires_grad_() for i in range(2)]
         given = [torch.nn.functional.pad(x, (0, 4), value=-math.inf) if ruled_out else x for x in both]
-        value = divergence(form, *given, stop=stop)
+        value = divergence(kind, *given, detach=detach)
         (value + 0 * (both[0].sum() + both[1].sum())).backward()
         results.append((value.detach(), both[0].grad, both[1].grad))
     for with_them, without in zip(*results, strict=True):
@@ -136,26 +136,26 @@ def test_slices_leave_the_random_state_alone(monkeypatch) -> None:
     assert perturbed.grad.abs().sum() > 0
 
 
-@pytest.mark.parametrize("stop", ["nothing", "clean", "targets"])
-@every_form
-def test_what_is_stopped_gets_no_gradient(form, stop) -> None:
+@pytest.mark.parametrize("detach", ["nothing", "clean", "targets"])
+@every_kind
+def test_what_is_stopped_gets_no_gradient(kind, detach) -> None:
     perturbed, clean = (tensor((3, 4), i).requires_grad_() for i in range(2))
-    value = divergence(form, perturbed, clean, stop=stop)
+    value = divergence(kind, perturbed, clean, detach=detach)
     reached = torch.autograd.grad(value, [perturbed, clean], allow_unused=True)
     has = [grad is not None and bool(grad.abs().sum() > 1e-8) for grad in reached]
-    if stop == "clean" or (stop == "targets" and form == "kl"):
+    if detach == "clean" or (detach == "targets" and kind == "kl"):
         assert has == [True, False]
-    elif stop == "targets" and form == "reverse_kl":
+    elif detach == "targets" and kind == "reverse_kl":
         assert has == [False, True]
     else:
         assert has == [True, True]
 
 
-@every_kind
-@pytest.mark.parametrize("form", [*FORMS, "cross_entropies", "log_odds"])
-def test_a_fixed_clean_side_gets_no_gradient_whatever_the_head(form, kind) -> None:
+@every_score_kind
+@pytest.mark.parametrize("kind", [*KINDS, "sift_cross_entropy", "mtdnn_stable_kl"])
+def test_a_fixed_clean_side_gets_no_gradient_whatever_the_head(kind, score_kind) -> None:
     perturbed, clean = (tensor((3, 4), i).requires_grad_() for i in range(2))
-    value = divergence(form, perturbed, clean, kind, stop="clean")
+    value = divergence(kind, perturbed, clean, score_kind, detach="clean")
     assert torch.autograd.grad(value, [perturbed, clean], allow_unused=True)[1] is None
 
 
@@ -166,37 +166,39 @@ def test_every_label_of_a_multi_label_head_is_its_own_distribution(shape, seed) 
     p, q = b.sigmoid(), a.sigmoid()
     kl = p * (p / q).log() + (1 - p) * ((1 - p) / (1 - q)).log()
     reverse = q * (q / p).log() + (1 - q) * ((1 - q) / (1 - p)).log()
-    torch.testing.assert_close(divergence("kl", a, b, "labels"), kl.mean())
-    torch.testing.assert_close(divergence("symmetric_kl", a, b, "labels"), (kl + reverse).mean())
+    torch.testing.assert_close(divergence("kl", a, b, "multilabel"), kl.mean())
+    torch.testing.assert_close(divergence("symmetric_kl", a, b, "multilabel"), (kl + reverse).mean())
 
 
-@every_form
+@every_kind
 @given(shape=blocks, seed=seeds)
 @few
-def test_regression_is_squared_error_and_never_a_softmax(form, shape, seed) -> None:
+def test_regression_is_squared_error_and_never_a_softmax(kind, shape, seed) -> None:
     one_column = (shape[0], 1)
     a, b = tensor(one_column, seed), tensor(one_column, seed + 1)
-    value = divergence(form, a, b, "values")
+    value = divergence(kind, a, b, "regression")
     torch.testing.assert_close(value, (a - b).square().mean())
     # A softmax over the column or over the batch would not see a shift of all predictions.
-    torch.testing.assert_close(divergence(form, a + 10, a, "values"), torch.tensor(100.0), rtol=1e-4, atol=0)
+    torch.testing.assert_close(divergence(kind, a + 10, a, "regression"), torch.tensor(100.0), rtol=1e-4, atol=0)
 
 
-@pytest.mark.parametrize("kind", ["classes", "labels"])
+@pytest.mark.parametrize("score_kind", ["multiclass", "multilabel"])
 @given(seed=seeds)
 @few
-def test_only_rows_that_count_count(kind, seed) -> None:
+def test_only_rows_that_count_count(score_kind, seed) -> None:
     a, b = tensor((3, 5, 4), seed), tensor((3, 5, 4), seed + 1)
     counts = tensor((3, 5), seed + 2) > 0
     noise = torch.where(counts.unsqueeze(-1), 0.0, 1e3 * tensor((3, 5, 4), seed + 3))
     for reduction in ("mean", "sum"):
-        value = divergence("symmetric_kl", a, b, kind, counts, reduction=reduction)
-        again = divergence("symmetric_kl", a + noise, b, kind, counts, reduction=reduction)
+        value = divergence("symmetric_kl", a, b, score_kind, counts, reduction=reduction)
+        again = divergence("symmetric_kl", a + noise, b, score_kind, counts, reduction=reduction)
         torch.testing.assert_close(value, again)
         broken = a.masked_fill(~counts.unsqueeze(-1), torch.nan)
-        torch.testing.assert_close(value, divergence("symmetric_kl", broken, b, kind, counts, reduction=reduction))
+        torch.testing.assert_close(
+            value, divergence("symmetric_kl", broken, b, score_kind, counts, reduction=reduction)
+        )
         if counts.any():
-            alone = divergence("symmetric_kl", a[counts], b[counts], kind, reduction=reduction)
+            alone = divergence("symmetric_kl", a[counts], b[counts], score_kind, reduction=reduction)
             torch.testing.assert_close(value, alone)
         else:
             assert value == 0

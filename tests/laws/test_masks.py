@@ -37,20 +37,26 @@ INITS = [
     NeftuneNoise(5.0),
     CustomInit(lambda v: torch.ones_like(v.value)),
 ]
-SHAPES = [Normalized(2, "example"), Normalized(INF, "token", plus=1e-6), Normalized(1, "token"), Sign(), RawGradient()]
+DIRECTIONS = [
+    Normalized(2, "example"),
+    Normalized(INF, "token", eps=1e-6),
+    Normalized(1, "token"),
+    Sign(),
+    RawGradient(),
+]
 PROJECTS = [
     NoProjection(),
     Ball(0.5),
     Ball(0.5, INF),
     Ball(0.5, 1, "token"),
-    RescaleTo(1.0, plus=1e-6),
+    RescaleTo(1.0, eps=1e-6),
     RescaleTo(0.3, 2, "example"),
 ]
 SEARCHES = (
     [Ascent(0.3, init=init, units=units) for init in INITS for units in (Absolute(), Relative())]
-    + [Ascent(0.3, init=Normal(0.1), shape=shape, project=p) for shape in SHAPES for p in PROJECTS]
+    + [Ascent(0.3, init=Normal(0.1), direction=direction, project=p) for direction in DIRECTIONS for p in PROJECTS]
     + [Noise(init, units) for init in INITS for units in (Absolute(), Relative())]
-    + [PowerIteration(0.5, 0.01, over=over, units=u) for over in ("token", "example") for u in (Absolute(), Relative())]
+    + [PowerIteration(0.5, 0.01, per=per, units=u) for per in ("token", "example") for u in (Absolute(), Relative())]
 )
 
 

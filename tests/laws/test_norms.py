@@ -73,8 +73,8 @@ def test_a_zero_gradient_stays_zero(p, over) -> None:
 )
 def test_norms_that_are_none_are_refused(make) -> None:
     """An unknown word had been the example to the norm and the token to its units."""
-    with pytest.raises(MethodError, match="over='tokens' is not known"):
-        make(over="tokens")
+    with pytest.raises(MethodError, match="per='tokens' is not known"):
+        make(per="tokens")
     for p in (0, 0.5, -2, float("nan")):
         with pytest.raises(MethodError, match=f"p={p} makes no norm"):
             make(p=p)

@@ -8,7 +8,7 @@ from typing import Any
 from benchmarks.leaderboard.prepare import prepare
 from benchmarks.leaderboard.protocol import Protocol, TaskPlan
 
-from ..little import BAD, GOOD, OTHER, save_model
+from ..tiny import BAD, GOOD, OTHER, save_model
 
 
 def sentence(dice: random.Random, good: bool) -> str:

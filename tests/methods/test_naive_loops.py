@@ -52,7 +52,10 @@ OURS = {
     "sam": (lambda: toughen.sam(), naive.sam),
     "asam": (lambda: toughen.asam(), naive.asam),
     "awp": (lambda: toughen.awp(), naive.awp),
-    "bregman": (lambda: toughen.bregman(switch=100), lambda net: naive.bregman(net, copy.deepcopy(net.model).eval())),
+    "bregman": (
+        lambda: toughen.bregman(switch_at=100),
+        lambda net: naive.bregman(net, copy.deepcopy(net.model).eval()),
+    ),
 }
 
 
@@ -96,7 +99,7 @@ def test_the_teacher_follows_the_weights():
     net, model = naive_bert(), bert()
     theirs, ours = (torch.optim.SGD(m.parameters(), lr=0.1) for m in (net.model, model))
     teacher = copy.deepcopy(net.model)
-    method = toughen.smart(**given(0.001)) + toughen.bregman(weight=2.0, decay=0.9, later=0.5, switch=1)
+    method = toughen.smart(**given(0.001)) + toughen.bregman(weight=2.0, decay=0.9, final_decay=0.5, switch_at=1)
     with method.attach(model, TOKENIZER) as attached:
         for update in range(3):
             with torch.no_grad():
@@ -120,7 +123,7 @@ def test_the_teacher_of_a_half_precision_model_moves(dtype):
     """A thousandth of the way to weights that are one per cent away: half precision would round it off, every time."""
     model = bert(dtype)
     start = model.classifier.weight.detach().double()
-    with toughen.bregman(decay=0.999, switch=100).attach(model, TOKENIZER) as attached:
+    with toughen.bregman(decay=0.999, switch_at=100).attach(model, TOKENIZER) as attached:
         for update in range(20):
             attached.backward(model, BATCH)
             if update == 0:
@@ -141,7 +144,7 @@ def test_the_teacher_keeps_to_its_weights_when_others_are_trained():
     before = [weight.detach().clone() for weight in first + second]
     for weight in second:
         weight.requires_grad_(False)
-    with toughen.bregman(decay=0.9, switch=100).attach(model, TOKENIZER) as attached:
+    with toughen.bregman(decay=0.9, switch_at=100).attach(model, TOKENIZER) as attached:
         attached.backward(model, BATCH)
         with torch.no_grad():
             for weight in first + second:
@@ -161,7 +164,7 @@ def test_the_teacher_keeps_to_its_weights_when_others_are_trained():
 @pytest.mark.filterwarnings("ignore::toughen.errors.RobustnessWarning")
 def test_a_teacher_follows_the_scaled_head_whatever_stands_first():
     """The passes are made with a head of spectral norm 1, so its means are of such heads, too."""
-    one, other = toughen.bregman(switch=100), toughen.r4f(**given(0.3))
+    one, other = toughen.bregman(switch_at=100), toughen.r4f(**given(0.3))
     found = []
     for method in (one + other, other + one):
         model = bert()

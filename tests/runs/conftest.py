@@ -9,7 +9,7 @@ import pytest
 
 from toughen.runs import RunFolder, train
 
-from ..little import rows, save_model, write_csv, write_jsonl
+from ..tiny import rows, save_model, write_csv, write_jsonl
 
 
 @pytest.fixture(scope="session")

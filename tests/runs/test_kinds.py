@@ -14,8 +14,8 @@ from toughen.runs.predictor import Predictor
 from toughen.tasks import Task
 
 from ..families.zoo import END, FAMILIES
-from ..little import write_jsonl
 from ..tasks.task_samples import rows_of
+from ..tiny import write_jsonl
 
 pytestmark = pytest.mark.usefixtures("no_page")
 

@@ -10,7 +10,7 @@ from dataclasses import fields, replace
 import pytest
 
 import toughen
-from toughen import options, registry
+from toughen import errors, registry
 from toughen.cli.main import main
 from toughen.errors import MethodError
 from toughen.options import attribute_docs
@@ -194,9 +194,13 @@ def test_a_method_changed_by_hand_is_its_own():
 
 
 def test_the_old_name_of_an_option_still_works():
-    options._say_new_name.cache_clear()
+    errors.warn_renamed.cache_clear()
     with pytest.warns(FutureWarning, match="growth is now radius_schedule"):
         assert toughen.freelb(growth=(0.1, 1)) == toughen.freelb(radius_schedule=(0.1, 1))
+    with pytest.warns(FutureWarning, match="over is now duration"):
+        assert toughen.Ramp(0.1, 1.0, over=0.5) == toughen.LinearSchedule(0.1, 1.0, duration=0.5)
+    with pytest.warns(FutureWarning, match="later is now final_decay"):
+        assert toughen.bregman(later=0.5) == toughen.bregman(final_decay=0.5)
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # once is enough
         assert toughen.make("freelb", growth=0.5) == toughen.freelb(radius_schedule=0.5)

@@ -12,7 +12,7 @@ from toughen.runs.folder import RunFolder
 from toughen.sweeps.validation import shared_scores
 from toughen.tasks.catalog import NLI_LABELS
 
-from ..little import BAD, GOOD, OTHER, write_jsonl
+from ..tiny import BAD, GOOD, OTHER, write_jsonl
 
 pytestmark = pytest.mark.usefixtures("no_page")
 

@@ -216,7 +216,7 @@ def test_finished_seeds_are_not_trained_again(finished, monkeypatch):
 
 
 def test_other_labels_are_refused(little, tmp_path):
-    from ..little import rows, write_csv
+    from ..tiny import rows, write_csv
 
     file = write_csv(tmp_path / "train.csv", rows(16))
     given = {"train_file": str(file), "cache_dir": str(tmp_path / "cache")}

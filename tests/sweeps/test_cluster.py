@@ -10,7 +10,7 @@ import pytest
 import toughen
 from toughen.sweeps import SweepStopped
 
-from ..little import rows, write_csv
+from ..tiny import rows, write_csv
 from .test_kill import done, in_background
 
 LABELS = {"pos": "entailment", "neg": "not_entailment"}

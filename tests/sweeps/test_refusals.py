@@ -16,7 +16,7 @@ from toughen.sweeps.folder import open_folder
 from toughen.sweeps.loading import load_definition
 from toughen.sweeps.trials import outcome
 
-from ..little import rows, write_csv
+from ..tiny import rows, write_csv
 
 BAD = {
     r"there is no option train.learning_rat. Did you mean 'learning_rate'": {"train.learning_rat": {"values": [1]}},

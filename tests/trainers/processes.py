@@ -12,7 +12,8 @@ from transformers import Trainer
 
 import toughen
 
-from .tiny import Gradients, bert, made, settings, texts
+from ..tiny import small_bert as bert
+from .driving import Gradients, made, settings, texts
 
 WORLD = 2
 CASES = [(name, steps) for name in ("plain", "smart", "freelb", "sam", "freeat") for steps in (1, 4)]

@@ -10,7 +10,8 @@ from accelerate.state import AcceleratorState, GradientState, PartialState
 import toughen
 from toughen.errors import MethodError
 
-from .tiny import ALL, assert_equal, bert, collated, made, texts, weights
+from ..tiny import small_bert as bert
+from .driving import ALL, assert_equal, collated, made, texts, weights
 
 pytestmark = pytest.mark.filterwarnings("ignore::toughen.errors.RobustnessWarning")
 

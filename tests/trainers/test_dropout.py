@@ -22,7 +22,8 @@ from toughen.compare.model_outputs import ModelOutputs
 from toughen.errors import SiteError
 from toughen.internal.rng import RngSnapshot, without_dropout
 
-from .tiny import bert, collated, texts
+from ..tiny import small_bert as bert
+from .driving import collated, texts
 
 pytestmark = pytest.mark.filterwarnings("ignore::toughen.errors.RobustnessWarning")
 

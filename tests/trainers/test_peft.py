@@ -10,8 +10,9 @@ from transformers import Trainer
 
 import toughen
 
+from ..tiny import small_bert as bert
+from .driving import ALL, collated, settings, texts, weights
 from .test_accelerate import accelerator
-from .tiny import ALL, bert, collated, settings, texts, weights
 
 peft = pytest.importorskip("peft", reason="PEFT is not installed")
 pytestmark = pytest.mark.filterwarnings("ignore::toughen.errors.RobustnessWarning")

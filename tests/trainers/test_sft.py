@@ -9,7 +9,8 @@ import torch
 
 import toughen
 
-from .tiny import Gradients, assert_equal, llama, settings, weights
+from ..tiny import llama
+from .driving import Gradients, assert_equal, settings, weights
 
 pytest.importorskip("trl", reason="TRL is not installed")
 pytestmark = [

@@ -20,22 +20,9 @@ from transformers import (
 import toughen
 from toughen.errors import MethodError, StepError
 
-from .tiny import (
-    ALL,
-    Gradients,
-    assert_equal,
-    bert,
-    collated,
-    gpt2,
-    language,
-    llama,
-    made,
-    settings,
-    t5,
-    tagger,
-    texts,
-    weights,
-)
+from ..tiny import gpt2, llama, t5, tagger
+from ..tiny import small_bert as bert
+from .driving import ALL, Gradients, assert_equal, collated, language, made, settings, texts, weights
 
 pytestmark = pytest.mark.filterwarnings("ignore::toughen.errors.RobustnessWarning")
 

@@ -7,8 +7,9 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
+from ..tiny import small_bert as bert
 from . import processes
-from .tiny import bert, collated, made, texts
+from .driving import collated, made, texts
 
 pytestmark = [
     pytest.mark.distributed,

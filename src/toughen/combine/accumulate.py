@@ -27,8 +27,8 @@ class Accumulate:
         if self.passes < 1:
             raise MethodError(f"Accumulate(passes={self.passes}): at least one pass is needed.")
 
-    def backward_passes(self, last: bool, window: int) -> tuple[BackwardPass, ...]:
-        return tuple(BackwardPass(sync_gradients=last and left == 0) for left in reversed(range(self.passes)))
+    def backward_passes(self, is_last: bool, window_size: int) -> tuple[BackwardPass, ...]:
+        return tuple(BackwardPass(sync_gradients=is_last and left == 0) for left in reversed(range(self.passes)))
 
     def __call__(self, batch: StepContext) -> Iterator[Tensor]:
         for left in reversed(range(self.passes)):

@@ -24,13 +24,13 @@ class StepContext(Protocol):
     """One micro-batch, as a Combine sees it."""
 
     @property
-    def last(self) -> bool: ...  # whether it closes its accumulation window
+    def is_last(self) -> bool: ...  # whether it closes its accumulation window
 
     @property
-    def clock(self) -> TrainingProgress: ...  # how far the training is
+    def progress(self) -> TrainingProgress: ...  # how far the training is
 
     @property
-    def window(self) -> Sequence["StepContext"]: ...  # the micro-batches of the window so far, this one included
+    def accumulation_window(self) -> Sequence["StepContext"]: ...  # its micro-batches so far, this one included
 
     def clean(self) -> ModelOutputs: ...  # the unperturbed pass, made once
     def forward_again(self) -> ModelOutputs: ...  # one more unperturbed pass
@@ -44,6 +44,6 @@ class StepContext(Protocol):
 class Combine(Protocol):
     """HOW the comparison enters the update: losses, each to be back-propagated before the next is asked for."""
 
-    def backward_passes(self, last: bool, window: int) -> tuple[BackwardPass, ...]: ...
+    def backward_passes(self, is_last: bool, window_size: int) -> tuple[BackwardPass, ...]: ...
 
     def __call__(self, batch: StepContext) -> Iterator[Tensor]: ...

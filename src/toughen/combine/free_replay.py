@@ -12,7 +12,7 @@ from .base import BackwardPass, StepContext
 
 @dataclass(frozen=True)
 class FreeReplay:
-    """The same update several times, the optimizer stepping after each, the perturbation climbing on (FreeAT)."""
+    """The same update several times, with an optimizer step and an ascent step between two of them (FreeAT)."""
 
     makes_clean_pass: ClassVar[bool] = False
     ascends_between_passes: ClassVar[bool] = True
@@ -27,9 +27,11 @@ class FreeReplay:
     def num_rounds(self) -> int:
         return self.passes
 
-    def backward_passes(self, last: bool, window: int) -> tuple[BackwardPass, ...]:
-        first = BackwardPass(sync_gradients=last, optimizer_step=last and self.passes > 1, counts=self.passes == 1)
-        if not last:
+    def backward_passes(self, is_last: bool, window_size: int) -> tuple[BackwardPass, ...]:
+        first = BackwardPass(
+            sync_gradients=is_last, optimizer_step=is_last and self.passes > 1, counts=self.passes == 1
+        )
+        if not is_last:
             return (first,)
         rest = [
             BackwardPass(
@@ -38,15 +40,15 @@ class FreeReplay:
                 counts=round == self.passes - 1,
             )
             for round in range(1, self.passes)
-            for left in reversed(range(window))
+            for left in reversed(range(window_size))
         ]
         return (first, *rest)
 
     def __call__(self, batch: StepContext) -> Iterator[Tensor]:
         yield batch.regularizer()
-        if not batch.last:
+        if not batch.is_last:
             return
         for _ in range(1, self.passes):
-            for one in batch.window:
+            for one in batch.accumulation_window:
                 one.ascend()
                 yield one.regularizer()

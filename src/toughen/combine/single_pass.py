@@ -11,8 +11,13 @@ from ..schedules import Scheduled, minimum, value_at
 from .base import BackwardPass, StepContext
 
 
+class _SinglePass:
+    def backward_passes(self, is_last: bool, window_size: int) -> tuple[BackwardPass, ...]:
+        return (BackwardPass(sync_gradients=is_last),)
+
+
 @dataclass(frozen=True)
-class Add:
+class Add(_SinglePass):
     """The clean loss plus `weight` times the comparison, in one backward pass.
 
     `optional_labels` leaves the clean loss out for a batch that has none (VAT).
@@ -28,9 +33,6 @@ class Add:
         if not minimum(self.weight) >= 0:
             raise MethodError(f"Add(weight={self.weight}): a regulariser's weight cannot be negative.")
 
-    def backward_passes(self, last: bool, window: int) -> tuple[BackwardPass, ...]:
-        return (BackwardPass(sync_gradients=last),)
-
     def __call__(self, batch: StepContext) -> Iterator[Tensor]:
         clean = batch.clean()
         if clean.loss is None and self.optional_labels:
@@ -41,11 +43,11 @@ class Add:
     def regularizer(self, batch: StepContext) -> Tensor:
         """The regulariser alone, for sums of methods."""
         batch.run_search()
-        return value_at(self.weight, batch.clock) * batch.regularizer()
+        return value_at(self.weight, batch.progress) * batch.regularizer()
 
 
 @dataclass(frozen=True)
-class Average:
+class Average(_SinglePass):
     """`weight` of the perturbed loss and the rest of the clean one, in one backward pass."""
 
     includes_clean_loss: ClassVar[bool] = True
@@ -56,9 +58,6 @@ class Average:
         if not 0 <= self.weight <= 1:
             raise MethodError(f"Average(weight={self.weight}): a share lies between 0 and 1.")
 
-    def backward_passes(self, last: bool, window: int) -> tuple[BackwardPass, ...]:
-        return (BackwardPass(sync_gradients=last),)
-
     def __call__(self, batch: StepContext) -> Iterator[Tensor]:
         clean = batch.task_loss()
         batch.run_search()
@@ -66,11 +65,8 @@ class Average:
 
 
 @dataclass(frozen=True)
-class PerturbedOnly:
+class PerturbedOnly(_SinglePass):
     """The comparison alone."""
-
-    def backward_passes(self, last: bool, window: int) -> tuple[BackwardPass, ...]:
-        return (BackwardPass(sync_gradients=last),)
 
     def __call__(self, batch: StepContext) -> Iterator[Tensor]:
         batch.run_search()

@@ -78,5 +78,7 @@ class DivergenceWithBudget:
             )
         layers = torch.stack([delta.mean() for delta in deltas])
         budget = layers.sum() if self.total else layers.mean()
-        price = self.tau**2 if perturbed.spread is None else self.tau**2 * perturbed.spread.to(budget.dtype)
+        price = (
+            self.tau**2 if perturbed.label_variance is None else self.tau**2 * perturbed.label_variance.to(budget.dtype)
+        )
         return divergence + price * budget, {"divergence": divergence, "budget": budget}

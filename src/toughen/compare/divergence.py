@@ -11,8 +11,8 @@ from ..errors import MethodError, nearest
 from .model_outputs import ModelOutputs
 from .rowwise import Pointwise, Reduction, distance
 
-Form: TypeAlias = Literal["kl", "reverse_kl", "symmetric_kl", "js", "cross_entropies", "log_odds"]
-Stop: TypeAlias = Literal["nothing", "clean", "targets"]
+DivergenceKind: TypeAlias = Literal["kl", "reverse_kl", "symmetric_kl", "js", "sift_cross_entropy", "mtdnn_stable_kl"]
+DetachedSide: TypeAlias = Literal["nothing", "clean", "targets"]
 
 
 def _kl(target: Tensor, source: Tensor, stop: bool) -> Tensor:
@@ -27,15 +27,15 @@ def _js(p: Tensor, q: Tensor) -> Tensor:
     return 0.5 * (p.exp() * (p - middle) + q.exp() * (q - middle))
 
 
-def _cross_entropies(perturbed: Tensor, clean: Tensor) -> Tensor:
+def _sift_cross_entropy(perturbed: Tensor, clean: Tensor) -> Tensor:
     """SiFT's "symmetric_kl": both cross-entropies with fixed targets. Its gradient is that of the symmetric KL with
     fixed targets, its value is larger by both entropies.
     """
     return -clean.exp().detach() * perturbed - perturbed.exp().detach() * clean
 
 
-def log_odds(perturbed: Tensor, clean: Tensor, epsilon: float = 1e-6) -> Tensor:
-    """mt-dnn's "stable_kl": p times the difference of log-odds, twice, only p = bent with gradient. Not a KL."""
+def mtdnn_stable_kl(perturbed: Tensor, clean: Tensor, epsilon: float = 1e-6) -> Tensor:
+    """mt-dnn's "stable_kl": p times the difference of log-odds, twice, only p = perturbed with gradient. Not a KL."""
     p, y = perturbed.exp(), clean.detach().exp()
 
     def logit(x: Tensor) -> Tensor:
@@ -44,39 +44,37 @@ def log_odds(perturbed: Tensor, clean: Tensor, epsilon: float = 1e-6) -> Tensor:
     return 2 * p * (logit(p) - logit(y))
 
 
-def pointwise(form: Form, stop: Stop) -> Pointwise:
-    def function(perturbed: Tensor, clean: Tensor) -> Tensor:
-        fixed = stop == "targets"
-        if form == "kl":
-            return _kl(clean, perturbed, fixed)
-        if form == "reverse_kl":
-            return _kl(perturbed, clean, fixed)
-        if form == "symmetric_kl":
-            return _kl(clean, perturbed, fixed) + _kl(perturbed, clean, fixed)
-        if form == "js":
-            return _js(perturbed, clean)
-        return _cross_entropies(perturbed, clean) if form == "cross_entropies" else log_odds(perturbed, clean)
-
-    return function
+def pointwise(kind: DivergenceKind, detach: DetachedSide) -> Pointwise:
+    """Return the summand of a divergence, from log-probabilities of the perturbed and the clean pass."""
+    fixed = detach == "targets"
+    kinds: dict[DivergenceKind, Pointwise] = {
+        "kl": lambda perturbed, clean: _kl(clean, perturbed, fixed),
+        "reverse_kl": lambda perturbed, clean: _kl(perturbed, clean, fixed),
+        "symmetric_kl": lambda perturbed, clean: _kl(clean, perturbed, fixed) + _kl(perturbed, clean, fixed),
+        "js": _js,
+        "sift_cross_entropy": _sift_cross_entropy,
+        "mtdnn_stable_kl": mtdnn_stable_kl,
+    }
+    return kinds[kind]
 
 
 @dataclass(frozen=True)
 class Divergence:
     """How far the perturbed prediction is from the clean one, as the head asks for it.
 
-    Distributions are compared by `form`; multi-label heads label by label; regression by squared error; tokens, spans
+    Distributions are compared by `kind`; multi-label heads label by label; regression by squared error; tokens, spans
     and language models only where there is something to predict. `kl` is KL(clean || perturbed).
 
-    `stop` says what gets no gradient: "nothing"; the "clean" side; or the "targets", that is in each KL the
+    `detach` says what gets no gradient: "nothing"; the "clean" side; or the "targets", that is in each KL the
     distribution it is taken under, as most published code has it.
     """
 
-    form: Form = "symmetric_kl"
-    stop: Stop = "nothing"
+    kind: DivergenceKind = "symmetric_kl"
+    detach: DetachedSide = "nothing"
     reduction: Reduction = "mean"
 
     def __post_init__(self) -> None:
-        for value, known in ((self.form, Form), (self.stop, Stop), (self.reduction, Reduction)):
+        for value, known in ((self.kind, DivergenceKind), (self.detach, DetachedSide), (self.reduction, Reduction)):
             if value not in known.__args__:
                 raise MethodError(f"Divergence: {value!r} is not known. {nearest(value, known.__args__)}")
 
@@ -86,13 +84,13 @@ class Divergence:
     @property
     def least_at_clean(self) -> bool:
         """Whether it is least where both predictions are the same, as all but mt-dnn's form are."""
-        return self.form != "log_odds"
+        return self.kind != "mtdnn_stable_kl"
 
     def __call__(self, perturbed: ModelOutputs, clean: ModelOutputs | None, deltas: Sequence[Tensor]) -> Tensor:
         if clean is None:
             raise MethodError(f"{self!r} compares with a clean prediction, and this method makes none.")
-        clean = clean.detach() if self.stop == "clean" else clean  # here, for squared errors as well
-        function = pointwise(self.form, self.stop)
+        clean = clean.detach() if self.detach == "clean" else clean  # here, for squared errors as well
+        function = pointwise(self.kind, self.detach)
         pairs = zip(perturbed.predictions, clean.predictions, strict=True)
         terms = [distance(function, b, c, self.reduction) for b, c in pairs]
         return torch.stack(terms).mean() if self.reduction == "mean" else torch.stack(terms).sum()

@@ -27,7 +27,7 @@ class EmaTeacher:
             if total is None:
                 raise MethodError(
                     "The teacher changes its decay after a tenth of the training, and the number of updates is not "
-                    "known. Give it: method.attach(model, total_steps=...), or set switch to a number of updates."
+                    "known. Give it: method.attach(model, total_steps=...), or set switch_at to a number of updates."
                 )
             return self.decay if update < self.switch_at * total else self.final_decay
         return self.decay if update < self.switch_at else self.final_decay

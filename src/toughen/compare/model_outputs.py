@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from ..errors import StepError
 from ..internal.architectures import IGNORED, HeadType
 
-ScoreType: TypeAlias = Literal["classes", "labels", "values"]
+ScoreType: TypeAlias = Literal["multiclass", "multilabel", "regression"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class Prediction:
 
     scores: Tensor  # (..., columns)
     kind: ScoreType
-    counts: Tensor | None = None  # (...): 1 for a row that counts, 0 for padding and unlabelled positions; None: all
+    mask: Tensor | None = None  # (...): 1 for a row that counts, 0 for padding and unlabelled positions; None: all
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,18 +29,22 @@ class ModelOutputs:
     loss: Tensor | None
     predictions: tuple[Prediction, ...]
     features: Tensor | None = None
-    spread: Tensor | None = None  # variance of the labels so far, where they are real numbers and a method asked for it
+    label_variance: Tensor | None = (
+        None  # variance of the labels so far, where they are real numbers and a method asked for it
+    )
 
     def detach(self) -> "ModelOutputs":
         return ModelOutputs(
             None if self.loss is None else self.loss.detach(),
             tuple(replace(p, scores=p.scores.detach()) for p in self.predictions),
             None if self.features is None else self.features.detach(),
-            self.spread,
+            self.label_variance,
         )
 
 
-def parse_output(output: Any, batch: Mapping[str, Any], task: HeadType = "auto", config: Any = None) -> ModelOutputs:
+def parse_output(
+    output: Any, batch: Mapping[str, Any], task: HeadType = "sequence", config: Any = None
+) -> ModelOutputs:
     """A model's output as an `ModelOutputs`. Accepts a ModelOutput, a mapping, or a tuple of (loss, logits)."""
     if isinstance(output, ModelOutputs):
         return output
@@ -51,17 +55,17 @@ def parse_output(output: Any, batch: Mapping[str, Any], task: HeadType = "auto",
         start, end = (_span(get(key), padding) for key in ("start_logits", "end_logits"))
         return ModelOutputs(loss, (start, end))
     scores = get("logits")
-    if task == "pixels":  # (B, classes, height, width), coarser than the labels: all of them count
-        return ModelOutputs(loss, (Prediction(scores.movedim(1, -1), "classes"),))
-    if task == "frames":  # of speech: its letters are labels of no frame in particular
-        return ModelOutputs(loss, (Prediction(scores, "classes"),))
-    if task in ("tokens", "masked_lm", "seq2seq_lm", "causal_lm") or (task == "auto" and scores.dim() == 3):
-        return ModelOutputs(loss, (Prediction(scores, "classes", _labelled(scores, labels, batch, task)),))
-    if task == "flags":  # of each token whether it was replaced: (B, L), each a label of its own
-        return ModelOutputs(loss, (Prediction(scores.unsqueeze(-1), "labels", _unpadded(scores.shape, batch)),))
+    if task == "segmentation":  # (B, classes, height, width), coarser than the labels: all of them count
+        return ModelOutputs(loss, (Prediction(scores.movedim(1, -1), "multiclass"),))
+    if task == "ctc":  # of speech: its letters are labels of no frame in particular
+        return ModelOutputs(loss, (Prediction(scores, "multiclass"),))
+    if task in ("tokens", "masked_lm", "seq2seq_lm", "causal_lm") or (task == "sequence" and scores.dim() == 3):
+        return ModelOutputs(loss, (Prediction(scores, "multiclass", _labelled(scores, labels, batch, task)),))
+    if task == "token_binary":  # of each token whether it was replaced: (B, L), each a label of its own
+        return ModelOutputs(loss, (Prediction(scores.unsqueeze(-1), "multilabel", _unpadded(scores.shape, batch)),))
     if scores.dim() == 1:  # with labels DeBERTa's regression gives its one column as (B,), not (B, 1)
         scores = scores.unsqueeze(-1)
-    kind: ScoreType = "classes" if task == "choices" else _sentence_kind(scores, labels, config)
+    kind: ScoreType = "multiclass" if task == "choices" else _sentence_kind(scores, labels, config)
     return ModelOutputs(loss, (Prediction(scores, kind),))
 
 
@@ -98,7 +102,7 @@ def _sentence_kind(scores: Tensor, labels: Tensor | None, config: Any) -> ScoreT
     """The rule of transformers' own heads: `problem_type` if set, else the number and type of the labels."""
     problem = getattr(config, "problem_type", None)
     if problem == "regression" or (problem is None and scores.shape[-1] == 1):
-        return "values"
+        return "regression"
     soft = str(getattr(config, "model_type", "")).startswith("deberta")  # it learns shares of classes from such labels
     if problem == "multi_label_classification" or (
         problem is None
@@ -107,8 +111,8 @@ def _sentence_kind(scores: Tensor, labels: Tensor | None, config: Any) -> ScoreT
         and labels.is_floating_point()
         and labels.shape == scores.shape
     ):
-        return "labels"
-    return "classes"
+        return "multilabel"
+    return "multiclass"
 
 
 def _labelled(scores: Tensor, labels: Tensor | None, batch: Mapping[str, Any], task: HeadType) -> Tensor | None:
@@ -133,4 +137,4 @@ def _span(scores: Tensor, padding: Tensor | None) -> Prediction:
     """Start or end positions: one distribution over the tokens of an example, padding left out."""
     if padding is not None and padding.shape == scores.shape:
         scores = scores.masked_fill(padding == 0, torch.finfo(torch.float16).min)
-    return Prediction(scores, "classes")
+    return Prediction(scores, "multiclass")

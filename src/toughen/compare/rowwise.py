@@ -24,19 +24,19 @@ def to_float32(scores: Tensor) -> Tensor:
 
 def distance(pointwise: Pointwise, perturbed: Prediction, clean: Prediction, reduction: Reduction) -> Tensor:
     """A divergence between two predictions of the same rows: mean over the rows that count, or their sum."""
-    if perturbed.kind == "values":
+    if perturbed.kind == "regression":
         rows = (to_float32(perturbed.scores) - to_float32(clean.scores)).square().mean(-1)
-    elif perturbed.kind == "labels":
+    elif perturbed.kind == "multilabel":
         rows = _bernoulli(pointwise, to_float32(perturbed.scores), to_float32(clean.scores)).mean(-1)
     elif perturbed.scores.shape[-1] > VOCAB_CHUNK:
         rows = _sliced(pointwise, perturbed.scores, clean.scores)
     else:
         rows = pointwise(log_probabilities(perturbed.scores), log_probabilities(clean.scores)).sum(-1)
-    counts = perturbed.counts
-    if counts is None:
+    mask = perturbed.mask
+    if mask is None:
         return rows.mean() if reduction == "mean" else rows.sum()
-    total = torch.where(counts.bool(), rows, torch.zeros_like(rows)).sum()
-    return total / counts.sum().clamp(min=1) if reduction == "mean" else total
+    total = torch.where(mask.bool(), rows, torch.zeros_like(rows)).sum()
+    return total / mask.sum().clamp(min=1) if reduction == "mean" else total
 
 
 def log_probabilities(scores: Tensor) -> Tensor:

@@ -62,7 +62,7 @@ class PerturbationLayer(nn.Module):
         self.search = Ascent(
             step_size=learning_rate,
             init=Normal(init_perturbation, clip=2.0) if init is None else CustomInit(lambda view: init(view.value)),
-            shape=Normalized(p=INF, over="token", plus=1e-6),
+            direction=Normalized(p=INF, per="token", eps=1e-6),
             units=Absolute(),
         )
         self.input: Tensor | None = None

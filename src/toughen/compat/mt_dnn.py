@@ -6,7 +6,7 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..compare.divergence import log_odds
+from ..compare.divergence import mtdnn_stable_kl
 from ..compare.rowwise import to_float32
 from .losses import js_loss, kl_loss, log_probabilities
 
@@ -14,7 +14,7 @@ from .losses import js_loss, kl_loss, log_probabilities
 def stable_kl(logit: Tensor, target: Tensor, epsilon: float = 1e-6, reduce: bool = True) -> Tensor:
     """Return twice the difference of log-odds under the first argument's probabilities. Not a KL; can be negative."""
     p, y = (log_probabilities(to_float32(x).reshape(-1, x.shape[-1])) for x in (logit, target))
-    total = log_odds(p, y, epsilon).sum()
+    total = mtdnn_stable_kl(p, y, epsilon).sum()
     return total / p.shape[0] if reduce else total
 
 

@@ -76,7 +76,7 @@ class SMARTLoss(nn.Module):
         return Ascent(
             step_size=self.step_size,
             init=Normal(self.noise_var) if init is None else CustomInit(lambda view: init(view.value)),
-            shape=RawGradient(),
+            direction=RawGradient(),
             project=to_norm_one,
             units=Absolute(),
         )

@@ -63,17 +63,17 @@ class Adversary:
         self._before = None
 
     def propose(self, batch: Mapping[str, Any], sample: bool) -> tuple[Any, dict[int, Tensor]]:
-        """One perturbed pass without gradients: the output, and each place's mask, True where a pair is visible."""
+        """One perturbed pass without gradients: the output, and each layer's mask, True where a pair is visible."""
         injector, answers = self.injector, dict[int, Tensor]()
         injector.set_batch(batch)
         injector.current, injector.sampled = Perturbation(), sample
-        injector.listen = lambda place, bias: answers.update({place: bias == 0})
+        injector.listen = lambda index, bias: answers.update({index: bias == 0})
         try:
             with torch.no_grad():
                 output = self.model(**batch)
         finally:
             injector.current, injector.sampled, injector.listen = None, True, None
-        return output, {place: mask.squeeze(1) if mask.shape[1] == 1 else mask for place, mask in answers.items()}
+        return output, {index: mask.squeeze(1) if mask.shape[1] == 1 else mask for index, mask in answers.items()}
 
     def state_dict(self) -> dict[str, Tensor]:
         return {name: local_shard(value).contiguous() for name, value in self.module.state_dict().items()}
@@ -103,7 +103,7 @@ def build(model: nn.Module, injector: Injector, site: Any, seed: int) -> Adversa
     if not isinstance(injector.search, LearnedAdversary):
         return None
     random = torch.Generator().manual_seed(seed)
-    return Adversary(model, injector, injector.search.build(site.places(model), random))
+    return Adversary(model, injector, injector.search.build(site.layer_specs(model), random))
 
 
 def get_adversary(adversaries: Iterable[Adversary | None]) -> Adversary:

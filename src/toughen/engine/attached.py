@@ -11,8 +11,8 @@ from typing_extensions import Unpack  # torch needs it, too; Python has it from 
 
 from ..combine.base import BackwardPass
 from ..combine.single_pass import Add
-from ..errors import MethodError
-from ..internal.architectures import HeadType, infer_head_type
+from ..errors import MethodError, warn_renamed
+from ..internal.architectures import OLD_HEAD_TYPES, HeadType, infer_head_type
 from ..internal.distributed import no_sync, reshard
 from ..internal.foreach import no_autocast
 from ..internal.rng import DropoutSwitch, NoiseGenerators, per_rank_seed
@@ -66,7 +66,9 @@ class Attached:
             refuse_wrapped(model, method.search)
             warn_incompatible(self.model, method)
             warn_if_special_unknown(self.model, method, tokenizer)
-        self.task: HeadType = task or infer_head_type(self.model)
+        if task in OLD_HEAD_TYPES:
+            warn_renamed(repr(task), repr(OLD_HEAD_TYPES[task]))
+        self.task: HeadType = OLD_HEAD_TYPES.get(task, task) if task else infer_head_type(self.model)
         self.total_steps, self.updates = total_steps, 0
         self.noise = NoiseGenerators(per_rank_seed(seed))
         self._seed = torch.initial_seed() if seed is None else seed  # of what must be the same on every process

@@ -42,13 +42,13 @@ class Perturbation:
                 "was asked for, or checkpointed layers ran without gradients (use_reentrant=True). For those use "
                 "model.gradient_checkpointing_enable({'use_reentrant': False})."
             )
-        views = [self.views[place] for place in self.at]
+        views = [self.views[index] for index in self.at]
         old = [delta.detach() for delta in self.deltas]
         sizes = [torch.linalg.vector_norm(grad.flatten(1), 1, dim=1) for grad in grads]  # before the search writes over
         new = search.ascend(old, grads, views)
-        for place, size, before, after in zip(list(self.at), sizes, old, new, strict=True):
+        for index, size, before, after in zip(list(self.at), sizes, old, new, strict=True):
             finite = per_example(size.isfinite(), before)
-            self.at[place] = torch.where(finite, after, before).detach().requires_grad_()
+            self.at[index] = torch.where(finite, after, before).detach().requires_grad_()
         self.gradient_rows += [self._count(size, view.mask) for size, view in zip(sizes, views, strict=True)]
 
     @staticmethod
@@ -77,21 +77,25 @@ class Perturbation:
 
     def release(self) -> None:
         """Let go of the graph; what is reported stays."""
-        self.at = {place: delta.detach() for place, delta in self.at.items()}
+        self.at = {index: delta.detach() for index, delta in self.at.items()}
 
     def project_final(self, search: Search) -> None:
         """What the last pass sees: no gradient is wanted for it any more."""
-        for place, delta in self.at.items():
-            self.at[place] = search.project_final(delta.detach(), self.views[place])
+        for index, delta in self.at.items():
+            self.at[index] = search.project_final(delta.detach(), self.views[index])
 
 
 class Injector:
     """What a site calls: it gives the current perturbation, and starts it where there is none yet."""
 
     def __init__(
-        self, search: Search, noise: NoiseGenerators, special_ids: Tensor | None, clock: TrainingProgress | None = None
+        self,
+        search: Search,
+        noise: NoiseGenerators,
+        special_ids: Tensor | None,
+        progress: TrainingProgress | None = None,
     ) -> None:
-        self.search, self.noise, self.clock = search, noise, clock or TrainingProgress()
+        self.search, self.noise, self.progress = search, noise, progress or TrainingProgress()
         self.special_ids = special_ids
         self.batch: Mapping[str, Any] = {}
         self.current: Perturbation | None = None
@@ -112,28 +116,28 @@ class Injector:
         if self.special_ids is not None and isinstance(ids, Tensor) and self.special_ids.device != ids.device:
             self.special_ids = self.special_ids.to(ids.device)
 
-    def __call__(self, place: int, view: Callable[[], Activation]) -> Tensor:
+    def __call__(self, index: int, view: Callable[[], Activation]) -> Tensor:
         assert self.current is not None
         if self.module is not None:
-            return self._propose(place, view())
-        delta = self.current.at.get(place)
+            return self._propose(index, view())
+        delta = self.current.at.get(index)
         return self._start(view()) if delta is None else delta
 
     @torch.compiler.disable()  # pyright: ignore[reportUntypedFunctionDecorator]  # random draws are not traced
     def _start(self, view: Activation) -> Tensor:
         assert self.current is not None
-        view = replace(view, random=self.noise.on(view.value.device), clock=self.clock)
+        view = replace(view, random=self.noise.on(view.value.device), progress=self.progress)
         with torch.no_grad():
             delta = self.search.start(view)
         delta = delta.requires_grad_() if self.search.steps else delta
         self.half = half_dtype(view.value)
-        self.current.views[view.place] = view
-        self.current.starts[view.place] = delta.detach()
-        self.current.at[view.place] = delta
+        self.current.views[view.index] = view
+        self.current.starts[view.index] = delta.detach()
+        self.current.at[view.index] = delta
         return delta
 
     @torch.compiler.disable()  # pyright: ignore[reportUntypedFunctionDecorator]
-    def _propose(self, place: int, view: Activation) -> Tensor:
+    def _propose(self, index: int, view: Activation) -> Tensor:
         """Ask a learnt search. A checkpointed layer asks again in its backward pass, and must get the same answer."""
         current, search, module = self.current, self.search, self.module
         assert current is not None
@@ -141,11 +145,11 @@ class Injector:
         assert isinstance(search, LearnedAdversary)
         assert isinstance(view, AttentionActivation)
         keys = current.keys
-        if self.sampled and place not in keys:
-            keys[place] = self.noise.key(view.value.device)
-        view = replace(view, key=keys.get(place), clock=self.clock)
+        if self.sampled and index not in keys:
+            keys[index] = self.noise.key(view.value.device)
+        view = replace(view, noise_key=keys.get(index), progress=self.progress)
         delta, counted = search.propose(module, view)
-        current.at.setdefault(place, counted)
+        current.at.setdefault(index, counted)
         if self.listen is not None:
-            self.listen(place, delta)
+            self.listen(index, delta)
         return delta

@@ -32,14 +32,14 @@ class MethodState:
     def __post_init__(self) -> None:
         self.label_variance = RunningLabelVariance() if self.method.needs("needs_label_variance") else None
 
-    def open_window(self, model: nn.Module, clock: TrainingProgress) -> None:
+    def open_window(self, model: nn.Module, progress: TrainingProgress) -> None:
         """Before the first micro-batch of an update."""
         self.used = True
-        self.gradients.warn_if_missing(clock.updates)
-        if clock.updates == 1 and self.injector.half is not None:
+        self.gradients.warn_if_missing(progress.updates)
+        if progress.updates == 1 and self.injector.half is not None:
             warn_if_below_resolution(model, self.method, self.injector.half)
         if self.adversary is not None:
-            self.adversary.warn_if_still(clock.updates)
+            self.adversary.warn_if_still(progress.updates)
         if self.method.constraint is not None:
             self.method.constraint.apply(model)
         teacher = self.method.reference
@@ -47,8 +47,8 @@ class MethodState:
             return
         if self.ema is None:
             self.ema = EmaWeights(model)
-        elif clock.updates:
-            self.ema.update(teacher.decay_at(clock.updates - 1, clock.total))
+        elif progress.updates:
+            self.ema.update(teacher.decay_at(progress.updates - 1, progress.total))
 
     def restart(self) -> None:
         """Before a training that starts anew: no past weights, no labels of another training."""

@@ -90,16 +90,16 @@ class MethodStep:
     method: Method
     passes: SharedPasses
     injector: Injector
-    last: bool
-    window: Sequence["MethodStep"] = ()
+    is_last: bool
+    accumulation_window: Sequence["MethodStep"] = ()
     teacher: ModelOutputs | None = None
     label_variance: RunningLabelVariance | None = None
     perturbation: Perturbation = field(default_factory=Perturbation)
     metrics: dict[str, Tensor] = field(default_factory=dict[str, Tensor])
 
     @property
-    def clock(self) -> TrainingProgress:
-        return self.injector.clock
+    def progress(self) -> TrainingProgress:
+        return self.injector.progress
 
     def clean(self) -> ModelOutputs:
         outcome = self.passes.clean(self.method.dropout)
@@ -209,7 +209,7 @@ class MethodStep:
         reference = self.reference(self.method.compare)
         perturbed, compare = self.perturbed(), self.method.compare
         if self.label_variance is not None:
-            perturbed = self.label_variance.told(perturbed, self.passes.inputs.get("labels"))
+            perturbed = self.label_variance.annotate(perturbed, self.passes.inputs.get("labels"))
         if isinstance(compare, HasComponents):
             regularizer, pieces = compare.components(perturbed, reference, self.perturbation.deltas)
             self.metrics |= {name: piece.detach() for name, piece in pieces.items()}
@@ -236,7 +236,7 @@ class MethodStep:
             )
         grads = [weight.grad for weight in weights if weight.grad is not None]
         grads = [grad.clone() for grad in grads] if keep_gradient else grads  # the search writes over them
-        views = [Activation(weight.detach(), place=i) for i, weight in enumerate(weights)]
+        views = [Activation(weight.detach(), index=i) for i, weight in enumerate(weights)]
         moves = self.method.search.ascend([], grads, views)
         self.metrics["weight_move"] = l2_norm(moves)
         go_back = swap_weights(self.passes.model, weights, add_pairs(weights, moves))

@@ -5,9 +5,24 @@ from typing import Any, Literal, TypeAlias, cast
 from torch import nn
 
 HeadType: TypeAlias = Literal[
-    "auto", "tokens", "choices", "span", "pixels", "frames", "flags", "causal_lm", "masked_lm", "seq2seq_lm"
+    "sequence",
+    "tokens",
+    "choices",
+    "span",
+    "segmentation",
+    "ctc",
+    "token_binary",
+    "causal_lm",
+    "masked_lm",
+    "seq2seq_lm",
 ]
 
+OLD_HEAD_TYPES: dict[str, HeadType] = {
+    "auto": "sequence",
+    "pixels": "segmentation",
+    "frames": "ctc",
+    "flags": "token_binary",
+}
 
 IGNORED = -100  # the label of a position that has none, everywhere in transformers
 
@@ -21,13 +36,13 @@ _SEQ2SEQ_DECODERS = (
 
 
 _BY_CLASS_NAME: tuple[tuple[str, HeadType], ...] = (
-    ("ViltForQuestionAnswering", "auto"),  # answers are classes of the whole pair
+    ("ViltForQuestionAnswering", "sequence"),  # answers are classes of the whole pair
     ("ForQuestionAnswering", "span"),
-    *((f"{family}ForPreTraining", cast(HeadType, "flags")) for family in ("Electra", "Funnel")),
+    *((f"{family}ForPreTraining", cast(HeadType, "token_binary")) for family in ("Electra", "Funnel")),
     ("ForTokenClassification", "tokens"),
     ("ForMultipleChoice", "choices"),
-    ("ForSemanticSegmentation", "pixels"),
-    ("ForCTC", "frames"),
+    ("ForSemanticSegmentation", "segmentation"),
+    ("ForCTC", "ctc"),
     ("ForMaskedLM", "masked_lm"),
     ("ForConditionalGeneration", "seq2seq_lm"),
     *((f"{family}ForCausalLM", cast(HeadType, "masked_lm")) for family in _SEQ2SEQ_DECODERS),
@@ -63,10 +78,10 @@ def is_causal_decoder(config: Any) -> bool:
 
 
 def infer_head_type(model: nn.Module) -> HeadType:
-    """What the model's head does, from its class name; "auto" for sentence and image heads."""
+    """What the model's head does, from its class name; "sequence" for sentence and image heads."""
     own = unwrap_peft(model)
     name = type(own).__name__
     found: list[HeadType] = [task for ending, task in _BY_CLASS_NAME if ending in name]
     if found[:1] == ["seq2seq_lm"] and getattr(getattr(own, "config", None), "is_encoder_decoder", None) is False:
         return "causal_lm"  # models of text and images (Gemma 3, LLaVA) are decoders under that name
-    return found[0] if found else "auto"
+    return found[0] if found else "sequence"

@@ -1,4 +1,4 @@
-"""Random words for pairs of positions, inside a kernel. Unsigned, modulo 2^32. `search.noise` has the torch twin."""
+"""Random words for pairs of positions, inside a kernel. Unsigned, modulo 2^32. In torch: `search.counter_rng`."""
 
 # pyright: basic, reportMissingImports=false, reportGeneralTypeIssues=false
 

@@ -1,7 +1,8 @@
 """An adversary's scores to an additive mask, and the mask's gradient to that of the scores, in one pass over memory.
 
-The mathematics and its reasons are in `search.hide` and `search.noise`. One program has whole rows of one mask. Scores,
-masks and gradients are (texts * masks, L, L), contiguous; which pairs the model itself attends to may be broadcast.
+The mathematics and its reasons are in `search.mask_function` and `search.counter_rng`. One program has whole rows of
+one mask. Scores, masks and gradients are (texts * masks, L, L), contiguous; which pairs the model itself attends to may
+be broadcast.
 """
 
 # pyright: basic, reportMissingImports=false, reportGeneralTypeIssues=false

@@ -1,10 +1,10 @@
-from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..errors import MethodError
-from ..options import Dropout, MethodOptions, Schedule
+from ..options import DropoutOptions, PresetOptions, Schedule
 from ..registry import register_method
 from ..schedules import scheduled
 
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
 
 
 @register_method("asa")
-@dataclass(frozen=True)
-class ASA(MethodOptions):
+@dataclass(frozen=True, kw_only=True)
+class ASA(PresetOptions, DropoutOptions):
     """Adversarial self-attention (Wu et al., AAAI 2023): the prediction must hold when attention pairs are hidden.
 
     An adversary in each layer hides the pairs that change the prediction most, and pays `tau` squared for hiding. It
     learns by gradient reversal in the model's own backward pass. Attach before you make the optimizer.
 
-    `weight`, `temperature` and `adversary_weight` may change over the training: (start, end), (start, end, over) or a
-    Ramp. `adversary_rate` is the adversary's learning rate as a multiple of the optimizer's. `layers` chooses layers,
-    `per_head` gives each head a mask of its own.
+    `weight`, `temperature` and `adversary_weight` may change over the training: (start, end), (start, end, duration) or
+    a LinearSchedule. `adversary_rate` is the adversary's learning rate as a multiple of the optimizer's. `layers`
+    chooses layers, `per_head` gives each head a mask of its own.
 
     Presets:
         recommended: pairs are drawn from a binary concrete distribution, 90 % visible at first; the price is on the
@@ -34,9 +34,6 @@ class ASA(MethodOptions):
             head does. Not repeated: its RoBERTa has no dropout on attention.
     """
 
-    preset: str = "recommended"
-    """Named settings, those of a paper or its code; single options go over them."""
-    _: KW_ONLY
     weight: Schedule = 0.3
     """Weight of the added term in the loss."""
     tau: float = 0.5
@@ -55,10 +52,8 @@ class ASA(MethodOptions):
     """The adversary's learning rate, as a multiple of the optimizer's."""
     adversary_weight: Schedule = 1.0
     """Weight of the adversary's own gradient."""
-    dropout: Dropout = "shared"
-    """One dropout mask for all passes of a batch (shared), one for each (fresh), or none (off)."""
 
-    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+    PRESETS: ClassVar = {
         "recommended": {},
         "original": {"weight": 1.0, "visible": 0.5, "rank": None, "dropout": "fresh"},
     }
@@ -70,16 +65,12 @@ class ASA(MethodOptions):
         super().__post_init__()
 
     def build(self) -> "Method":
-        from ..combine.single_pass import Add
-        from ..compare import Divergence, DivergenceWithBudget
-        from ..compare.budget import BatchSumDivergence
-        from ..method import Method
-        from ..search import GradientReversalAdversary
-        from ..sites import AttentionLogits
+        from ..compare import BatchSumDivergence, Divergence, DivergenceWithBudget
+        from ..parts import Add, AttentionLogits, GradientReversalAdversary, Method
 
         original = self.preset == "original"
         return Method(
-            site=AttentionLogits(None if self.layers is None else tuple(self.layers), as_published=original),
+            site=AttentionLogits(None if self.layers is None else tuple(self.layers), original_code=original),
             search=GradientReversalAdversary(
                 scheduled(self.temperature),
                 self.visible,
@@ -87,7 +78,7 @@ class ASA(MethodOptions):
                 self.per_head,
                 self.adversary_rate,
                 scheduled(self.adversary_weight),
-                as_published=original,
+                original_code=original,
             ),
             compare=DivergenceWithBudget(BatchSumDivergence() if original else Divergence(), self.tau, total=original),
             combine=Add(scheduled(self.weight)),

@@ -1,7 +1,7 @@
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING
 
-from ..options import Dropout, MethodOptions
+from ..options import RegularizerOptions
 from ..registry import register_method
 
 if TYPE_CHECKING:
@@ -10,39 +10,31 @@ if TYPE_CHECKING:
 
 @register_method("bregman")
 @dataclass(frozen=True)
-class Bregman(MethodOptions):
+class Bregman(RegularizerOptions):
     """Momentum Bregman proximal point (SMART, Jiang et al. 2020): stay near the prediction of a mean of past weights.
 
-    `decay` holds for the first `switch` of the updates, `later` after it (paper: 0.99, 0.999, a tenth). The paper's
-    weight is 1, which held small models back on CoLA; in its ablation this term alone brings most of the gain on small
-    data. The teacher runs without dropout.
+    `decay` holds for the first `switch_at` of the updates, `final_decay` after it (paper: 0.99, 0.999, a tenth). The
+    paper's weight is 1, which held small models back on CoLA; in its ablation this term alone brings most of the gain
+    on small data. The teacher runs without dropout.
     """
 
     weight: float = 0.3
-    """Weight of the added term in the loss."""
     _: KW_ONLY
     decay: float = 0.99
     """Decay of the mean weights in the first updates."""
-    later: float = 0.999
+    final_decay: float = 0.999
     """Decay after them."""
-    switch: float = 0.1
-    """Share of the updates after which `later` holds."""
-    dropout: Dropout = "shared"
-    """One dropout mask for all passes of a batch (shared), one for each (fresh), or none (off)."""
+    switch_at: float = 0.1
+    """Share of the updates after which `final_decay` holds."""
 
     def build(self) -> "Method":
-        from ..combine.single_pass import Add
-        from ..compare import Divergence
-        from ..compare.ema_teacher import EmaTeacher
-        from ..method import Method
-        from ..search import no_perturbation
-        from ..sites import NoSite
+        from ..parts import Add, Divergence, EmaTeacher, Method, NoSite, no_perturbation
 
         return Method(
             site=NoSite(),
             search=no_perturbation(),
             compare=Divergence(),
             combine=Add(self.weight),
-            reference=EmaTeacher(self.decay, self.later, self.switch),
+            reference=EmaTeacher(self.decay, self.final_decay, self.switch_at),
             dropout=self.dropout,
         )

@@ -1,8 +1,7 @@
-from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
-from ..options import AscentOptions
+from ..options import AscentOptions, PresetOptions
 from ..registry import register_method
 
 if TYPE_CHECKING:
@@ -10,8 +9,8 @@ if TYPE_CHECKING:
 
 
 @register_method("creat")
-@dataclass(frozen=True)
-class CreAT(AscentOptions):
+@dataclass(frozen=True, kw_only=True)
+class CreAT(PresetOptions, AscentOptions):
     """Adversarial training on contextualised representations (Wu et al., ICLR 2023).
 
     The search raises the task loss and turns the class token's features away from the clean ones; training is on the
@@ -24,39 +23,24 @@ class CreAT(AscentOptions):
             and the cosine is a mean over the batch, where that code perturbs padding and sums.
     """
 
-    preset: str = "recommended"
-    """Named settings, those of a paper or its code; single options go over them."""
-    _: KW_ONLY
     step_size: float = 0.003
     init_scale: float = 0.0003
     max_norm: float = 0.003
     temperature: float = 1.0
     """Temperature of the features' cosine."""
 
-    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+    PRESETS: ClassVar = {
         "recommended": {},
         "original": {"step_size": 0.1, "init_scale": 1e-2, "max_norm": 0.1, "dropout": "fresh"},
     }
 
     def build(self) -> "Method":
-        from ..combine.single_pass import Average
-        from ..compare import TaskLoss, TaskLossMinusCosine
-        from ..method import Method
-        from ..search import Ascent, Normal, Normalized
-        from ..sites import WordEmbedding
-        from ._common import ball, start, units
+        from ..parts import Average, Method, Normal, TaskLoss, TaskLossMinusCosine, WordEmbedding
+        from ._common import make_ascent
 
-        search = Ascent(
-            step_size=self.step_size,
-            steps=self.steps,
-            init=start(self.init, Normal(self.init_scale)),
-            shape=Normalized(p=2, over="example"),
-            project=ball(self.max_norm),
-            units=units(self.preset, self.radius_schedule),
-        )
         return Method(
             site=WordEmbedding() if self.preset == "recommended" else WordEmbedding(skip=("padding",)),
-            search=search,
+            search=make_ascent(self, Normal(self.init_scale)),
             compare=TaskLoss(),
             combine=Average(0.5),
             search_objective=TaskLossMinusCosine(self.temperature),

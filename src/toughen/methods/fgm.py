@@ -1,9 +1,8 @@
-from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
 from ..errors import MethodError
-from ..options import Dropout, MethodOptions, Schedule
+from ..options import DropoutOptions, PresetOptions, Schedule
 from ..registry import register_method
 
 if TYPE_CHECKING:
@@ -13,8 +12,8 @@ _TABLES = ("word_embeddings", "embed_tokens", "tok_embeddings", "wte", "shared.w
 
 
 @register_method("fgm")
-@dataclass(frozen=True)
-class FGM(MethodOptions):
+@dataclass(frozen=True, kw_only=True)
+class FGM(PresetOptions, DropoutOptions):
     """Fast gradient method (Miyato et al. 2017): the clean loss and the loss one normalised step uphill, summed.
 
     The clean pass's own backward gives the direction, so the cost is two passes.
@@ -25,29 +24,28 @@ class FGM(MethodOptions):
             gradient, so that all texts of the update share one perturbation.
     """
 
-    preset: str = "recommended"
-    """Named settings, those of a paper or its code; single options go over them."""
-    _: KW_ONLY
     step_size: float = 0.003
     """Length of the step; in the recommended preset a share of the embedding's norm."""
-    dropout: Dropout = "shared"
-    """One dropout mask for all passes of a batch (shared), one for each (fresh), or none (off)."""
     radius_schedule: Schedule = 1.0
-    """Factor on the step; [start, end] or [start, end, over] if it grows over the training."""
+    """Factor on the step; [start, end] or [start, end, duration] if it grows over the training."""
 
-    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+    PRESETS: ClassVar = {
         "recommended": {},
         "matrix": {"step_size": 1.0, "dropout": "fresh"},
     }
 
     def build(self) -> "Method":
-        from ..combine.accumulate import Accumulate
-        from ..combine.sharpness import SharpnessAware
-        from ..compare import TaskLoss
-        from ..method import Method
-        from ..search import Ascent, Normalized, SharpnessAscent
-        from ..sites import Weights, WordEmbedding
-        from ._common import units
+        from ..parts import (
+            Accumulate,
+            Ascent,
+            Method,
+            SharpnessAscent,
+            SharpnessAware,
+            TaskLoss,
+            Weights,
+            WordEmbedding,
+        )
+        from ._common import make_units
 
         if self.preset == "matrix":
             if self.radius_schedule != 1.0:
@@ -59,6 +57,6 @@ class FGM(MethodOptions):
                 combine=SharpnessAware(keep_clean_gradient=True),
                 dropout=self.dropout,
             )
-        scale = units(self.preset, self.radius_schedule)
-        search = Ascent(self.step_size, steps=1, shape=Normalized(p=2, over="example"), units=scale)
+        scale = make_units(self.preset, self.radius_schedule)
+        search = Ascent(self.step_size, units=scale)
         return Method(WordEmbedding(), search, TaskLoss(), Accumulate(2, average=False), dropout=self.dropout)

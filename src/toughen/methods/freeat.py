@@ -13,20 +13,15 @@ if TYPE_CHECKING:
 class FreeAT(FreeOptions):
     """Free adversarial training (Shafahi et al. 2019): the same batch `steps` times, an update after each pass.
 
-    The perturbation climbs from pass to pass and starts anew with each batch, whose texts have other lengths. Settings
-    are those of `freelb`'s recommended preset, with two passes. Its authors divide the number of epochs by `steps`: at
-    the same number it makes so many times the updates, and with a high learning rate it then does worse than plain
-    training.
+    The perturbation takes a step between two passes and starts again with each batch, whose texts have other lengths.
+    Settings are those of `freelb`'s recommended preset, with two passes. Its authors divide the number of epochs by
+    `steps`: at the same number it makes so many times the updates, and with a high learning rate it then does worse
+    than plain training.
     """
 
     steps: int = 2
 
     def build(self) -> "Method":
-        from ..combine.free_replay import FreeReplay
-        from ..compare import TaskLoss
-        from ..method import Method
-        from ..sites import WordEmbedding
-        from ..sites.embedding import RECOMMENDED_SKIP
+        from ..parts import FreeReplay, Method, TaskLoss, WordEmbedding
 
-        site, combine = WordEmbedding(RECOMMENDED_SKIP), FreeReplay(self.steps)
-        return Method(site, self.ascent(), TaskLoss(), combine, dropout=self.dropout)
+        return Method(WordEmbedding(), self.ascent(), TaskLoss(), FreeReplay(self.steps), dropout=self.dropout)

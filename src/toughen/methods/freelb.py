@@ -1,9 +1,8 @@
-from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from ..errors import MethodError
-from ..options import AscentOptions
+from ..options import AscentOptions, PresetOptions
 from ..registry import register_method
 
 if TYPE_CHECKING:
@@ -25,30 +24,23 @@ class FreeOptions(AscentOptions):
 
     def ascent(self, preset: str = "recommended") -> "Ascent":
         """Make the step between two passes."""
-        from ..search import INF, Ascent, Normalized, Uniform, UniformBall
-        from ._common import ball, start, units
+        from ..parts import INF, Normalized, Uniform, UniformBall
+        from ._common import make_ascent
 
         if self.norm not in ("l2", "linf"):
             raise MethodError(f"norm={self.norm!r} is not known. Choose 'l2' or 'linf'.")
-        p = 2.0 if self.norm == "l2" else INF
-        noise = UniformBall(self.init_scale) if self.norm == "l2" else Uniform(self.init_scale)
-        return Ascent(
-            step_size=self.step_size,
-            steps=self.steps - 1,
-            init=start(self.init, noise),
-            shape=Normalized(p, "example", floor=1e-8 if preset in ("original", "fairseq") else 1e-30),
-            project=ball(self.max_norm, p),
-            units=units(preset, self.radius_schedule),
-            mask_gradient=preset == "recommended",
-        )
+        p, noise = (2, UniformBall) if self.norm == "l2" else (INF, Uniform)
+        direction = Normalized(p, "example", min_norm=1e-8 if preset in ("original", "fairseq") else 1e-30)
+        search = make_ascent(self, noise(self.init_scale), direction)
+        return replace(search, steps=self.steps - 1, mask_gradient=preset == "recommended")
 
 
 @register_method("freelb")
-@dataclass(frozen=True)
-class FreeLB(FreeOptions):
+@dataclass(frozen=True, kw_only=True)
+class FreeLB(PresetOptions, FreeOptions):
     """Free large-batch adversarial training (Zhu et al., ICLR 2020): every pass of the ascent also trains the weights.
 
-    `steps` counts forward and backward passes; the perturbation climbs between them. `max_norm` 0 is no ball.
+    `steps` counts forward and backward passes; the perturbation steps between two of them. `max_norm` 0 is no ball.
 
     Presets:
         recommended: three passes, l2 steps of 0.05 % of the embedding's norm inside a ball of 0.1 %, masked. Ours. All
@@ -61,11 +53,7 @@ class FreeLB(FreeOptions):
             padding whatever the tokenizer says; fresh dropout.
     """
 
-    preset: str = "recommended"
-    """Named settings, those of a paper or its code; single options go over them."""
-    _: KW_ONLY
-
-    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+    PRESETS: ClassVar = {
         "recommended": {},
         "original": {"step_size": 0.1, "init_scale": 0.0, "max_norm": 0.0},
         "fairseq": {"step_size": 0.1, "init_scale": 0.1, "max_norm": 0.3},
@@ -73,11 +61,7 @@ class FreeLB(FreeOptions):
     }
 
     def build(self) -> "Method":
-        from ..combine.accumulate import Accumulate
-        from ..compare import TaskLoss
-        from ..method import Method
-        from ..sites import WordEmbedding
-        from ..sites.embedding import RECOMMENDED_SKIP
+        from ..parts import RECOMMENDED_SKIP, Accumulate, Method, TaskLoss, WordEmbedding
 
         skip = {"recommended": RECOMMENDED_SKIP, "paragen": (1,)}.get(self.preset, ("padding",))
         combine = Accumulate(self.steps, average=self.preset != "paragen")

@@ -21,11 +21,7 @@ class NEFTune(MethodOptions):
     """Size of the noise."""
 
     def build(self) -> "Method":
-        from ..combine.single_pass import PerturbedOnly
-        from ..compare import TaskLoss
-        from ..method import Method
-        from ..search import Absolute, NeftuneNoise, Noise
-        from ..sites import WordEmbedding
+        from ..parts import Absolute, Method, NeftuneNoise, Noise, PerturbedOnly, TaskLoss, WordEmbedding
 
         return Method(
             site=WordEmbedding(skip=("padding",)),

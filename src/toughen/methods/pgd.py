@@ -1,8 +1,7 @@
-from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
-from ..options import AscentOptions
+from ..options import AscentOptions, PresetOptions
 from ..registry import register_method
 
 if TYPE_CHECKING:
@@ -10,8 +9,8 @@ if TYPE_CHECKING:
 
 
 @register_method("pgd")
-@dataclass(frozen=True)
-class PGD(AscentOptions):
+@dataclass(frozen=True, kw_only=True)
+class PGD(PresetOptions, AscentOptions):
     """Projected gradient descent (Madry et al. 2018) on embeddings: train on the end of the ascent alone.
 
     Presets:
@@ -20,28 +19,19 @@ class PGD(AscentOptions):
         absolute: step 0.3 inside a ball of 1.0 from zero, the numbers common in text code (bert4torch).
     """
 
-    preset: str = "recommended"
-    """Named settings, those of a paper or its code; single options go over them."""
-    _: KW_ONLY
     steps: int = 3
     step_size: float = 0.0005
     init_scale: float = 0.0002
     max_norm: float = 0.001
 
-    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+    PRESETS: ClassVar = {
         "recommended": {},
         "absolute": {"step_size": 0.3, "init_scale": 0.0, "max_norm": 1.0},
     }
 
     def build(self) -> "Method":
-        from ..combine.single_pass import PerturbedOnly
-        from ..compare import TaskLoss
-        from ..method import Method
-        from ..search import Ascent, Normalized, UniformBall, Zeros
-        from ..sites import WordEmbedding
-        from ._common import ball, start, units
+        from ..parts import Method, PerturbedOnly, TaskLoss, UniformBall, WordEmbedding, Zeros
+        from ._common import make_ascent
 
-        noise = start(self.init, UniformBall(self.init_scale) if self.init_scale else Zeros())
-        shape, scale = Normalized(p=2, over="example"), units(self.preset, self.radius_schedule)
-        search = Ascent(self.step_size, self.steps, noise, shape, ball(self.max_norm), scale)
+        search = make_ascent(self, UniformBall(self.init_scale) if self.init_scale else Zeros())
         return Method(WordEmbedding(), search, TaskLoss(), PerturbedOnly(), dropout=self.dropout)

@@ -14,10 +14,6 @@ class Plain(MethodOptions):
     """Ordinary fine-tuning: one clean pass. The baseline of every comparison."""
 
     def build(self) -> "Method":
-        from ..combine.single_pass import PerturbedOnly
-        from ..compare import TaskLoss
-        from ..method import Method
-        from ..search import no_perturbation
-        from ..sites import NoSite
+        from ..parts import Method, NoSite, PerturbedOnly, TaskLoss, no_perturbation
 
         return Method(site=NoSite(), search=no_perturbation(), compare=TaskLoss(), combine=PerturbedOnly())

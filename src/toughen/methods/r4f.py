@@ -1,6 +1,5 @@
-from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from ..registry import register_method
 from .r3f import R3F
@@ -10,7 +9,7 @@ if TYPE_CHECKING:
 
 
 @register_method("r4f")
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class R4F(R3F):
     """R3F with a head of spectral norm 1 (Aghajanyan et al. 2021).
 
@@ -19,13 +18,10 @@ class R4F(R3F):
         paper: as R3F's.
     """
 
-    _: KW_ONLY
     weight: float = 1.0
     init_scale: float = 0.3
 
-    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = R3F.PRESETS
-
     def build(self) -> "Method":
-        from ..search.constraint import SpectralNormHead
+        from ..parts import SpectralNormHead
 
         return replace(super().build(), constraint=SpectralNormHead())

@@ -21,11 +21,7 @@ class RDrop(MethodOptions):
     """Weight of the added term in the loss."""
 
     def build(self) -> "Method":
-        from ..combine.single_pass import Add
-        from ..compare import Divergence, TaskLossAndDivergence
-        from ..method import Method
-        from ..search import no_perturbation
-        from ..sites import SecondDropoutMask
+        from ..parts import Add, Divergence, Method, SecondDropoutMask, TaskLossAndDivergence, no_perturbation
 
         return Method(
             site=SecondDropoutMask(),

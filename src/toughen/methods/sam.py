@@ -1,7 +1,7 @@
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING
 
-from ..options import Dropout, MethodOptions
+from ..options import DropoutOptions
 from ..registry import register_method
 
 if TYPE_CHECKING:
@@ -10,24 +10,17 @@ if TYPE_CHECKING:
 
 @register_method("sam")
 @dataclass(frozen=True)
-class SAM(MethodOptions):
-    """Sharpness-aware minimisation (Foret et al., ICLR 2021): the gradient at weights moved uphill by `rho`.
+class SAM(DropoutOptions):
+    """Sharpness-aware minimisation (Foret et al., ICLR 2021): the gradient at weights moved by `rho` along it.
 
     The direction is that of the whole update: accumulation and several processes do not change it.
     """
 
     rho: float = 0.02
-    """How far the weights move uphill."""
-    _: KW_ONLY
-    dropout: Dropout = "shared"
-    """One dropout mask for all passes of a batch (shared), one for each (fresh), or none (off)."""
+    """How far the weights move along the gradient."""
 
     def build(self) -> "Method":
-        from ..combine.sharpness import SharpnessAware
-        from ..compare import TaskLoss
-        from ..method import Method
-        from ..search import SharpnessAscent
-        from ..sites import Weights
+        from ..parts import Method, SharpnessAscent, SharpnessAware, TaskLoss, Weights
 
         return Method(Weights(), SharpnessAscent(self.rho), TaskLoss(), SharpnessAware(), dropout=self.dropout)
 
@@ -43,14 +36,14 @@ class ASAM(SAM):
     """Added to each weight's size before it is used as a unit."""
 
     def build(self) -> "Method":
-        from ..search import SharpnessAscent
+        from ..parts import SharpnessAscent
 
         return replace(super().build(), search=SharpnessAscent(self.rho, adaptive=True, eta=self.eta))
 
 
 @register_method("awp")
 @dataclass(frozen=True)
-class AWP(MethodOptions):
+class AWP(DropoutOptions):
     """Adversarial weight perturbation (Wu et al., NeurIPS 2020), in the form common for text.
 
     Each weight matrix moves along its gradient by `step_size` of its norm, no element by more than `max_norm` of
@@ -62,15 +55,9 @@ class AWP(MethodOptions):
     _: KW_ONLY
     max_norm: float = 1e-4
     """Share of itself by which an element moves at most."""
-    dropout: Dropout = "shared"
-    """One dropout mask for all passes of a batch (shared), one for each (fresh), or none (off)."""
 
     def build(self) -> "Method":
-        from ..combine.sharpness import SharpnessAware
-        from ..compare import TaskLoss
-        from ..method import Method
-        from ..search import RelativeWeightAscent
-        from ..sites import Weights
+        from ..parts import Method, RelativeWeightAscent, SharpnessAware, TaskLoss, Weights
 
         search = RelativeWeightAscent(self.step_size, self.max_norm)
         return Method(Weights(only=("weight",)), search, TaskLoss(), SharpnessAware(), dropout=self.dropout)

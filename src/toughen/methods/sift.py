@@ -1,8 +1,7 @@
-from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
-from ..options import AscentOptions
+from ..options import AscentOptions, PresetOptions, RegularizerOptions
 from ..registry import register_method
 
 if TYPE_CHECKING:
@@ -10,8 +9,8 @@ if TYPE_CHECKING:
 
 
 @register_method("sift")
-@dataclass(frozen=True)
-class Sift(AscentOptions):
+@dataclass(frozen=True, kw_only=True)
+class Sift(PresetOptions, AscentOptions, RegularizerOptions):
     """Scale-invariant fine-tuning (He et al. 2021, DeBERTa): SMART on normalised embeddings.
 
     Presets:
@@ -24,37 +23,25 @@ class Sift(AscentOptions):
             that of mnli.sh base-sift. Regression uses squared error, where the original's term is always 0.
     """
 
-    preset: str = "recommended"
-    """Named settings, those of a paper or its code; single options go over them."""
-    _: KW_ONLY
-    weight: float = 1.0
-    """Weight of the added term in the loss."""
-
-    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+    PRESETS: ClassVar = {
         "recommended": {},
         "robust": {"step_size": 0.03, "init_scale": 0.003, "max_norm": 0.03},
         "deberta": {"weight": 5.0, "step_size": 1e-4, "init_scale": 1e-2, "max_norm": 0.0, "dropout": "fresh"},
     }
 
     def build(self) -> "Method":
-        from ..combine.single_pass import Add
-        from ..compare import Divergence
-        from ..method import Method
-        from ..search import INF, Ascent, Normal, Normalized
-        from ..sites import NormalizedEmbedding
-        from ._common import OURS, ball, start, units
+        from ..parts import INF, Add, Divergence, Method, Normal, Normalized, NormalizedEmbedding
+        from ._common import RELATIVE_PRESETS, make_ascent
 
-        scale = units(self.preset, self.radius_schedule)
-        if self.preset in OURS:
-            noise, shape = start(self.init, Normal(self.init_scale)), Normalized(p=2, over="example")
-            search = Ascent(self.step_size, self.steps, noise, shape, ball(self.max_norm), scale)
+        if self.preset in RELATIVE_PRESETS:
+            search = make_ascent(self, Normal(self.init_scale))
             return Method(NormalizedEmbedding(), search, Divergence(), Add(self.weight), dropout=self.dropout)
-        noise, shape = start(self.init, Normal(self.init_scale, clip=2.0)), Normalized(p=INF, over="token", plus=1e-6)
+        noise, direction = Normal(self.init_scale, clip=2.0), Normalized(p=INF, per="token", eps=1e-6)
         return Method(
             site=NormalizedEmbedding(skip=(), replace=True),
-            search=Ascent(self.step_size, self.steps, noise, shape, ball(self.max_norm, p=INF), scale),
-            compare=Divergence("cross_entropies"),
+            search=make_ascent(self, noise, direction),
+            compare=Divergence("sift_cross_entropy"),
             combine=Add(self.weight),
-            search_objective=Divergence("cross_entropies", reduction="sum"),
+            search_objective=Divergence("sift_cross_entropy", reduction="sum"),
             dropout=self.dropout,
         )

@@ -1,19 +1,18 @@
-from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, ClassVar
 
-from ..options import AscentOptions, Schedule
+from ..options import AscentOptions, PresetOptions, RegularizerOptions, Schedule
 from ..registry import register_method
 
 if TYPE_CHECKING:
     from ..method import Method
 
-RESCALED = ("smart-pytorch", "mt-dnn")  # whatever the length of the step, it ends at max_norm
+RESCALED_PRESETS = ("smart-pytorch", "mt-dnn")  # whatever the length of the step, it ends at max_norm
 
 
 @register_method("smart")
-@dataclass(frozen=True)
-class Smart(AscentOptions):
+@dataclass(frozen=True, kw_only=True)
+class Smart(PresetOptions, AscentOptions, RegularizerOptions):
     """Smoothness-inducing regularisation (Jiang et al., ACL 2020): the prediction must not change near the input.
 
     Presets:
@@ -30,13 +29,7 @@ class Smart(AscentOptions):
     Full SMART is `smart(preset="paper") + bregman(1.0)`.
     """
 
-    preset: str = "recommended"
-    """Named settings, those of a paper or its code; single options go over them."""
-    _: KW_ONLY
-    weight: float = 1.0
-    """Weight of the added term in the loss."""
-
-    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+    PRESETS: ClassVar = {
         "recommended": {},
         "robust": {"step_size": 0.03, "init_scale": 0.003, "max_norm": 0.03},
         "paper": {"step_size": 1e-3, "init_scale": 1e-5, "max_norm": 1e-5, "dropout": "fresh"},
@@ -46,39 +39,43 @@ class Smart(AscentOptions):
 
     @property
     def ball_radius(self) -> Schedule:
-        return 0.0 if self.preset in RESCALED else self.max_norm
+        return 0.0 if self.preset in RESCALED_PRESETS else self.max_norm
 
     def build(self) -> "Method":
-        from ..combine.single_pass import Add
-        from ..compare import Divergence
-        from ..method import Method
-        from ..search import INF, Ascent, Ball, Normal, Normalized, RawGradient, RescaleTo
-        from ..sites import Hidden, WordEmbedding
-        from ._common import OURS, ball, start, units
+        from ..parts import (
+            INF,
+            Add,
+            Divergence,
+            Hidden,
+            Method,
+            Normal,
+            Normalized,
+            RawGradient,
+            RescaleTo,
+            WordEmbedding,
+        )
+        from ._common import RELATIVE_PRESETS, make_ascent
 
-        noise, scale = start(self.init, Normal(self.init_scale)), units(self.preset, self.radius_schedule)
-        if self.preset in OURS:
-            shape, project = Normalized(p=2, over="example"), ball(self.max_norm)
-            search = Ascent(self.step_size, self.steps, noise, shape, project, scale)
+        noise = Normal(self.init_scale)
+        if self.preset in RELATIVE_PRESETS:
+            search = make_ascent(self, noise)
             return Method(WordEmbedding(), search, Divergence(), Add(self.weight), dropout=self.dropout)
         if self.preset == "paper":
-            shape, project = Normalized(p=INF, over="example"), Ball(self.max_norm, p=INF)
-            search = Ascent(self.step_size, self.steps, noise, shape, project, scale)
+            search = make_ascent(self, noise, Normalized(p=INF))
             return Method(WordEmbedding(skip=()), search, Divergence(), Add(self.weight), dropout=self.dropout)
-        project = RescaleTo(self.max_norm, plus=1e-6)
-        search = Ascent(self.step_size, self.steps, noise, RawGradient(), project, scale)
+        search = make_ascent(self, noise, RawGradient(), RescaleTo(self.max_norm, eps=1e-6))
         if self.preset == "smart-pytorch":
             site, goal = WordEmbedding(skip=()), Divergence("kl")
-            compare = Divergence("symmetric_kl", stop="targets", reduction="sum")
+            compare = Divergence("symmetric_kl", detach="targets", reduction="sum")
         else:
-            site, goal = Hidden("embeddings", skip=()), Divergence("log_odds", reduction="sum")
-            compare = Divergence("symmetric_kl", stop="targets")
+            site, goal = Hidden("embeddings", skip=()), Divergence("mtdnn_stable_kl", reduction="sum")
+            compare = Divergence("symmetric_kl", detach="targets")
         return Method(site, search, compare, Add(self.weight), search_objective=goal, dropout=self.dropout)
 
 
 @register_method("alum")
 @dataclass(frozen=True)
-class Alum(AscentOptions):
+class Alum(AscentOptions, RegularizerOptions):
     """SMART at any layer (Liu et al. 2020, ALUM): `layer` is a number or the dotted path of a module.
 
     The settings are those of `smart`'s recommended preset; ALUM's published code (mt-dnn v0.2) does not run. Special
@@ -87,12 +84,9 @@ class Alum(AscentOptions):
 
     layer: int | str = 0
     """Number of the layer, or the dotted path of a module."""
-    _: KW_ONLY
-    weight: float = 1.0
-    """Weight of the added term in the loss."""
 
     def build(self) -> "Method":
-        from ..sites import Hidden
+        from ..parts import Hidden
 
         options = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "layer"}
         return replace(Smart(**options).build(), site=Hidden(self.layer))

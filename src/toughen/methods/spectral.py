@@ -18,6 +18,6 @@ class Spectral(Plain):
     """
 
     def build(self) -> "Method":
-        from ..search.constraint import SpectralNormHead
+        from ..parts import SpectralNormHead
 
         return replace(super().build(), constraint=SpectralNormHead())

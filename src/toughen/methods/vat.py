@@ -1,8 +1,7 @@
-from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
-from ..options import Dropout, MethodOptions, Schedule, Start
+from ..options import PresetOptions, RegularizerOptions, Schedule, Start
 from ..registry import register_method
 
 if TYPE_CHECKING:
@@ -10,8 +9,8 @@ if TYPE_CHECKING:
 
 
 @register_method("vat")
-@dataclass(frozen=True)
-class VAT(MethodOptions):
+@dataclass(frozen=True, kw_only=True)
+class VAT(PresetOptions, RegularizerOptions):
     """Virtual adversarial training (Miyato et al. 2016, 2018): needs no labels, so unlabelled batches may be mixed in.
 
     The direction is found by power iteration from a random probe; the clean prediction is the fixed target.
@@ -23,38 +22,27 @@ class VAT(MethodOptions):
             2017), where embeddings are normalised first; here they are not.
     """
 
-    preset: str = "recommended"
-    """Named settings, those of a paper or its code; single options go over them."""
-    _: KW_ONLY
-    weight: float = 1.0
-    """Weight of the added term in the loss."""
     max_norm: float = 0.01
     """Length of the perturbation; in the recommended presets a share of the embedding's norm."""
     probe: float = 0.001
     """Size of the random probe from which the direction is found."""
     steps: int = 1
     """Steps of the search."""
-    dropout: Dropout = "shared"
-    """One dropout mask for all passes of a batch (shared), one for each (fresh), or none (off)."""
     radius_schedule: Schedule = 1.0
-    """Factor on all lengths of the search; [start, end] or [start, end, over] if it grows over the training."""
+    """Factor on all lengths of the search; [start, end] or [start, end, duration] if it grows over the training."""
     init: Start | None = None
 
-    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+    PRESETS: ClassVar = {
         "recommended": {},
         "robust": {"max_norm": 0.03, "probe": 0.003},
         "paper": {"max_norm": 5.0, "probe": 0.1},
     }
 
     def build(self) -> "Method":
-        from ..combine.single_pass import Add
-        from ..compare import Divergence
-        from ..method import Method
-        from ..search import Normal, PowerIteration
-        from ..sites import WordEmbedding
-        from ._common import start, units
+        from ..parts import Add, Divergence, Method, Normal, PowerIteration, WordEmbedding
+        from ._common import make_init, make_units
 
-        scale, noise = units(self.preset, self.radius_schedule), start(self.init, Normal(1.0))
+        scale, noise = make_units(self.preset, self.radius_schedule), make_init(self.init, Normal(1.0))
         search = PowerIteration(self.max_norm, self.probe, self.steps, units=scale, init=noise)
-        compare, combine = Divergence("kl", stop="clean"), Add(self.weight, optional_labels=True)
+        compare, combine = Divergence("kl", detach="clean"), Add(self.weight, optional_labels=True)
         return Method(WordEmbedding(), search, compare, combine, dropout=self.dropout)

@@ -174,5 +174,5 @@ def _plain(value: Any) -> Any:
     from ..schedules import LinearSchedule
 
     if isinstance(value, LinearSchedule):
-        return [value.start, value.end, value.over]
+        return [value.start, value.end, value.duration]
     return list(cast("tuple[Any, ...]", value)) if isinstance(value, tuple) else value

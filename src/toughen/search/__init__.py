@@ -2,6 +2,9 @@
 
 from .adversary import GradientReversalAdversary as GradientReversalAdversary
 from .ascent import Ascent as Ascent
+from .ascent import Noise as Noise
+from .ascent import no_perturbation as no_perturbation
+from .constraint import SpectralNormHead as SpectralNormHead
 from .init import CustomInit as CustomInit
 from .init import Init as Init
 from .init import NeftuneNoise as NeftuneNoise
@@ -9,8 +12,6 @@ from .init import Normal as Normal
 from .init import Uniform as Uniform
 from .init import UniformBall as UniformBall
 from .init import Zeros as Zeros
-from .noise import Noise as Noise
-from .noise import no_perturbation as no_perturbation
 from .norms import INF as INF
 from .norms import Absolute as Absolute
 from .norms import Ball as Ball

@@ -1,4 +1,4 @@
-"""Projected gradient ascent."""
+"""Projected gradient ascent, and noise without any."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,18 +7,19 @@ from torch import Tensor
 
 from ..errors import MethodError
 from ..sites.base import Activation
+from .base import SearchDefaults
 from .init import Init, Normal, Uniform, Zeros
 from .norms import INF, Absolute, Direction, NoProjection, Normalized, Project, RawGradient, Relative, Units
 
 
 @dataclass(frozen=True)
-class Ascent:
-    """Projected gradient ascent: delta <- project(delta + step_size * shape(gradient))."""
+class Ascent(SearchDefaults):
+    """Projected gradient ascent: delta <- project(delta + step_size * direction(gradient))."""
 
     step_size: float
     steps: int = 1
     init: Init = Zeros()
-    shape: Direction = Normalized()
+    direction: Direction = Normalized()
     project: Project = NoProjection()
     units: Units = Relative()
     mask_gradient: bool = True  # False: masked positions start at zero and may then move, as in FreeLB's code
@@ -39,11 +40,11 @@ class Ascent:
         if not isinstance(self.units, Absolute):
             return None
         start = self.init.scale if isinstance(self.init, (Normal, Uniform)) else 0.0
-        if isinstance(self.shape, RawGradient):
+        if isinstance(self.direction, RawGradient):
             return start or None
         radius = getattr(self.project, "radius", None)
         step = self.step_size if radius is None else min(self.step_size, radius)
-        return max(start, step) if self.shape.p == INF else None
+        return max(start, step) if self.direction.p == INF else None
 
     def start(self, view: Activation) -> Tensor:
         return view.masked(self.init(view, self.units))
@@ -53,8 +54,29 @@ class Ascent:
 
     def _ascend(self, delta: Tensor, grad: Tensor, view: Activation) -> Tensor:
         grad = view.masked(grad) if self.mask_gradient else grad
-        length = self.units.length(view, self.shape.p, self.shape.over)
-        return self.project(delta + self.step_size * length * self.shape(grad), view, self.units)
+        length = self.units.length(view, self.direction.p, self.direction.per)
+        return self.project(delta + self.step_size * length * self.direction(grad), view, self.units)
 
-    def project_final(self, delta: Tensor, view: Activation) -> Tensor:
-        return delta
+
+@dataclass(frozen=True)
+class Noise(SearchDefaults):
+    """Random noise, no ascent."""
+
+    init: Init
+    units: Units = Relative()
+    steps: int = 0
+
+    @property
+    def absolute_size(self) -> float | None:
+        """The size of an element of the noise, where that is known in absolute numbers."""
+        if isinstance(self.units, Absolute) and isinstance(self.init, (Normal, Uniform)):
+            return self.init.scale or None
+        return None
+
+    def start(self, view: Activation) -> Tensor:
+        return view.masked(self.init(view, self.units))
+
+
+def no_perturbation() -> Noise:
+    """Return the search of sites that have nothing to search for."""
+    return Noise(Zeros())

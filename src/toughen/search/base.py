@@ -10,14 +10,14 @@ from ..sites.base import Activation, AttentionActivation, LayerSpec
 
 
 class Search(Protocol):
-    """HOW to find the perturbation. A search owns no loop: it knows how to start, how to climb and how to finish."""
+    """HOW to find the perturbation. A search owns no loop: it starts, steps, and says what the last pass sees."""
 
     @property
     def steps(self) -> int: ...  # ascent steps before the last pass; 0 asks for no gradient
 
     def start(self, view: Activation) -> Tensor: ...
 
-    # It may write over the gradients: for weights every copy is felt.
+    # It may write over the gradients: a copy for all weights would cost memory.
     def ascend(
         self, deltas: Sequence[Tensor], grads: Sequence[Tensor], views: Sequence[Activation]
     ) -> list[Tensor]: ...
@@ -25,14 +25,24 @@ class Search(Protocol):
     def project_final(self, delta: Tensor, view: Activation) -> Tensor: ...  # what the last pass sees
 
 
+class SearchDefaults:
+    """A perturbation that makes no step, and that the last pass sees as it is."""
+
+    def ascend(self, deltas: Sequence[Tensor], grads: Sequence[Tensor], views: Sequence[Activation]) -> list[Tensor]:
+        return list(deltas)
+
+    def project_final(self, delta: Tensor, view: Activation) -> Tensor:
+        return delta
+
+
 @runtime_checkable
 class LearnedAdversary(Protocol):
     """A search with weights of its own, trained with the model's in the same backward pass.
 
-    It is asked anew in every perturbed pass: its answer carries a graph, so it cannot be kept for the next one.
+    Every perturbed pass asks it again: its answer carries a graph, so it cannot be kept for the next one.
     """
 
-    def build(self, places: Sequence[LayerSpec], random: torch.Generator) -> nn.Module: ...
+    def build(self, layers: Sequence[LayerSpec], random: torch.Generator) -> nn.Module: ...
 
     def propose(
         self, module: nn.Module, view: AttentionActivation

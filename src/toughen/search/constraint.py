@@ -26,11 +26,11 @@ class SpectralNormHead:
 
     @torch.no_grad()
     def apply(self, model: nn.Module) -> None:
-        weight = head(model).weight
+        weight = scaled_head(model).weight
         weight.div_(spectral_norm(weight.detach()).to(weight.dtype))
 
 
-def head(model: nn.Module) -> nn.Linear:
+def scaled_head(model: nn.Module) -> nn.Linear:
     """The linear layer that gives the logits, refused where it must not be scaled."""
     classifier = find_classifier(model)
     if classifier is None:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 
-def logistic(key: Tensor, shape: torch.Size, dtype: torch.dtype, real: Tensor | None = None) -> Tensor:
+def logistic_noise(key: Tensor, shape: torch.Size, dtype: torch.dtype, real: Tensor | None = None) -> Tensor:
     """Standard logistic noise of shape (batch, masks, length, length): the difference of two Gumbel variables.
 
     `real` (batch, length) says which positions are no padding: they are counted, so that padding on either side changes
@@ -20,26 +20,26 @@ def logistic(key: Tensor, shape: torch.Size, dtype: torch.dtype, real: Tensor | 
     """
     batch, masks, length, _ = shape
     if real is None:
-        place = torch.arange(length, device=key.device, dtype=torch.int32).view(1, 1, length)
+        position = torch.arange(length, device=key.device, dtype=torch.int32).view(1, 1, length)
     else:
-        place = (real.cumsum(1, dtype=torch.int32) - 1).view(batch, 1, length)
+        position = (real.cumsum(1, dtype=torch.int32) - 1).view(batch, 1, length)
     text = torch.arange(batch * masks, device=key.device, dtype=torch.int32).view(batch, masks, 1)
-    factor = _mixed(place + _mixed(text + key[0])).unsqueeze(-1)
-    offset = _mixed(factor + key[1])
-    column = (_mixed(place - key[1]) | 1).unsqueeze(-2)
+    factor = _murmur_mix(position + _murmur_mix(text + key[0])).unsqueeze(-1)
+    offset = _murmur_mix(factor + key[1])
+    column = (_murmur_mix(position - key[1]) | 1).unsqueeze(-2)
     words = torch.addcmul(offset, factor, column)
     torch.addcmul(words, words, words, value=2, out=words)
     uniform = words.to(torch.float32).mul_(2.0**-32).add_(0.5)
     return torch.logit_(uniform, eps=2.0**-24).to(dtype)
 
 
-def _mixed(x: Tensor) -> Tensor:
+def _murmur_mix(x: Tensor) -> Tensor:
     """Every bit of the result depends on every bit of the input (the finaliser of MurmurHash3)."""
     for shift, factor in ((16, -0x7A143595), (13, -0x3D4D51CB)):
-        x = (x ^ _shifted(x, shift)) * factor
-    return x ^ _shifted(x, 16)
+        x = (x ^ _shift_right(x, shift)) * factor
+    return x ^ _shift_right(x, 16)
 
 
-def _shifted(x: Tensor, by: int) -> Tensor:
+def _shift_right(x: Tensor, by: int) -> Tensor:
     """A shift to the right that fills with zeros."""
     return (x >> by) & ((1 << (32 - by)) - 1)

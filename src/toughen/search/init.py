@@ -25,9 +25,19 @@ def _draw(view: Activation, kind: Callable[..., Tensor]) -> Tensor:
     return noise.transpose(0, 1).contiguous() if len(shape) > 2 else noise
 
 
-def _positive(name: str, scale: float) -> None:
+def _check_scale(init: object, scale: float) -> None:
     if not scale >= 0:
-        raise MethodError(f"{name}({scale}): the size of the starting noise cannot be negative; 0 starts from zero.")
+        raise MethodError(
+            f"{type(init).__name__}({scale}): the size of the starting noise cannot be negative; 0 starts from zero."
+        )
+
+
+@dataclass(frozen=True)
+class _Scaled:
+    scale: float
+
+    def __post_init__(self) -> None:
+        _check_scale(self, self.scale)
 
 
 @dataclass(frozen=True)
@@ -39,14 +49,10 @@ class Zeros:
 
 
 @dataclass(frozen=True)
-class Normal:
+class Normal(_Scaled):
     """Gaussian noise with `scale` as its standard deviation; `clip` cuts it at so many deviations."""
 
-    scale: float
     clip: float | None = None
-
-    def __post_init__(self) -> None:
-        _positive("Normal", self.scale)
 
     def __call__(self, view: Activation, units: Units) -> Tensor:
         noise = _draw(view, torch.randn)
@@ -55,29 +61,19 @@ class Normal:
 
 
 @dataclass(frozen=True)
-class Uniform:
+class Uniform(_Scaled):
     """Every element uniform in [-scale, scale]."""
-
-    scale: float
-
-    def __post_init__(self) -> None:
-        _positive("Uniform", self.scale)
 
     def __call__(self, view: Activation, units: Units) -> Tensor:
         return (2 * _draw(view, torch.rand) - 1) * self.scale * units.length(view, INF, "example")
 
 
 @dataclass(frozen=True)
-class UniformBall:
+class UniformBall(_Scaled):
     """Uniform noise whose l2 norm per example is about scale / sqrt(3), however long the example (FreeLB).
 
     The divisor is the number of unmasked *elements*, length times width, as in run_glue_freelb.py:236-239.
     """
-
-    scale: float
-
-    def __post_init__(self) -> None:
-        _positive("UniformBall", self.scale)
 
     def __call__(self, view: Activation, units: Units) -> Tensor:
         length = self.scale * units.length(view, 2, "example")
@@ -91,7 +87,7 @@ class NeftuneNoise:
     alpha: float
 
     def __post_init__(self) -> None:
-        _positive("NeftuneNoise", self.alpha)
+        _check_scale(self, self.alpha)
 
     def __call__(self, view: Activation, units: Units) -> Tensor:
         return (2 * _draw(view, torch.rand) - 1) * (self.alpha / view.count.sqrt())
@@ -101,7 +97,7 @@ class NeftuneNoise:
 class CustomInit:
     """A starting perturbation of the user's own: called with the view, taken as it is."""
 
-    make: Callable[[Activation], Tensor]
+    fn: Callable[[Activation], Tensor]
 
     def __call__(self, view: Activation, units: Units) -> Tensor:
-        return self.make(view).to(device=view.value.device, dtype=view.dtype)
+        return self.fn(view).to(device=view.value.device, dtype=view.dtype)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ..kernels import hiding
-from .counter_rng import logistic
+from .counter_rng import logistic_noise
 
 
 @dataclass(frozen=True)
@@ -17,11 +17,11 @@ class MaskConfig:
     scale: float  # of query times key
     offset: float  # added to every score
     temperature: float | Tensor  # of the sigmoid that stands for the step function in the backward pass
-    reverse: float | Tensor  # the adversary gets minus this much of the gradient
+    reversal: float | Tensor  # the adversary gets minus this much of the gradient
     slope: float  # of the additive mask in the visibility, in the backward pass
-    hidden: float | None  # the additive mask where a pair is hidden; None: the lowest number
-    spare_rows: bool  # no query loses all its keys
-    share: bool  # count the visible pairs as a share of all, not as a number
+    hidden_value: float | None  # the additive mask where a pair is hidden; None: the lowest number
+    keep_own_pair: bool  # no query loses all its keys
+    count_share: bool  # count the visible pairs as a share of all, not as a number
 
 
 class StraightThroughMask(torch.autograd.Function):
@@ -31,7 +31,7 @@ class StraightThroughMask(torch.autograd.Function):
     of each example is visible. Backward: the scores and the noise are computed again. Our kernels make each of the two
     one pass over memory.
 
-    The slope 1 of the recommended rule is the exact gradient of p_j = m_j exp(s_j) / sum_k m_k exp(s_k) in m_j where
+    The slope 1 of the recommended config is the exact gradient of p_j = m_j exp(s_j) / sum_k m_k exp(s_k) in m_j where
     m_j = 1: hiding is taken as multiplication in probability space. A hidden pair has p_j = 0 and gets its gradient
     from the budget alone, in the published form too, whose slope is 10000.
     """
@@ -41,37 +41,39 @@ class StraightThroughMask(torch.autograd.Function):
         ctx: Any,
         query: Tensor,
         key: Tensor,
-        draw: Tensor | None,
+        noise_key: Tensor | None,
         pairs: Tensor | None,
         queries: Tensor | None,
-        rule: MaskConfig,
+        config: MaskConfig,
         dtype: torch.dtype,
     ) -> tuple[Tensor, Tensor]:
-        low = torch.finfo(dtype).min if rule.hidden is None else rule.hidden
+        low = torch.finfo(dtype).min if config.hidden_value is None else config.hidden_value
         if hiding.fits(query, pairs):
-            rows = hiding.Rows(query @ key.mT, draw, pairs, queries)
-            bias, kept, among = hiding.hide(rows, rule.scale, rule.offset, low, rule.spare_rows, dtype)
-            count = among.clamp(min=1) if rule.share else torch.full_like(among, query.shape[1])
+            rows = hiding.Rows(query @ key.mT, noise_key, pairs, queries)
+            bias, kept, among = hiding.hide(rows, config.scale, config.offset, low, config.keep_own_pair, dtype)
+            count = among.clamp(min=1) if config.count_share else torch.full_like(among, query.shape[1])
         else:
-            bias, kept = _hidden(query, key, draw, pairs, queries, rule, low, dtype)
-            count = _counts(query, pairs, queries, rule)
-        ctx.save_for_backward(query, key, draw, pairs, queries, count)
-        ctx.rule = rule
+            bias, kept = _hidden(_scores(query, key, noise_key, queries, config), pairs, queries, config, low, dtype)
+            count = _counts(query, pairs, queries, config)
+        ctx.save_for_backward(query, key, noise_key, pairs, queries, count)
+        ctx.config = config
         return bias, kept / count
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        query, key, draw, pairs, queries, count = ctx.saved_tensors
-        rule: MaskConfig = ctx.rule
+        query, key, noise_key, pairs, queries, count = ctx.saved_tensors
+        config: MaskConfig = ctx.config
         grad_bias, grad_kept = grads
-        price, factor = grad_kept / count, -rule.reverse * rule.scale / rule.temperature
+        price, factor = grad_kept / count, -config.reversal * config.scale / config.temperature
         if hiding.fits(query, pairs):
-            rows = hiding.Rows(query @ key.mT, draw, pairs, queries)
-            sharpness = 1 / rule.temperature
-            grad = hiding.score_gradient(rows, grad_bias, price, rule.scale, rule.offset, rule.slope, sharpness, factor)
+            rows = hiding.Rows(query @ key.mT, noise_key, pairs, queries)
+            sharpness = 1 / config.temperature
+            grad = hiding.score_gradient(
+                rows, grad_bias, price, config.scale, config.offset, config.slope, sharpness, factor
+            )
             return grad @ key, grad.mT @ query, None, None, None, None, None
-        soft = _scores(query, key, draw, queries, rule).div_(rule.temperature).sigmoid_()
-        grad = torch.add(price.view(-1, 1, 1, 1), grad_bias, alpha=rule.slope)
+        soft = _scores(query, key, noise_key, queries, config).div_(config.temperature).sigmoid_()
+        grad = torch.add(price.view(-1, 1, 1, 1), grad_bias, alpha=config.slope)
         grad.mul_(soft).mul_(soft.neg_().add_(1))  # the sigmoid's derivative
         for real in (pairs, None if queries is None else queries[:, None, :, None]):
             if real is not None:
@@ -81,42 +83,35 @@ class StraightThroughMask(torch.autograd.Function):
 
 
 def _hidden(
-    query: Tensor,
-    key: Tensor,
-    draw: Tensor | None,
-    pairs: Tensor | None,
-    queries: Tensor | None,
-    rule: MaskConfig,
-    low: float,
-    dtype: torch.dtype,
+    scores: Tensor, pairs: Tensor | None, queries: Tensor | None, config: MaskConfig, low: float, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor]:
     """The additive mask, and for each example the number of visible pairs."""
-    visible = _scores(query, key, draw, queries, rule) > 0
+    visible = scores > 0
     if queries is not None:
         visible |= ~queries[:, None, :, None]  # padding's own rows are left as they are
     if pairs is not None:
         visible &= pairs
-    if rule.spare_rows:
+    if config.keep_own_pair:
         empty, itself = ~visible.any(-1), visible.diagonal(dim1=-2, dim2=-1)
         itself |= empty if pairs is None else empty & pairs.diagonal(dim1=-2, dim2=-1)
     counted = visible if queries is None else visible & queries[:, None, :, None]
-    kept = counted.sum((1, 2, 3), dtype=torch.float32).to(torch.promote_types(query.dtype, torch.float32))
+    kept = counted.sum((1, 2, 3), dtype=torch.float32).to(scores.dtype)
     return torch.zeros(visible.shape, dtype=dtype, device=visible.device).masked_fill_(~visible, low), kept
 
 
-def _scores(query: Tensor, key: Tensor, draw: Tensor | None, queries: Tensor | None, rule: MaskConfig) -> Tensor:
+def _scores(query: Tensor, key: Tensor, noise_key: Tensor | None, queries: Tensor | None, config: MaskConfig) -> Tensor:
     scores = (query @ key.mT).to(torch.promote_types(query.dtype, torch.float32))
-    scores.mul_(rule.scale)
-    if rule.offset:
-        scores.add_(rule.offset)
-    return scores if draw is None else scores.add_(logistic(draw, scores.shape, scores.dtype, queries))
+    scores.mul_(config.scale)
+    if config.offset:
+        scores.add_(config.offset)
+    return scores if noise_key is None else scores.add_(logistic_noise(noise_key, scores.shape, scores.dtype, queries))
 
 
-def _counts(query: Tensor, pairs: Tensor | None, queries: Tensor | None, rule: MaskConfig) -> Tensor:
-    """What the number of visible pairs is divided by, for each example: the masks, and with `share` the real pairs."""
+def _counts(query: Tensor, pairs: Tensor | None, queries: Tensor | None, config: MaskConfig) -> Tensor:
+    """Return the divisor of each example's visible pairs: the masks, and with `count_share` the real pairs."""
     batch, masks, length, _ = query.shape
-    if not rule.share or (pairs is None and queries is None):
-        return query.new_full((batch,), masks * (length**2 if rule.share else 1), dtype=torch.float32)
+    if not config.count_share or (pairs is None and queries is None):
+        return query.new_full((batch,), masks * (length**2 if config.count_share else 1), dtype=torch.float32)
     if pairs is None:
         assert queries is not None
         return queries.sum(1, dtype=torch.float32).clamp(min=1) * length * masks

@@ -12,26 +12,26 @@ from ..errors import MethodError, nearest
 from ..schedules import Scheduled, minimum, value_at
 from ..sites.base import Activation
 
-Over: TypeAlias = Literal["token", "example"]
+Per: TypeAlias = Literal["token", "example"]
 INF = math.inf
 
 
-def norm(x: Tensor, p: float, over: Over) -> Tensor:
+def norm(x: Tensor, p: float, per: Per) -> Tensor:
     """The p-norm of each token (last dimension) or each example (all but the first), ready to broadcast.
 
     Summed in float64 where the device has it: the squares of a confident example's gradient (1e-23) are zero in
     float32, and a gradient divided by a norm of zero would be a perturbation a million times too large.
     """
     wide = torch.float32 if x.device.type == "mps" else torch.float64
-    flat = x if over == "token" else x.flatten(1)
+    flat = x if per == "token" else x.flatten(1)
     length = torch.linalg.vector_norm(flat, ord=p, dim=-1, keepdim=True, dtype=wide).to(x.dtype)
-    return length if over == "token" else length.view(-1, *[1] * (x.dim() - 1))
+    return length if per == "token" else length.view(-1, *[1] * (x.dim() - 1))
 
 
-def check_norm(part: object, p: float, over: str) -> None:
+def check_norm(part: object, p: float, per: str) -> None:
     """Refuse a norm that is none, and words that would be one thing to a norm and another to its units."""
-    if over not in Over.__args__:
-        raise MethodError(f"{type(part).__name__}: over={over!r} is not known. {nearest(over, Over.__args__)}")
+    if per not in Per.__args__:
+        raise MethodError(f"{type(part).__name__}: per={per!r} is not known. {nearest(per, Per.__args__)}")
     if not p >= 1:
         raise MethodError(f"{type(part).__name__}: p={p} makes no norm. Choose 1 or above; INF is the largest element.")
 
@@ -39,14 +39,14 @@ def check_norm(part: object, p: float, over: str) -> None:
 class Units(Protocol):
     """What a radius of 1 means at a view: the length of a vector under a p-norm."""
 
-    def length(self, view: Activation, p: float, over: Over) -> Tensor | float: ...
+    def length(self, view: Activation, p: float, per: Per) -> Tensor | float: ...
 
 
 @dataclass(frozen=True)
 class Absolute:
     """Lengths as the papers give them, whatever the size of the embedding."""
 
-    def length(self, view: Activation, p: float, over: Over) -> float:
+    def length(self, view: Activation, p: float, per: Per) -> float:
         return 1.0
 
 
@@ -57,12 +57,12 @@ class Relative:
     A vector all of whose elements are as large as the embedding's root mean square has length 1, under every norm.
     """
 
-    def length(self, view: Activation, p: float, over: Over) -> Tensor:
+    def length(self, view: Activation, p: float, per: Per) -> Tensor:
         if p == INF:
             return view.rms
-        if (p, over) not in view.lengths:
-            view.lengths[p, over] = view.rms * (view.count if over == "example" else view.value.shape[-1]) ** (1 / p)
-        return view.lengths[p, over]
+        if (p, per) not in view.lengths:
+            view.lengths[p, per] = view.rms * (view.count if per == "example" else view.value.shape[-1]) ** (1 / p)
+        return view.lengths[p, per]
 
 
 @dataclass(frozen=True)
@@ -79,8 +79,8 @@ class ScheduledUnits:
         if not minimum(self.factor) > 0:
             raise MethodError(f"ScheduledUnits({self.factor}): the factor on a radius must stay above 0.")
 
-    def length(self, view: Activation, p: float, over: Over) -> Tensor | float:
-        return value_at(self.factor, view.clock) * self.units.length(view, p, over)
+    def length(self, view: Activation, p: float, per: Per) -> Tensor | float:
+        return value_at(self.factor, view.progress) * self.units.length(view, p, per)
 
 
 class Direction(Protocol):
@@ -90,7 +90,7 @@ class Direction(Protocol):
     def p(self) -> float: ...
 
     @property
-    def over(self) -> Over: ...
+    def per(self) -> Per: ...
 
     def __call__(self, grad: Tensor) -> Tensor: ...
 
@@ -100,19 +100,19 @@ class Normalized:
     """Scale to unit norm.
 
     Nothing is added to the norm by default: with an epsilon there, the step depends on the loss scale, the batch split
-    and the number of processes. `plus` and `floor` are for presets whose originals have one.
+    and the number of processes. `eps` and `min_norm` are for presets whose originals have one.
     """
 
     p: float = 2
-    over: Over = "example"
-    plus: float = 0.0
-    floor: float = 1e-30
+    per: Per = "example"
+    eps: float = 0.0
+    min_norm: float = 1e-30
 
     def __post_init__(self) -> None:
-        check_norm(self, self.p, self.over)
+        check_norm(self, self.p, self.per)
 
     def __call__(self, grad: Tensor) -> Tensor:
-        return grad / (norm(grad, self.p, self.over) + self.plus).clamp(min=self.floor)
+        return grad / (norm(grad, self.p, self.per) + self.eps).clamp(min=self.min_norm)
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ class Sign:
     """Every element to plus or minus one."""
 
     p: float = INF
-    over: Over = "token"
+    per: Per = "token"
 
     def __call__(self, grad: Tensor) -> Tensor:
         return grad.sign()
@@ -131,7 +131,7 @@ class RawGradient:
     """The gradient as it is."""
 
     p: float = INF
-    over: Over = "token"
+    per: Per = "token"
 
     def __call__(self, grad: Tensor) -> Tensor:
         return grad
@@ -154,22 +154,22 @@ class Ball:
 
     radius: float
     p: float = 2
-    over: Over = "example"
+    per: Per = "example"
 
     def __post_init__(self) -> None:
         if not self.radius > 0:
             raise MethodError(
                 f"Ball(radius={self.radius}): a radius must be above 0. Use NoProjection() for no ball at all."
             )
-        check_norm(self, self.p, self.over)
+        check_norm(self, self.p, self.per)
 
     def __call__(self, x: Tensor, view: Activation, units: Units) -> Tensor:
-        limit = self.radius * units.length(view, self.p, self.over)
+        limit = self.radius * units.length(view, self.p, self.per)
         if self.p == INF:
             # Not torch.as_tensor: to copy a number to the device waits for it, and ends a capture.
             bound = limit.to(x.dtype) if isinstance(limit, Tensor) else x.new_full((), limit)
             return x.maximum(-bound).minimum(bound)
-        return x * (limit / norm(x, self.p, self.over).clamp(min=1e-30)).clamp(max=1.0)
+        return x * (limit / norm(x, self.p, self.per).clamp(min=1e-30)).clamp(max=1.0)
 
 
 @dataclass(frozen=True)
@@ -178,14 +178,14 @@ class RescaleTo:
 
     radius: float = 1.0
     p: float = INF
-    over: Over = "token"
-    plus: float = 0.0
+    per: Per = "token"
+    eps: float = 0.0
 
     def __post_init__(self) -> None:
         if not self.radius > 0:  # below 0 it would turn the perturbation round
             raise MethodError(f"RescaleTo(radius={self.radius}): a length must be above 0.")
-        check_norm(self, self.p, self.over)
+        check_norm(self, self.p, self.per)
 
     def __call__(self, x: Tensor, view: Activation, units: Units) -> Tensor:
-        limit = self.radius * units.length(view, self.p, self.over)
-        return limit * Normalized(self.p, self.over, self.plus)(x)
+        limit = self.radius * units.length(view, self.p, self.per)
+        return limit * Normalized(self.p, self.per, self.eps)(x)

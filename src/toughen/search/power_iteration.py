@@ -8,7 +8,7 @@ from torch import Tensor
 from ..errors import MethodError
 from ..sites.base import Activation
 from .init import Init, Normal
-from .norms import Absolute, Over, Relative, Units, check_norm, norm
+from .norms import Absolute, Per, Relative, Units, check_norm, norm
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class PowerIteration:
     probe: float
     steps: int = 1
     p: float = 2
-    over: Over = "example"
+    per: Per = "example"
     units: Units = Relative()
     init: Init = Normal(1.0)
 
@@ -32,7 +32,7 @@ class PowerIteration:
                 f"PowerIteration(radius={self.radius}, probe={self.probe}, steps={self.steps}): "
                 "radius and probe must be above 0, and at least one step is needed."
             )
-        check_norm(self, self.p, self.over)
+        check_norm(self, self.p, self.per)
 
     def start(self, view: Activation) -> Tensor:
         return self._scaled(view.masked(self.init(view, Absolute())), self.probe, view)
@@ -44,4 +44,4 @@ class PowerIteration:
         return self._scaled(delta, self.radius, view)
 
     def _scaled(self, x: Tensor, length: float, view: Activation) -> Tensor:
-        return x / norm(x, self.p, self.over).clamp(min=1e-30) * length * self.units.length(view, self.p, self.over)
+        return x / norm(x, self.p, self.per).clamp(min=1e-30) * length * self.units.length(view, self.p, self.per)

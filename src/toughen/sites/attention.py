@@ -17,7 +17,7 @@ from .base import Detach, LayerSpec, PerturbationSource
 class AttentionLogits:
     """Attention's additive mask. `layers` chooses some by number, negative ones from the last; None: all.
 
-    `as_published` repeats two habits of ASA's code. Its BERT multiplies a hidden pair's logit by 0 before the mask is
+    `original_code` repeats two habits of ASA's code. Its BERT multiplies a hidden pair's logit by 0 before the mask is
     added, so that a query that has lost all keys attends to all alike; that takes attention written out step by step.
     Its token heads leave labels on padding out of the loss, where today's transformers count them.
     """
@@ -25,20 +25,20 @@ class AttentionLogits:
     target: ClassVar[str] = "attention"
 
     layers: tuple[int, ...] | None = None
-    as_published: bool = False
+    original_code: bool = False
 
     def attach(self, model: nn.Module, inject: PerturbationSource) -> Detach:
-        chosen = [place.number for place in self.places(model)]
+        chosen = [layer.number for layer in self.layer_specs(model)]
         base = _base(model)
         if _is_deberta(base):
             return attach_deberta([(n, disentangled_blocks(base)[n]) for n in chosen], inject)
         before = cast(str, base.config._attn_implementation or "eager")
         register()
         base.set_attn_implementation(WRAPPED_IMPLEMENTATIONS[before])
-        zero = self.as_published and base.config.model_type == "bert"
-        doors = [AttentionHook(attention_blocks(base)[n], n, inject, zero) for n in chosen]
-        undo: list[Detach] = [door.close for door in doors]
-        if self.as_published and infer_head_type(base) == "tokens":
+        zero_logits = self.original_code and base.config.model_type == "bert"
+        hooks = [AttentionHook(attention_blocks(base)[n], n, inject, zero_logits) for n in chosen]
+        undo: list[Detach] = [hook.close for hook in hooks]
+        if self.original_code and infer_head_type(base) == "tokens":
             undo.append(base.register_forward_pre_hook(_unlabel_padding, with_kwargs=True).remove)
 
         def detach() -> None:
@@ -48,7 +48,7 @@ class AttentionLogits:
 
         return detach
 
-    def places(self, model: nn.Module) -> list[LayerSpec]:
+    def layer_specs(self, model: nn.Module) -> list[LayerSpec]:
         """The chosen layers, or an error that says why this model has none."""
         base = _base(model)
         count = len(disentangled_blocks(base) if _is_deberta(base) else attention_blocks(base))
@@ -92,8 +92,8 @@ def attention_blocks(base: Any) -> list[nn.Module]:
     blocks = [module for module in base.modules() if _asks_interface(module)]
     if not blocks or not base._can_set_attn_implementation():
         raise SiteError(
-            f"{name} computes attention by itself and does not ask transformers' AttentionInterface, so there is no "
-            "joint to reach it by. Use toughen.smart() or toughen.freelb(), which perturb the input embedding."
+            f"{name} computes attention by itself and does not ask transformers' AttentionInterface, so it cannot "
+            "be perturbed. Use toughen.smart() or toughen.freelb(), which perturb the input embedding."
         )
     if any("RelativePositionBias" in type(m).__name__ or hasattr(m, "prepare_dynamic_mask") for m in base.modules()):
         raise SiteError(

@@ -1,4 +1,4 @@
-"""The joint between a model and its attention: transformers' AttentionInterface.
+"""Put a mask into attention through transformers' AttentionInterface.
 
 Two implementations of attention are registered under names of our own, one over sdpa and one over the model's eager
 function. In a clean pass they hand everything on as it came, so its numbers are the model's own. transformers matches
@@ -24,21 +24,21 @@ from .base import PerturbationSource
 from .token_mask import pair_view, to_autocast_dtype
 
 WRAPPED_IMPLEMENTATIONS = {"sdpa": "toughen_hide", "eager": "toughen_hide_eager"}
-_DOOR = "_toughen_door"
+_HOOK_ATTRIBUTE = "_toughen_attention_hook"
 
 
 class AttentionHook:
     """One attention module: remembers what goes in, and gives the mask its attention function asks for."""
 
-    def __init__(self, module: nn.Module, number: int, inject: PerturbationSource, zero: bool) -> None:
-        self.module, self.number, self.inject, self.zero = module, number, inject, zero
+    def __init__(self, module: nn.Module, number: int, inject: PerturbationSource, zero_logits: bool) -> None:
+        self.module, self.number, self.inject, self.zero_logits = module, number, inject, zero_logits
         self.hidden: Tensor | None = None
-        setattr(module, _DOOR, self)
+        setattr(module, _HOOK_ATTRIBUTE, self)
         self._hook = module.register_forward_pre_hook(self._see, with_kwargs=True)
 
     def close(self) -> None:
         self._hook.remove()
-        delattr(self.module, _DOOR)
+        delattr(self.module, _HOOK_ATTRIBUTE)
 
     def _see(self, _module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Under autocast the block gets its input as its projections want it, once: they would make a copy each."""
@@ -50,7 +50,7 @@ class AttentionHook:
         return ((hidden, *args[1:]), kwargs) if args else (args, {**kwargs, "hidden_states": hidden})
 
     @torch.compiler.disable()  # pyright: ignore[reportUntypedFunctionDecorator]
-    def pause(self) -> None:
+    def graph_break(self) -> None:
         """Break a compiled layer in a clean pass where `bias` does in a perturbed one.
 
         Compiled code draws the random numbers of each piece at once: other pieces would have another dropout.
@@ -67,7 +67,7 @@ class AttentionHook:
         if query.shape[2] != key.shape[2]:
             raise SiteError(
                 f"Attention of layer {self.number} has {key.shape[2]} keys for {query.shape[2]} queries: a cache or a "
-                "learnt prefix (prefix tuning) is at work, which ASA does not know. Train without it."
+                "learnt prefix (prefix tuning) is in use, which ASA does not know. Train without it."
             )
         view = pair_view(self.inject, hidden, pairs, self.number, query.dtype)
         return self.inject(self.number, lambda: view)
@@ -89,21 +89,21 @@ def _attention(over: str) -> Callable[..., tuple[Tensor, Tensor | None]]:
     def attention(
         module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **kw: Any
     ) -> tuple[Tensor, Tensor | None]:
-        function, door = _original(module, over), cast("AttentionHook | None", getattr(module, _DOOR, None))
-        if door is None:
+        function, hook = _original(module, over), cast("AttentionHook | None", getattr(module, _HOOK_ATTRIBUTE, None))
+        if hook is None:
             return function(module, query, key, value, attention_mask, **kw)
-        if not door.inject.active:
+        if not hook.inject.active:
             if kw.get("dropout") and torch.compiler.is_compiling():
-                door.pause()
-            if kw.get("dropout") and not door.zero and _ours(over, query, key, value, attention_mask, kw):
+                hook.graph_break()
+            if kw.get("dropout") and not hook.zero_logits and _use_kernel(over, query, key, value, attention_mask, kw):
                 given = attention_mask is not None
                 mask = attention_mask if given else _pairs(module, over, query, None, kw.get("is_causal"))
                 return _attend(query, key, value, mask, kw)
             return function(module, query, key, value, attention_mask, **kw)
-        bias = door.bias(query, key, _pairs(module, over, query, attention_mask, kw.get("is_causal")))
-        if door.zero:
+        bias = hook.bias(query, key, _pairs(module, over, query, attention_mask, kw.get("is_causal")))
+        if hook.zero_logits:
             return _zeroed(module, query, key, value, bias, kw)
-        if _ours(over, query, key, value, bias, kw):
+        if _use_kernel(over, query, key, value, bias, kw):
             return _attend(query, key, value, bias, kw)
         if bias.requires_grad and not (query.requires_grad or key.requires_grad or value.requires_grad):
             query = query.detach().requires_grad_()  # fused kernels look at these alone before they prepare a backward
@@ -113,7 +113,7 @@ def _attention(over: str) -> Callable[..., tuple[Tensor, Tensor | None]]:
     return attention
 
 
-def _ours(over: str, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, kw: dict[str, Any]) -> bool:
+def _use_kernel(over: str, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, kw: dict[str, Any]) -> bool:
     """Whether our kernel does what sdpa would here, where nothing is asked of it that we do not know."""
     strange = any(kw.get(name) is not None for name in ("softcap", "position_bias", "cache"))
     return over == "sdpa" and not strange and fits(query, key, value, mask)
@@ -149,7 +149,7 @@ def _pairs(module: nn.Module, over: str, query: Tensor, mask: Tensor | None, cau
     if mask is not None:
         return (mask if mask.dtype == torch.bool else mask >= 0)[..., -length:]
     causal = getattr(module, "is_causal", True) if causal is None else causal
-    if over == "sdpa" and causal and length > 1:  # sdpa is told so in place of a mask
+    if over == "sdpa" and causal and length > 1:  # sdpa then gets is_causal in place of a mask
         return torch.ones(1, 1, length, length, dtype=torch.bool, device=query.device).tril()
     return None
 

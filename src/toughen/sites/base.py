@@ -15,13 +15,13 @@ Detach: TypeAlias = Callable[[], None]
 
 @dataclass(frozen=True)
 class Activation:
-    """What a site shows at one of its places: the activation there, and which of its positions may be perturbed."""
+    """What a site shows of the model: one activation, and which of its positions may be perturbed."""
 
     value: Tensor  # detached; (batch, ..., width) for activations
     mask: Tensor | None = None  # 1 where a perturbation may be, broadcastable to `value`; None: everywhere
-    place: int = 0  # which of the site's places
+    index: int = 0  # which of the site's activations
     random: torch.Generator | None = field(default=None, repr=False, compare=False)
-    clock: TrainingProgress = field(default_factory=TrainingProgress, repr=False, compare=False)
+    progress: TrainingProgress = field(default_factory=TrainingProgress, repr=False, compare=False)
 
     @cached_property
     def dtype(self) -> torch.dtype:
@@ -62,12 +62,12 @@ class AttentionActivation(Activation):
     pairs: Tensor | None = None  # (batch, 1 or heads, queries, keys), True where the model itself attends; None: all
     queries: Tensor | None = None  # (batch, queries), False for padding; None: all are real
     compute: torch.dtype = torch.float32  # of the attention's logits
-    key: Tensor | None = None  # what the random draw is made from, the same in every pass over the batch; None: no draw
+    noise_key: Tensor | None = None  # of the random draw, the same in every pass over the batch; None: no draw
 
 
 @dataclass(frozen=True, slots=True)
 class LayerSpec:
-    """One place of a site, as a search that owns weights must know it beforehand."""
+    """One layer of a site, as a search that owns weights must know it beforehand."""
 
     number: int
     width: int
@@ -87,7 +87,7 @@ class PerturbationSource(Protocol):
     def special_ids(self) -> Tensor | None: ...  # ids of special tokens, if known
 
     def __call__(
-        self, place: int, view: Callable[[], Activation]
+        self, index: int, view: Callable[[], Activation]
     ) -> Tensor: ...  # what to add there; `view` for the start
 
 

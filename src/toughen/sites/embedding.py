@@ -1,16 +1,15 @@
 """WHERE to perturb: the input embedding, as it is or normalised."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .base import Detach, PerturbationSource
+from .hidden import perturb_module
 from .locate import embedding_norm, get_module, input_embedding, token_layout_of, track_encoder_forward
-from .token_mask import Skip, check_skip, get_delta, perturb_output
-
-RECOMMENDED_SKIP: Skip = ("padding", "special")
+from .token_mask import RECOMMENDED_SKIP, Skip, check_skip, get_delta
 
 
 @dataclass(frozen=True)
@@ -27,19 +26,12 @@ class WordEmbedding:
 
     def attach(self, model: nn.Module, inject: PerturbationSource) -> Detach:
         module = input_embedding(model)
-        order = token_layout_of(model, module)
-        reading, stop_watching = track_encoder_forward(model, module)
-
-        def hook(called: nn.Module, _args: Any, output: Any) -> Any:
-            if not inject.active or called is not module or not reading():  # a copy of the model has its hooks, too
-                return None
-            return perturb_output(inject, output, self.skip, order)
-
-        handle = module.register_forward_hook(hook)
+        running, stop_tracking = track_encoder_forward(model, module)
+        remove_hook = perturb_module(module, inject, self.skip, token_layout_of(model, module), running)
 
         def detach() -> None:
-            handle.remove()
-            stop_watching()
+            remove_hook()
+            stop_tracking()
 
         return detach
 
@@ -66,7 +58,7 @@ class NormalizedEmbedding:
 
     def attach(self, model: nn.Module, inject: PerturbationSource) -> Detach:
         norm = embedding_norm(model) if self.path is None else get_module(model, self.path)
-        order = token_layout_of(model, norm)
+        layout = token_layout_of(model, norm)
 
         def hook(called: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...] | None:
             active = inject.active and called is norm  # a copy of the model has its hooks, too
@@ -76,7 +68,7 @@ class NormalizedEmbedding:
             unit = F.layer_norm(value, value.shape[-1:], eps=self.eps)
             if not active:
                 return (unit, *rest)
-            delta = get_delta(inject, unit, self.skip, order)
+            delta = get_delta(inject, unit, self.skip, layout)
             if self.replace:
                 # A gradient of 0 in place of none: DDP's find_unused_parameters looks at the last pass alone, and
                 # would not wait for the tables' gradient from the clean one.

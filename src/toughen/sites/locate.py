@@ -35,15 +35,15 @@ def input_embedding(model: nn.Module) -> nn.Module:
 
     Not always `model.get_input_embeddings()`: BART and T5 never call theirs, only their encoder's.
     """
-    reader = encoder_of(model)
+    encoder = encoder_of(model)
     try:
-        module = cast(Any, reader).get_input_embeddings()
+        module = cast(Any, encoder).get_input_embeddings()
     except (AttributeError, NotImplementedError) as error:
         raise SiteError(
             f"{type(model).__name__} has no get_input_embeddings(), so there is no word embedding to perturb. "
             "Name the module yourself: site=Hidden('path.to.the.embedding')."
         ) from error
-    # ViT and its kin answer with their patch embedding; a bare module is what we hook either way.
+    # ViT and its like return their patch embedding.
     return cast(nn.Module, module)
 
 
@@ -52,8 +52,8 @@ def track_encoder_forward(model: nn.Module, embedding: nn.Module) -> tuple[Calla
 
     `resize_token_embeddings` gives the encoder and the decoder of BART and T5 the very same module.
     """
-    reader = encoder_of(model)
-    decoder = cast(Any, model).get_decoder() if reader is not model and hasattr(model, "get_decoder") else None
+    encoder = encoder_of(model)
+    decoder = cast(Any, model).get_decoder() if encoder is not model and hasattr(model, "get_decoder") else None
     if not isinstance(decoder, nn.Module) or decoder is model or embedding not in set(decoder.modules()):
         return (lambda: True), (lambda: None)
     inside = [False]
@@ -64,7 +64,7 @@ def track_encoder_forward(model: nn.Module, embedding: nn.Module) -> tuple[Calla
     def leave(*_: Any) -> None:
         inside[0] = False
 
-    handles = reader.register_forward_pre_hook(enter), reader.register_forward_hook(leave, always_call=True)
+    handles = encoder.register_forward_pre_hook(enter), encoder.register_forward_hook(leave, always_call=True)
 
     def stop() -> None:
         for handle in handles:
@@ -74,20 +74,21 @@ def track_encoder_forward(model: nn.Module, embedding: nn.Module) -> tuple[Calla
 
 
 def token_layout_of(model: nn.Module, module: nn.Module) -> TokenLayout:
-    """How a module lays texts out: XLNet turns its input round, Longformer and its kin pad it to their windows, and
-    prompt tuning puts learnt vectors before it.
+    """Return how a module lays texts out: XLNet puts positions first, Longformer and its like pad to their windows, and
+    prompt tuning puts learnt vectors before the text.
     """
-    turning = [m for m in model.modules() if type(m).__name__ == "XLNetModel" and m is not module]
-    turned = any(module in set(m.modules()) for m in turning)
+    xlnets = [m for m in model.modules() if type(m).__name__ == "XLNetModel" and m is not module]
+    time_major = any(module in set(m.modules()) for m in xlnets)
     if getattr(getattr(model, "active_peft_config", None), "is_prompt_learning", False):
-        return TokenLayout(turned, "before")
-    return TokenLayout(turned, "behind" if any(hasattr(m, name) for m in model.modules() for name in _PADDING) else "")
+        return TokenLayout(time_major, "before")
+    pads = any(hasattr(m, name) for m in model.modules() for name in _PADDING)
+    return TokenLayout(time_major, "behind" if pads else "")
 
 
 def embedding_norm(model: nn.Module) -> nn.Module:
     """The normalisation at the end of the embedding block (SiFT perturbs its input)."""
-    reader = encoder_of(model)
-    found = [m for name, m in reader.named_modules() if name.endswith(_EMBEDDING_NORMS)]
+    encoder = encoder_of(model)
+    found = [m for name, m in encoder.named_modules() if name.endswith(_EMBEDDING_NORMS)]
     if len(found) != 1:
         raise SiteError(
             f"NormalizedEmbedding needs one norm inside the embedding block and {type(model).__name__} has "

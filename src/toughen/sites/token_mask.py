@@ -13,6 +13,7 @@ from .base import Activation, AttentionActivation, PerturbationSource
 
 Skip: TypeAlias = tuple[str | int, ...]
 """Positions left alone: "padding", "special" (class, separator, ... tokens), or the positions of a token id."""
+RECOMMENDED_SKIP: Skip = ("padding", "special")
 
 
 def check_skip(skip: Skip) -> None:
@@ -28,31 +29,26 @@ def check_skip(skip: Skip) -> None:
 class TokenLayout:
     """How a module lays the texts of a batch out, where it is not as the batch has them."""
 
-    turned: bool = False  # positions before texts
-    more: Literal["", "before", "behind"] = ""  # where positions that the batch does not have may come in
+    time_major: bool = False  # positions before texts
+    extra_tokens: Literal["", "before", "behind"] = ""  # where positions that the batch does not have may come in
 
 
 BATCH_FIRST = TokenLayout()
 
 
-def perturbed(inject: PerturbationSource, value: Tensor, skip: Skip, order: TokenLayout) -> Tensor:
-    """An activation with the perturbation that belongs there."""
-    own = value.transpose(0, 1) if order.turned else value
-    delta = get_delta(inject, own, skip, order).to(value.dtype)
-    return value + (delta.transpose(0, 1) if order.turned else delta)
+def perturb_output(inject: PerturbationSource, output: Any, skip: Skip, layout: TokenLayout) -> Any:
+    """Perturb a module's output; of several things the first (Swin's patch embedding returns its size as well)."""
+    several = isinstance(output, (tuple, list))
+    value, *rest = cast("Sequence[Any]", output) if several else (cast(Tensor, output),)
+    own = value.transpose(0, 1) if layout.time_major else value
+    delta = get_delta(inject, own, skip, layout).to(value.dtype)
+    value = value + (delta.transpose(0, 1) if layout.time_major else delta)
+    return (value, *rest) if several else value
 
 
-def perturb_output(inject: PerturbationSource, output: Any, skip: Skip, order: TokenLayout) -> Any:
-    """What a module gives, perturbed; of several things the first (Swin's patch embedding tells its size as well)."""
-    if not isinstance(output, (tuple, list)):
-        return perturbed(inject, output, skip, order)
-    value, *rest = cast("Sequence[Any]", output)
-    return (perturbed(inject, value, skip, order), *rest)
-
-
-def get_delta(inject: PerturbationSource, value: Tensor, skip: Skip, order: TokenLayout) -> Tensor:
+def get_delta(inject: PerturbationSource, value: Tensor, skip: Skip, layout: TokenLayout) -> Tensor:
     """The perturbation of an activation, which is that of the first input in a pass over several."""
-    delta = inject(0, lambda: Activation(value.detach(), token_mask(inject, value, skip, order)))
+    delta = inject(0, lambda: Activation(value.detach(), token_mask(inject, value, skip, layout)))
     if delta.shape != value.shape and any(
         n not in (1, m) for n, m in zip(delta.shape[::-1], value.shape[::-1], strict=False)
     ):
@@ -64,7 +60,7 @@ def get_delta(inject: PerturbationSource, value: Tensor, skip: Skip, order: Toke
 
 
 def pair_view(
-    inject: PerturbationSource, hidden: Tensor, pairs: Tensor | None, place: int, compute: torch.dtype
+    inject: PerturbationSource, hidden: Tensor, pairs: Tensor | None, index: int, compute: torch.dtype
 ) -> AttentionActivation:
     """A view of attention over (batch, length, width) activations; `pairs` are those the model itself attends to."""
     real = token_mask(inject, hidden, ("padding",))
@@ -72,7 +68,7 @@ def pair_view(
     if pairs is not None:
         pairs = pairs.expand(-1, -1, hidden.shape[1], -1)  # one row may stand for all queries
     return AttentionActivation(
-        to_autocast_dtype(hidden.detach()), place=place, pairs=pairs, queries=queries, compute=compute
+        to_autocast_dtype(hidden.detach()), index=index, pairs=pairs, queries=queries, compute=compute
     )
 
 
@@ -88,10 +84,10 @@ def to_autocast_dtype(hidden: Tensor) -> Tensor:
 
 
 def token_mask(
-    inject: PerturbationSource, value: Tensor, skip: Skip, order: TokenLayout = BATCH_FIRST
+    inject: PerturbationSource, value: Tensor, skip: Skip, layout: TokenLayout = BATCH_FIRST
 ) -> Tensor | None:
     rows, length = value.shape[0], value.shape[1] if value.dim() > 2 else 0
-    own = min(length, _length(inject.batch)) if order.more else length
+    own = min(length, _length(inject.batch)) if layout.extra_tokens else length
     keep: Tensor | None = None
     for what in skip:
         one = _kept(inject, what, rows, own)
@@ -99,7 +95,7 @@ def token_mask(
     if keep is None:
         return None
     if own < length:
-        keep = F.pad(keep, (length - own, 0) if order.more == "before" else (0, length - own))
+        keep = F.pad(keep, (length - own, 0) if layout.extra_tokens == "before" else (0, length - own))
     return keep.view(rows, length, *[1] * (value.dim() - 2))
 
 

@@ -8,44 +8,37 @@ from torch import nn
 from .base import Detach, PerturbationSource
 
 
-def _nothing() -> None:
-    return None
+class _Hookless:
+    """A site that changes nothing inside a forward pass."""
+
+    inside_layers: ClassVar[bool] = False
+
+    def attach(self, model: nn.Module, inject: PerturbationSource) -> Detach:
+        return lambda: None
 
 
 @dataclass(frozen=True)
-class NoSite:
+class NoSite(_Hookless):
     """No perturbation and no second pass: the clean pass is what is compared."""
 
     target: ClassVar[str] = "none"
-    inside_layers: ClassVar[bool] = False
-
-    def attach(self, model: nn.Module, inject: PerturbationSource) -> Detach:
-        return _nothing
 
 
 @dataclass(frozen=True)
-class SecondDropoutMask:
+class SecondDropoutMask(_Hookless):
     """A second pass under another dropout mask; nothing else is perturbed (R-Drop)."""
 
     target: ClassVar[str] = "dropout"
-    inside_layers: ClassVar[bool] = False
-
-    def attach(self, model: nn.Module, inject: PerturbationSource) -> Detach:
-        return _nothing
 
 
 @dataclass(frozen=True)
-class Weights:
+class Weights(_Hookless):
     """The trainable weights. `only` keeps those whose name contains one of the words; `skip` leaves some out."""
 
     target: ClassVar[str] = "weights"
-    inside_layers: ClassVar[bool] = False
 
     only: tuple[str, ...] = ()
     skip: tuple[str, ...] = ()
-
-    def attach(self, model: nn.Module, inject: PerturbationSource) -> Detach:
-        return _nothing
 
     def parameters(self, model: nn.Module) -> list[nn.Parameter]:
         """The weights that have a gradient now."""

@@ -110,7 +110,7 @@ def _measure(subject: nn.Module, model: str, name: str, shape: Shape, mode: str,
         torch.cuda.reset_peak_memory_stats()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # such as that a model of this size has no dropout
-        options = {"switch": 1000} if name == "bregman" else {}
+        options = {"switch_at": 1000} if name == "bregman" else {}
         attached = create_method(name, **options).attach(subject, SPECIAL, total_steps=10_000)
         if compiled:
             compile_layers(subject, memory_budget=settings.memory_budget)

@@ -30,7 +30,7 @@ def {function}(weight: float = 1.0, step_size: float = 0.03, steps: int = 1) -> 
     return Method(
         site=WordEmbedding(),  # WHERE: also Hidden(layer), NormalizedEmbedding(), Weights()
         search=Ascent(  # HOW
-            step_size, steps, Normal(0.1 * step_size), Normalized(p=2, over="example"), Ball(step_size)
+            step_size, steps, Normal(0.1 * step_size), Normalized(p=2, per="example"), Ball(step_size)
         ),
         compare=Divergence("symmetric_kl"),  # WHAT: also TaskLoss(), Divergence("js"), or a function of your own
         combine=Add(weight),  # INTO the update: also PerturbedOnly(), Average(), Accumulate(passes)

@@ -1,4 +1,4 @@
-"""Tiny models, data and Trainer settings for the drivers' tests."""
+"""Data and Trainer settings for the drivers' tests."""
 
 import inspect
 from pathlib import Path
@@ -6,78 +6,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import (
-    BertConfig,
-    BertForSequenceClassification,
-    BertForTokenClassification,
-    GPT2Config,
-    GPT2LMHeadModel,
-    LlamaConfig,
-    LlamaForCausalLM,
-    T5Config,
-    T5ForConditionalGeneration,
-    TrainerCallback,
-    TrainingArguments,
-)
+from transformers import TrainerCallback, TrainingArguments
 
 import toughen
 from toughen.registry import get_factory
 
-VOCABULARY = 48
-
-
-def bert(dropout: float = 0.1) -> BertForSequenceClassification:
-    torch.manual_seed(0)
-    return BertForSequenceClassification(
-        BertConfig(
-            vocab_size=VOCABULARY,
-            hidden_size=32,
-            num_hidden_layers=2,
-            num_attention_heads=4,
-            intermediate_size=37,
-            max_position_embeddings=32,
-            num_labels=3,
-            hidden_dropout_prob=dropout,
-            attention_probs_dropout_prob=dropout,
-        )
-    )
-
-
-def tagger() -> BertForTokenClassification:
-    torch.manual_seed(0)
-    config = bert().config
-    config.num_labels = VOCABULARY
-    return BertForTokenClassification(config)
-
-
-def gpt2() -> GPT2LMHeadModel:
-    torch.manual_seed(0)
-    config = GPT2Config(vocab_size=VOCABULARY, n_embd=32, n_layer=2, n_head=4, n_positions=32)
-    config.bos_token_id = config.eos_token_id = 0
-    return GPT2LMHeadModel(config)
-
-
-def llama() -> LlamaForCausalLM:
-    torch.manual_seed(0)
-    return LlamaForCausalLM(
-        LlamaConfig(
-            vocab_size=VOCABULARY,
-            hidden_size=32,
-            intermediate_size=37,
-            num_hidden_layers=2,
-            num_attention_heads=4,
-            max_position_embeddings=64,
-        )
-    )
-
-
-def t5() -> T5ForConditionalGeneration:
-    torch.manual_seed(0)
-    return T5ForConditionalGeneration(
-        T5Config(
-            vocab_size=VOCABULARY, d_model=32, d_kv=8, d_ff=37, num_layers=2, num_heads=4, decoder_start_token_id=0
-        )
-    )
+from ..tiny import SMALL_VOCABULARY
 
 
 def texts(number: int = 16, length: int = 10) -> list[dict[str, Tensor]]:
@@ -86,7 +20,7 @@ def texts(number: int = 16, length: int = 10) -> list[dict[str, Tensor]]:
     for _ in range(number):
         real = int(torch.randint(4, length + 1, (), generator=random))
         mask = (torch.arange(length) < real).long()
-        ids = torch.randint(5, VOCABULARY, (length,), generator=random) * mask
+        ids = torch.randint(5, SMALL_VOCABULARY, (length,), generator=random) * mask
         label = torch.randint(0, 3, (), generator=random)
         rows.append({"input_ids": ids, "attention_mask": mask, "labels": label})
     return rows
