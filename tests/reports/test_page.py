@@ -12,8 +12,7 @@ import pytest
 from toughen.cli.commands import compare as compare_command
 from toughen.cli.commands import report as report_command
 from toughen.reports import ReportError, compare_runs, find_runs, read_run, report
-from toughen.reports.comparison_section import comparison_section
-from toughen.reports.evaluations import _from_predictions, confusion_charts, evaluation_table, reliability_charts
+from toughen.reports.evaluations import _from_predictions, error_charts, error_summaries, evaluation_table
 from toughen.reports.folder import Predictions, is_numeric
 from toughen.statistics import mcnemar
 
@@ -203,16 +202,16 @@ def test_class_names_with_a_point_are_no_amounts(smart, tmp_path):
     run = read_run(smart)
     (found,) = compare_runs([run])
     assert found.rows[1].over_rows
-    assert confusion_charts(run)
-    assert reliability_charts(run)
+    drawings = error_charts(run, error_summaries(run))
+    assert [each.title for each in drawings] == ["reliability", "confusion, validation"]
     assert is_numeric(["3", "2.5"])
     assert is_numeric(["-1.5e-05"])
     assert not is_numeric(["3", "v1.0", "sci.med"])
 
 
 def test_rows_of_a_confusion_are_labels_and_columns_answers():
-    told = _from_predictions(Predictions(["a", "b", "b", "b"], ["a", "a", "a", "b"], None), None)
-    assert told["confusion"] == {"labels": ["a", "b"], "counts": [[1, 2], [0, 1]]}
+    summary = _from_predictions(Predictions(["a", "b", "b", "b"], ["a", "a", "a", "b"], None), None)
+    assert (summary.labels, summary.counts) == (["a", "b"], [[1, 2], [0, 1]])
 
 
 def test_by_method_pools_runs(tmp_path):
@@ -263,18 +262,21 @@ def test_folders_of_the_same_name_are_two_runs(tmp_path):
     (table,) = compare_runs(runs)
     assert [(row.name, row.summary.count) for row in table.rows] == [("one/rte", 2), ("two/rte", 2)]
     assert compare_runs([read_run(run.path) for run in runs])[0].rows[1].name == "two/rte"
-    assert [row["cells"][0]["text"] for row in evaluation_table(runs)["rows"]] == ["0.5000", "0.9000"]
+    assert [scores[0].value for _, scores in evaluation_table(runs).rows] == [0.5, 0.9]
     checked(report([run.path for run in runs], tmp_path / "page.html"))
 
 
 def test_p_values_are_sorted_as_numbers_and_those_that_are_none_at_the_end(smart, freelb, tmp_path):
     one = make_run(tmp_path / "one", "vat", scores=(0.7,))  # one seed: no p over seeds
-    (table,) = compare_runs(find_runs([smart, freelb, one]))
-    cells = {row["name"]: row["p_seeds"] for row in comparison_section(table, "run", draw=False)["rows"]}
-    assert float(cells["smart"]["sort"]) == pytest.approx(table.rows[1].over_seeds.p, rel=1e-4)
-    assert cells["smart"]["text"].startswith("p = ")
-    assert cells["vat"] == {"text": "-", "sort": ""}
-    assert cells["plain"] == {"text": "", "sort": ""}
+    runs = [smart, freelb, one]
+    (table,) = compare_runs(find_runs(runs))
+    text, _ = checked(report(runs, tmp_path / "page.html"))
+    rows = re.findall(r'<tr data-item.*?<th scope="row">(.*?)</th>(.*?)</tr>', text, re.S)
+    cells = {name: re.findall(r'<td data-sort="(.*?)".*?>(.*?)</td>', row)[4] for name, row in rows}
+    assert float(cells["smart"][0]) == pytest.approx(table.rows[1].over_seeds.p, rel=1e-4)
+    assert cells["smart"][1].startswith("p = ")
+    assert cells["vat"] == ("", "-")
+    assert cells["plain"] == ("", "")
 
 
 def test_a_filter_has_the_name_to_the_letter(tmp_path):
@@ -305,7 +307,7 @@ def test_a_score_that_was_not_finite_is_left_out(smart):
     (smart / "results.json").write_text(json.dumps(results))
     run = read_run(smart)
     assert run.scores() == {1: 0.70, 3: 0.71}
-    assert run.best()["seed"] == 3
+    assert run.best().seed == 3
     checked(report(smart))
 
 
@@ -316,8 +318,7 @@ def test_of_an_error_the_smallest_is_the_best(tmp_path):
         (folder / "evaluations").mkdir(exist_ok=True)
         (folder / "evaluations" / "own.json").write_text(json.dumps(told))
     table = evaluation_table(find_runs([tmp_path]))
-    place = table["names"].index("own")
-    assert [row["cells"][place]["best"] for row in table["rows"]] == [False, True]
+    assert table.best[table.names.index("own")] == 0.2
 
 
 def test_an_evaluation_that_was_not_finite_is_no_zero(smart):
@@ -326,8 +327,10 @@ def test_an_evaluation_that_was_not_finite_is_no_zero(smart):
     content["metrics"]["accuracy"] = {"value": None, "low": None, "high": None}
     (smart / "evaluations" / "broken.json").write_text(json.dumps(content))
     table = evaluation_table(find_runs([smart]))
-    assert table["names"] == ["broken", "typos"]
-    assert [cell["text"] for cell in table["rows"][0]["cells"]] == ["-", "0.6100"]
+    assert table.names == ["broken", "typos"]
+    (_, (broken, typos)) = table.rows[0]
+    assert broken is None
+    assert typos.value == 0.61
     checked(report(smart))
 
 

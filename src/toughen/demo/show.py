@@ -159,7 +159,7 @@ def table(answers: Mapping[str, Sequence[Answers]], runs: Mapping[str, Run]) -> 
     """List accuracy on every split, the mean over seeds, and the time of a step as a multiple of plain's."""
     widths = {split: max(len(split), 6) for split in SPLITS}
     lines = ["", "method   " + "  ".join(f"{split:>{width}}" for split, width in widths.items()) + "   cost"]
-    step = {name: np.mean([seed["seconds_per_step"] for seed in run.seeds()]) for name, run in runs.items()}
+    step = {name: np.mean([seed.seconds_per_step or np.nan for seed in run.seeds()]) for name, run in runs.items()}
     for name, each in answers.items():
         scores = [np.mean([one[split] for one in each]) for split in SPLITS]
         cells = "  ".join(f"{score:>{width}.3f}" for score, width in zip(scores, widths.values(), strict=True))

@@ -1,46 +1,52 @@
 """The charts of a page: training curves, bars, intervals, calibration, attention, spectra."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from .drawing import INK, MARKERS, SERIES, SOFT, WIDE, Drawing, figure, plain
 
-Points = Sequence[tuple[float, float]]
-Lines = Mapping[str, Points]
+Interval = tuple[float, float, float]  # value, low, high
 BLUE = (0.0, 0.447, 0.698)
 
 
+def _line(
+    axes: Any, number: int, name: str, xs: Sequence[float], ys: Sequence[float], *, dashed: bool, markers: bool = False
+) -> str:
+    """Draw a line in the colour and with the markers of its number, and return the colour."""
+    colour, marker = SERIES[number % 8], MARKERS[number % 8] if markers else None
+    axes.plot(xs, ys, "--" if dashed else "-", color=colour, marker=marker, markersize=4, label=plain(name, 40))
+    return colour
+
+
+def _band(axes: Any, xs: Sequence[float], scores: Sequence[Interval], colour: str) -> None:
+    axes.fill_between(
+        xs, [low for _, low, _ in scores], [high for _, _, high in scores], color=colour, alpha=0.14, linewidth=0
+    )
+
+
 def lines(
-    title: str, series: Lines, *, x: str = "step", y: str = "", dashed: Sequence[str] = (), note: str = ""
+    title: str,
+    series: Mapping[str, Sequence[tuple[float, float]]],
+    *,
+    x: str = "step",
+    y: str = "",
+    dashed: Sequence[str] = (),
+    note: str = "",
 ) -> Drawing:
     """One line a series; those named in `dashed` are the baseline's."""
     with figure(title, x, y, note=note) as (axes, drawn):
         for number, (name, points) in enumerate(series.items()):
-            colour, marker = SERIES[number % 8], MARKERS[number % 8] if len(points) < 12 else None
-            style = "--" if name in dashed else "-"
             xs, ys = [p[0] for p in points], [p[1] for p in points]
-            axes.plot(xs, ys, style, color=colour, marker=marker, markersize=4, label=plain(name, 40))
+            _line(axes, number, name, xs, ys, dashed=name in dashed, markers=len(points) < 12)
         values = [value for points in series.values() for _, value in points]
         top = max(values, default=0.0)
         if top > 0 and top - min(values) < 1e-3 * top:  # rounding is no curve
             axes.set_ylim(0.9 * top, 1.1 * top)
-        legend(axes, series)
     return drawn[0]
 
 
-def legend(axes: Any, names: Iterable[str]) -> None:
-    """Above the axes, where it hides nothing; none for a single line. Two columns where the names are short."""
-    each = list(names)
-    if len(each) > 1:
-        columns = 2 if len(each) > 3 and max(map(len, each)) <= 21 else 1
-        where = {"loc": "lower left", "bbox_to_anchor": (-0.02, 1.0), "ncols": columns}
-        axes.legend(**where, borderpad=0, labelspacing=0.3)
-
-
-def bars(
-    title: str, groups: Mapping[str, Mapping[str, tuple[float, float, float]]], *, y: str = "", note: str = ""
-) -> Drawing:
+def bars(title: str, groups: Mapping[str, Mapping[str, Interval]], *, y: str = "", note: str = "") -> Drawing:
     """Group -> name -> (value, low, high): bars side by side with their intervals."""
     names = list(dict.fromkeys(name for group in groups.values() for name in group))
     wide = min(8.4, max(WIDE, 0.26 * len(groups) * max(1, len(names)) + 1.5, 0.62 * len(groups) + 1))
@@ -51,18 +57,13 @@ def bars(
             xs = [index + (number - (len(names) - 1) / 2) * width for index, _ in found]
             values = [each[0] for _, each in found]
             axes.bar(xs, values, width * 0.86, color=SERIES[number % 8], label=plain(name, 40))
-            axes.errorbar(xs, values, yerr=error_bars([e for _, e in found]), fmt="none", ecolor=INK, capsize=2, lw=0.9)
+            reach = [[max(0.0, v - low) for _, (v, low, _) in found], [max(0.0, high - v) for _, (v, _, high) in found]]
+            axes.errorbar(xs, values, yerr=reach, fmt="none", ecolor=INK, capsize=2, lw=0.9)
         axes.set_xticks(range(len(groups)), [plain(group, 18) for group in groups])
         if len(groups) > 4:
             axes.tick_params(axis="x", rotation=25)
         axes.grid(axis="x", visible=False)
-        legend(axes, names)
     return drawn[0]
-
-
-def error_bars(found: Sequence[tuple[float, float, float]]) -> list[list[float]]:
-    """How far intervals go below and above their values, as matplotlib wants it."""
-    return [[max(0.0, v - low) for v, low, _ in found], [max(0.0, high - v) for v, _, high in found]]
 
 
 def ratios(title: str, values: Mapping[str, float]) -> Drawing:
@@ -119,7 +120,6 @@ def reliability(title: str, arms: Mapping[str, Sequence[Mapping[str, float]]], *
             axes.scatter(xs, ys, s=sizes, color=colour, marker=MARKERS[number % 8])
         axes.set_xlim(-0.02, 1.02)
         axes.set_ylim(-0.02, 1.02)
-        legend(axes, arms)
     return drawn[0]
 
 
@@ -176,9 +176,9 @@ def scatter(
 
 @dataclass(frozen=True)
 class Band:
-    """A line with its interval: x, value, low, high; `dashed` lines are a comparison of the one above them."""
+    """A line with its intervals; `dashed` lines are a comparison of the one above them."""
 
-    points: Sequence[tuple[float, float, float, float]]
+    points: Sequence[tuple[float, Interval]]
     dashed: bool = False
     colour: int = 0
 
@@ -187,14 +187,12 @@ def curves(title: str, bands: Mapping[str, Band], *, x: str, y: str, note: str =
     """Scores against the strength of an attack, with their intervals."""
     with figure(title, x, y, note=note, high=2.4 + 0.15 * len(bands)) as (axes, drawn):
         for name, band in bands.items():
-            xs, values, lows, highs = (list(column) for column in zip(*band.points, strict=True))
-            colour, style = SERIES[band.colour % 8], "--" if band.dashed else "-"
-            marker = None if band.dashed else MARKERS[band.colour % 8]
-            axes.plot(xs, values, style, color=colour, marker=marker, markersize=4, label=plain(name, 40))
+            xs, scores = [x for x, _ in band.points], [score for _, score in band.points]
+            values = [value for value, _, _ in scores]
+            colour = _line(axes, band.colour, name, xs, values, dashed=band.dashed, markers=not band.dashed)
             if not band.dashed:
-                axes.fill_between(xs, lows, highs, color=colour, alpha=0.14, linewidth=0)
+                _band(axes, xs, scores, colour)
         axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
-        legend(axes, bands)
     return drawn[0]
 
 
@@ -226,9 +224,7 @@ def spectrum(title: str, parts: Mapping[str, Mapping[str, Sequence[float]]], *, 
         for number, (name, values) in enumerate(parts.items()):
             ranks, floor = range(1, len(values["mean"]) + 1), 1e-5 * top  # what is smaller is rounding
             mean, low, high = ([max(each, floor) for each in values[key]] for key in ("mean", "low", "high"))
-            colour = SERIES[number % 8]
-            axes.plot(ranks, mean, "--" if number else "-", color=colour, label=plain(name, 40))
-            axes.fill_between(ranks, low, high, color=colour, alpha=0.14, linewidth=0)
+            colour = _line(axes, number, name, ranks, mean, dashed=number > 0)
+            _band(axes, ranks, list(zip(mean, low, high, strict=True)), colour)
         axes.set_yscale("log")
-        legend(axes, parts)
     return drawn[0]

@@ -90,7 +90,18 @@ def figure(
             each.set_xlabel(plain(x))
             each.set_ylabel(plain(y))
         yield axes, drawn
+        if rows == 1:
+            _legend(axes)
         drawn.append(Drawing(title, _svg(figure, title), note, wide > 1.3 * WIDE))
+
+
+def _legend(axes: Any) -> None:
+    """Name the lines above the axes, where it hides nothing; in two columns if the names are short."""
+    names: list[str] = axes.get_legend_handles_labels()[1]
+    if len(names) > 1:
+        columns = 2 if len(names) > 3 and max(map(len, names)) <= 21 else 1
+        where = {"loc": "lower left", "bbox_to_anchor": (-0.02, 1.0), "ncols": columns}
+        axes.legend(**where, borderpad=0, labelspacing=0.3)
 
 
 def _svg(figure: Any, title: str) -> str:
