@@ -71,7 +71,7 @@ def _chosen(rows: Sequence[Mapping[str, Any]], quota: int) -> list[Mapping[str, 
     by_status = {status: [row for row in rows if row.get("status") == status] for status in STATUSES}
     room = {status: min(len(by_status[status]), max(1, round(quota * _SHARES[status]))) for status in STATUSES}
     room["succeeded"] = min(len(by_status["succeeded"]), quota - room["failed"] - room["skipped"])
-    return [found[index * len(found) // room[s]] for s, found in by_status.items() for index in range(room[s])]
+    return [each[index * len(each) // room[s]] for s, each in by_status.items() for index in range(room[s])]
 
 
 def _example(row: Mapping[str, Any], model: str, attack: str) -> Example:
@@ -109,14 +109,11 @@ def _pair(column: str, before: str, after: str, changed: set[int]) -> TextPair:
 
 def _differences(old: Sequence[str], new: Sequence[str]) -> tuple[set[int], set[int]]:
     """Return which words of the one are not in the other, by their numbers."""
-    if len(old) == len(new):  # words were put in the places of words
+    if len(old) == len(new):  # words replace words
         replaced = {number for number, (a, b) in enumerate(zip(old, new, strict=True)) if a != b}
         return replaced, replaced
-    limit = min(len(old), len(new))
-    first = next((n for n, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), limit)
-    limit -= first
-    pairs = zip(reversed(old), reversed(new), strict=False)
-    last = min(limit, next((n for n, (a, b) in enumerate(pairs) if a != b), limit))
+    first = _same_start(old, new)
+    last = _same_start(old[first:][::-1], new[first:][::-1])
     old, new = old[first : len(old) - last], new[first : len(new) - last]
     removed, added = set(range(first, first + len(old))), set(range(first, first + len(new)))
     if max(len(old), len(new)) <= 300:  # what matches between first and last change; slow for more
@@ -124,6 +121,11 @@ def _differences(old: Sequence[str], new: Sequence[str]) -> tuple[set[int], set[
             removed -= set(range(first + a, first + a + size))
             added -= set(range(first + c, first + c + size))
     return removed, added
+
+
+def _same_start(old: Sequence[str], new: Sequence[str]) -> int:
+    pairs = enumerate(zip(old, new, strict=False))
+    return next((number for number, (a, b) in pairs if a != b), min(len(old), len(new)))
 
 
 def _pieces(text: str, marked: set[int]) -> Marked:

@@ -7,6 +7,8 @@ from typing import Any, Literal
 
 from ..attacks.summary import NUMBERS, AttackSummary, Point, Score, TextScores
 
+Arm = Literal["method", "baseline"]
+
 
 @dataclass(frozen=True)
 class Attack:
@@ -16,7 +18,7 @@ class Attack:
     """What is the same for every model under this attack: its name and split."""
     title: str
     metric: str
-    arm: Literal["method", "baseline"]
+    arm: Arm
     sources: tuple[str, ...]
     """The files it was read from, without their endings."""
     rows: int
@@ -49,7 +51,7 @@ class Attack:
 
 def mean_attacks(summaries: Mapping[str, AttackSummary]) -> list[Attack]:
     """Group the summaries, by the names of their files, by attack and arm, and average each group."""
-    groups: dict[tuple[str, Literal["method", "baseline"]], dict[str, AttackSummary]] = {}
+    groups: dict[tuple[str, Arm], dict[str, AttackSummary]] = {}
     for name, summary in summaries.items():
         key = name.removesuffix(f"-{summary.label}") if summary.label else name
         arm = "baseline" if summary.label.startswith("baseline") else "method"
@@ -63,7 +65,7 @@ def _terms(settings: Mapping[str, Any]) -> str:
     return json.dumps({k: value for k, value in settings.items() if k != "seed"}, sort_keys=True, default=str)
 
 
-def _mean(key: str, arm: Literal["method", "baseline"], models: Mapping[str, AttackSummary]) -> Attack:
+def _mean(key: str, arm: Arm, models: Mapping[str, AttackSummary]) -> Attack:
     # The best model is one of the seeds: with all of them there, it would count twice. Checkpoints are no seeds.
     alone = {name: each for name, each in models.items() if not each.label}
     seeds = {name: each for name, each in models.items() if each.label and "checkpoint" not in each.label}

@@ -38,7 +38,7 @@ class Robustness:
 
 
 def robustness(attacks: Named) -> Robustness | None:
-    """Put the attacks on these models side by side; None where none were made."""
+    """Put the attacks on these models side by side; None if there are none."""
     if not attacks:
         return None
     titles = {attack.key: attack.title for _, attack in attacks}

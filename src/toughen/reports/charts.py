@@ -34,7 +34,7 @@ def lines(
     dashed: Sequence[str] = (),
     note: str = "",
 ) -> Drawing:
-    """One line a series; those named in `dashed` are the baseline's."""
+    """Draw one line for each series; those named in `dashed` are the baseline's."""
     with figure(title, x, y, note=note) as (axes, drawn):
         for number, (name, points) in enumerate(series.items()):
             xs, ys = [p[0] for p in points], [p[1] for p in points]
@@ -47,18 +47,19 @@ def lines(
 
 
 def bars(title: str, groups: Mapping[str, Mapping[str, Interval]], *, y: str = "", note: str = "") -> Drawing:
-    """Group -> name -> (value, low, high): bars side by side with their intervals."""
+    """Draw groups of bars side by side with their intervals."""
     names = list(dict.fromkeys(name for group in groups.values() for name in group))
     wide = min(8.4, max(WIDE, 0.26 * len(groups) * max(1, len(names)) + 1.5, 0.62 * len(groups) + 1))
     with figure(title, "", y, note=note, wide=wide) as (axes, drawn):
         width = 0.8 / max(1, len(names))
         for number, name in enumerate(names):
-            found = [(index, group[name]) for index, group in enumerate(groups.values()) if name in group]
-            xs = [index + (number - (len(names) - 1) / 2) * width for index, _ in found]
-            values = [each[0] for _, each in found]
+            scores = [(index, group[name]) for index, group in enumerate(groups.values()) if name in group]
+            xs = [index + (number - (len(names) - 1) / 2) * width for index, _ in scores]
+            values = [value for _, (value, _, _) in scores]
             axes.bar(xs, values, width * 0.86, color=SERIES[number % 8], label=plain(name, 40))
-            reach = [[max(0.0, v - low) for _, (v, low, _) in found], [max(0.0, high - v) for _, (v, _, high) in found]]
-            axes.errorbar(xs, values, yerr=reach, fmt="none", ecolor=INK, capsize=2, lw=0.9)
+            below = [max(0.0, value - low) for _, (value, low, _) in scores]
+            above = [max(0.0, high - value) for _, (value, _, high) in scores]
+            axes.errorbar(xs, values, yerr=[below, above], fmt="none", ecolor=INK, capsize=2, lw=0.9)
         axes.set_xticks(range(len(groups)), [plain(group, 18) for group in groups])
         if len(groups) > 4:
             axes.tick_params(axis="x", rotation=25)
@@ -67,7 +68,7 @@ def bars(title: str, groups: Mapping[str, Mapping[str, Interval]], *, y: str = "
 
 
 def ratios(title: str, values: Mapping[str, float]) -> Drawing:
-    """Multiples of plain fine-tuning, lying bars from 1."""
+    """Draw multiples of plain fine-tuning as horizontal bars."""
     with figure(title, "times plain", high=0.42 * len(values) + 0.7) as (axes, drawn):
         positions = range(len(values))
         axes.barh(positions, list(values.values()), 0.6, color=SERIES[0])
@@ -83,12 +84,12 @@ def ratios(title: str, values: Mapping[str, float]) -> Drawing:
 
 
 def blue_shades(shares: Sequence[Sequence[float]], top: float = 1.0) -> list[list[tuple[float, float, float, float]]]:
-    """Shares as one colour of different strength, clear at 0: it stands on any ground."""
+    """Return shares as one colour of different strength, clear at 0: it fits any background."""
     return [[(*BLUE, min(1.0, max(0.0, share / (top or 1.0)))) for share in row] for row in shares]
 
 
 def confusion(title: str, labels: Sequence[str], counts: Sequence[Sequence[int]]) -> Drawing:
-    """Labels down, answers across, shade by share of the label."""
+    """Draw counts, labels down and answers across, shaded by share of the label."""
     size = len(labels)
     wide, high = max(WIDE, 0.42 * size + 1.5), max(2.6, 0.36 * size + 1.1)
     with figure(title, "answer", "label", wide=wide, high=high) as (axes, drawn):
@@ -107,7 +108,7 @@ def confusion(title: str, labels: Sequence[str], counts: Sequence[Sequence[int]]
 
 
 def reliability(title: str, arms: Mapping[str, Sequence[Mapping[str, float]]], *, note: str = "") -> Drawing:
-    """Accuracy over confidence; the diagonal is a model that knows how sure it may be."""
+    """Draw accuracy over confidence; the diagonal is a model that knows how sure it may be."""
     with figure(title, "confidence", "accuracy", note=note, high=3.2) as (axes, drawn):
         axes.plot([0, 1], [0, 1], ":", color=SOFT, linewidth=1)
         for number, (name, bins) in enumerate(arms.items()):
@@ -136,7 +137,7 @@ class Difference:
 
 
 def forest(title: str, rows: Sequence[Difference], *, x: str, note: str = "") -> Drawing:
-    """Differences from the reference with their intervals: what does not touch the line is more than chance."""
+    """Draw differences from the reference with their intervals: what does not touch the line is more than chance."""
     with figure(title, x, note=note, wide=4.4, high=max(1.3, 0.26 * len(rows) + 0.8)) as (axes, drawn):
         for index, row in enumerate(rows):
             known = row.low is not None and row.high is not None
@@ -156,7 +157,7 @@ def forest(title: str, rows: Sequence[Difference], *, x: str, note: str = "") ->
 def scatter(
     title: str, points: Mapping[str, tuple[float, Difference]], *, x: str, y: str, note: str = "", names: bool = True
 ) -> Drawing:
-    """What is gained against what it costs; names and intervals where there is room. The reference is at (1, 0)."""
+    """Draw gain against cost; names and intervals where there is room. The reference is at (1, 0)."""
     with figure(title, x, y, note=note, high=3.2) as (axes, drawn):
         axes.axhline(0, color=INK, linewidth=1, linestyle=":")
         axes.plot([1], [0], "*", color=INK, markersize=9)
@@ -184,7 +185,7 @@ class Band:
 
 
 def curves(title: str, bands: Mapping[str, Band], *, x: str, y: str, note: str = "") -> Drawing:
-    """Scores against the strength of an attack, with their intervals."""
+    """Draw scores against the strength of an attack, with their intervals."""
     with figure(title, x, y, note=note, high=2.4 + 0.15 * len(bands)) as (axes, drawn):
         for name, band in bands.items():
             xs, scores = [x for x, _ in band.points], [score for _, score in band.points]
@@ -199,7 +200,7 @@ def curves(title: str, bands: Mapping[str, Band], *, x: str, y: str, note: str =
 def attention(
     title: str, tokens: Sequence[str], clean: Any, perturbed: Any, hidden: Sequence[Sequence[int]], *, note: str = ""
 ) -> Drawing:
-    """Attention of one text as it is and under the adversary, hidden pairs crossed out."""
+    """Draw attention of one text as it is and under the adversary, hidden pairs crossed out."""
     top = max((max(row) for weights in (clean, perturbed) for row in weights), default=1.0)
     names = [plain(token, 12) for token in tokens]
     high = 2 * min(0.19, 2.9 / max(1, len(names))) * len(names) + 1.7
@@ -218,7 +219,7 @@ def attention(
 
 
 def spectrum(title: str, parts: Mapping[str, Mapping[str, Sequence[float]]], *, note: str = "") -> Drawing:
-    """Singular values by rank, before and after normalisation: mean over texts, and the middle 80 % of them."""
+    """Draw singular values by rank, before and after normalisation: mean over texts, and the middle 80 % of them."""
     with figure(title, "rank of the singular value", "singular value", note=note) as (axes, drawn):
         top = max((max(values["high"], default=0.0) for values in parts.values()), default=0.0) or 1.0
         for number, (name, values) in enumerate(parts.items()):

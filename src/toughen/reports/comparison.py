@@ -1,9 +1,9 @@
 """Runs side by side: mean over seeds, difference from a reference, tests, cost."""
 
-import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from statistics import fmean
 from typing import Literal
 
 from ..statistics import PairedTestResult, Summary, cost, cost_ratio, mcnemar, paired_bootstrap, paired_t, summarise
@@ -70,7 +70,7 @@ class Comparison:
 
 
 def compare_runs(runs: Sequence[Run], *, by: By = "run", metric: str | None = None) -> list[Comparison]:
-    """One table a task. The reference is plain fine-tuning where it is among them, else the first run.
+    """Make one table a task. The reference is plain fine-tuning where it is among them, else the first run.
 
     Runs on files of one name with different answers are different tasks.
     """
@@ -111,7 +111,7 @@ def _short(answers: Sequence[str]) -> str:
 
 
 def _labels(members: Sequence[Member]) -> list[str]:
-    """The method's name where one run has it, else the folder's; both where a folder is called like a method."""
+    """Return the method's name where one run has it, else the folder's; both where a folder is called like a method."""
     methods = Counter(member.method for member in members)
     plain = {"baseline": " (plain)", "method": ""}
     names = [m.method if methods[m.method] == 1 else f"{m.run.name}{plain[m.arm]}" for m in members]
@@ -135,12 +135,12 @@ def _cost(members: Sequence[Member]) -> dict[str, float]:
 
 
 def _by_seed(members: Sequence[Member], metric: str) -> dict[int, float]:
-    """Scores by seed; a seed that several runs of a group have counts with its mean."""
-    found: dict[int, list[float]] = {}
+    """Return scores by seed; a seed that several runs of a group have counts with its mean."""
+    scores: dict[int, list[float]] = {}
     for member in members:
         for seed, score in member.run.scores(member.arm, metric).items():
-            found.setdefault(seed, []).append(score)
-    return {seed: math.fsum(values) / len(values) for seed, values in found.items()}
+            scores.setdefault(seed, []).append(score)
+    return {seed: fmean(values) for seed, values in scores.items()}
 
 
 def _on_rows(members: Sequence[Member], reference: Sequence[Member]) -> tuple[PairedTestResult, ...]:
@@ -160,7 +160,7 @@ def under_attack(table: Comparison) -> dict[str, dict[str, PairedTestResult]]:
 
     Of one budget: under another, more examples stay right whatever the model.
     """
-    found: dict[str, dict[str, PairedTestResult]] = {}
+    tests: dict[str, dict[str, PairedTestResult]] = {}
     base = _survivals(table.rows[0])
     for row in table.rows[1:] if base else ():
         for (title, terms), held in _survivals(row).items():
@@ -168,21 +168,21 @@ def under_attack(table: Comparison) -> dict[str, dict[str, PairedTestResult]]:
             shared = sorted(held.keys() & other.keys())
             if len(shared) >= FEW:
                 ours, theirs = ([each[key] for key in shared] for each in (held, other))
-                found.setdefault(title, {})[row.name] = paired_bootstrap(ours, theirs, [True] * len(shared))
-    return found
+                tests.setdefault(title, {})[row.name] = paired_bootstrap(ours, theirs, [True] * len(shared))
+    return tests
 
 
 def _survivals(row: Row) -> dict[tuple[str, str], dict[tuple[int, str], bool]]:
     """Return attack and its terms -> (number and text of an example) -> whether its answer was right and stayed so."""
-    found: dict[tuple[str, str], dict[tuple[int, str], bool]] = {}
+    survivals: dict[tuple[str, str], dict[tuple[int, str], bool]] = {}
     for member in row.members:
         for attack in member.attacks:
             kind = attack.title, attack.terms
-            if kind not in found:
+            if kind not in survivals:
                 rows = member.run.attacked_rows(attack)
-                held = {(int(r["index"]), str(r.get("original"))): r.get("status") == "failed" for r in rows}
-                found |= {kind: held} if held else {}
-    return found
+                survived = {(int(r["index"]), str(r.get("original"))): r.get("status") == "failed" for r in rows}
+                survivals |= {kind: survived} if survived else {}
+    return survivals
 
 
 def _notes(runs: Sequence[Run], groups: dict[str, list[Member]]) -> Iterator[str]:

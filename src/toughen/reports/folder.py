@@ -9,14 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 from ..attacks.summary import AttackSummary, Score, finite
 from ..runs.folder import RunFolder
 from ..runs.results import Results, RunManifest, SeedResult
-from .attack_means import Attack, mean_attacks
+from .attack_means import Arm, Attack, mean_attacks
 
-Arm = Literal["method", "baseline"]
 ARMS: tuple[Arm, ...] = ("method", "baseline")
 PathLike = str | os.PathLike[str]
 
@@ -133,34 +132,34 @@ class Run:
     @cached_property
     def evaluations(self) -> dict[str, Evaluation]:
         """What `toughen evaluate` left, by name; the run's own split first: what the others are held against."""
-        found: dict[str, Evaluation] = {}
+        evaluations: dict[str, Evaluation] = {}
         files = (self.path / "evaluations").glob("*.json")
         for file in sorted(files, key=lambda each: (each.stem not in ("clean", "validation"), each.stem)):
             fields = read_json(file)
             try:
-                found[file.stem] = Evaluation.from_dict(str(fields.get("name") or file.stem), fields)
+                evaluations[file.stem] = Evaluation.from_dict(str(fields.get("name") or file.stem), fields)
             except (AttributeError, KeyError, TypeError) as error:
                 raise ReportError(f"{file} is no evaluation: {error!r}.") from None
-        return found
+        return evaluations
 
     @cached_property
     def attacks(self) -> list[Attack]:
         """Every attack on the method and on its plain baseline; where all seeds were attacked, their mean."""
-        found: dict[str, AttackSummary] = {}
+        summaries: dict[str, AttackSummary] = {}
         for file in sorted((self.path / "attacks").glob("*.json")):
             fields = read_json(file)
             try:
-                found[file.stem] = AttackSummary.from_dict(fields)
+                summaries[file.stem] = AttackSummary.from_dict(fields)
             except (KeyError, TypeError, ValueError) as error:
                 raise ReportError(f"{file} is no attack's summary: {error!r}.") from None
-        return mean_attacks(found)
+        return mean_attacks(summaries)
 
     def attacked_rows(self, attack: Attack) -> list[dict[str, Any]]:
         """Return the examples of an attack, attacks/<name>.jsonl; none where none were kept."""
         return read_lines(self.path / "attacks" / f"{attack.sources[0]}.jsonl")
 
     def diagnostics(self, name: str) -> dict[str, Any] | None:
-        """Return what the best seed's training saw at its end and its model does not show, such as masks."""
+        """Return what was measured when the best seed ended and its model does not show, such as masks."""
         best = self.best()
         file = self.folder.seed_folder("method", best.seed) / "diagnostics" / f"{name}.json" if best else None
         return read_json(file) if file and file.is_file() else None
@@ -177,8 +176,8 @@ class Run:
 
     def scores(self, arm: Arm = "method", metric: str | None = None) -> dict[int, float]:
         """Return the metric of every seed that has it; one that was not finite was written as null."""
-        found = {each.seed: finite(each.metrics.get(metric or self.metric)) for each in self.seeds(arm)}
-        return {seed: score for seed, score in found.items() if score is not None}
+        scores = {each.seed: finite(each.metrics.get(metric or self.metric)) for each in self.seeds(arm)}
+        return {seed: score for seed, score in scores.items() if score is not None}
 
     def predictions(self, seed: int, split: str = "validation", arm: Arm = "method") -> Predictions | None:
         """Return the predictions of a seed, None where they were not written."""
@@ -209,15 +208,15 @@ def read_run(path: PathLike) -> Run:
 
 def find_runs(paths: Sequence[PathLike]) -> list[Run]:
     """Read the runs at these paths; a folder of runs stands for all of them, in order of their names."""
-    found: list[Run] = []
+    runs: list[Run] = []
     for path in map(Path, paths):
         inside = [] if RunFolder(path).results_file.is_file() else sorted(path.glob("*/results.json"))
-        found += [read_run(file.parent) for file in inside] if inside else [read_run(path)]
+        runs += [read_run(file.parent) for file in inside] if inside else [read_run(path)]
     # A run that is named twice is one run: its seeds would count double.
-    found = list({run.path.resolve(): run for run in found}.values())
-    if not found:
+    runs = list({run.path.resolve(): run for run in runs}.values())
+    if not runs:
         raise ReportError("there is no run to report on: give one or more run folders.")
-    return unique_names(found)
+    return unique_names(runs)
 
 
 def unique_names(runs: Sequence[Run]) -> list[Run]:

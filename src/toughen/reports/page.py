@@ -48,18 +48,18 @@ def report(
     Without `out` it goes into the run's own folder, with the drawings beside it in plots/, or for several runs into the
     working directory.
     """
-    found = find_runs([runs] if isinstance(runs, (str, os.PathLike)) else list(runs))
-    path = Path(out) if out is not None else (found[0].path if len(found) == 1 else Path()) / "report.html"
+    all_runs = find_runs([runs] if isinstance(runs, (str, os.PathLike)) else list(runs))
+    path = Path(out) if out is not None else (all_runs[0].path if len(all_runs) == 1 else Path()) / "report.html"
     if path.is_dir():
         path = path / "report.html"
     if path.suffix.lower() not in (".html", ".htm"):
         raise ReportError(f"{path} is no name of a page, and a page goes over what is there; end it with .html.")
-    page = Page(found, by)
+    page = Page(all_runs, by)
     write_text(path, page.render(title, intro))
-    if out is None and len(found) == 1:
+    if out is None and len(all_runs) == 1:
         for drawing in page.drawings:
             name = re.sub(r"[^a-z0-9]+", "-", drawing.title.lower()).strip("-") or "plot"
-            write_text(found[0].path / "plots" / f"{name}.svg", drawing.file())
+            write_text(all_runs[0].path / "plots" / f"{name}.svg", drawing.file())
     return path
 
 
@@ -73,7 +73,7 @@ class Card:
 
 
 class Page:
-    """The parts of a page, made once; the text is made again with less in it while it is too long."""
+    """The parts of a page, computed once; the text is rendered again with less in it while it is too long."""
 
     def __init__(self, runs: Sequence[Run], by: By = "run") -> None:
         self.runs = runs
@@ -89,21 +89,21 @@ class Page:
 
     def _named(self, table: Comparison) -> list[tuple[str, Run, Attack]]:
         """Return every attack under the name its model has in the comparison, and its task if there are several."""
-        found: list[tuple[str, Run, Attack]] = []
+        named: list[tuple[str, Run, Attack]] = []
         task = f"{table.rows[0].task}: " if len(self.tables) > 1 else ""
         for row in (*table.rows[1:], table.rows[0]):  # the reference last: what it is held against
             for member in row.members:
                 name = task + (row.name if len(row.members) == 1 else f"{row.name} ({member.run.name})")
-                found += [(name, member.run, attack) for attack in member.attacks]
-        return found
+                named += [(name, member.run, attack) for attack in member.attacks]
+        return named
 
     @property
     def drawings(self) -> list[Drawing]:
         """All drawings of the page, in order."""
-        found = [drawing for each in self.sections for part in each.drawings.values() for drawing in part]
+        drawings = [drawing for each in self.sections for part in each.drawings.values() for drawing in part]
         for part in (*self.comparisons, self.robustness, self.evaluations):
-            found += part.drawings if part else []
-        return found
+            drawings += part.drawings if part else []
+        return drawings
 
     @property
     def cards(self) -> list[Card]:

@@ -9,7 +9,16 @@ from . import charts
 from .drawing import Drawing
 from .evaluations import PLAIN, error_charts, error_summaries
 from .folder import ARMS, Arm, ErrorSummary, Run, Slice
-from .training_log import Figure, Finding, adversarial_checks, eval_curves, last_figures, loss_parts, robust_series
+from .training_log import (
+    GROUPS,
+    Figure,
+    Finding,
+    adversarial_checks,
+    eval_curves,
+    last_figures,
+    loss_parts,
+    robust_series,
+)
 
 LINES = 60  # of seeds, figures and slices: no run may burst its page
 COSTS = {
@@ -20,12 +29,6 @@ COSTS = {
     "peak_memory_mb": ("peak memory, MB", "peak memory"),
 }
 """What is measured -> its name in the table and in the drawing."""
-_NOTES = {
-    "size of the perturbation, relative": "Its norm as a share of the norm of what it perturbs.",
-    "share from the gradient": "0 is random noise, 1 the gradient's work.",
-    "divergence from the clean prediction": "Under the perturbation, and under another dropout mask alone.",
-    "share of attention left visible": "What the adversary does not hide; hiding has its price.",
-}
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,7 @@ def run_section(run: Run) -> Section:
         drawings={
             "learning": _learning(run),
             "adversarial": [
-                charts.lines(title, lines, note=_NOTES.get(title, "")) for title, lines in robust_series(run).items()
+                charts.lines(title, lines, note=GROUPS[title][1]) for title, lines in robust_series(run).items()
             ],
             "cost": [charts.ratios("cost against plain fine-tuning", times)] if times else [],
             "calibration": error_charts(run, errors),

@@ -32,12 +32,12 @@ MOST = 160  # points of a line: a page's column has few more pixels to show them
 
 def series(run: Run, key: str, kind: str = "train", arm: Arm = "method") -> Points:
     """Return the key over steps, the mean of the seeds that logged the step."""
-    found: dict[float, list[float]] = {}
+    by_step: dict[float, list[float]] = {}
     for row in run.log:
         value, step = finite(row.get(key)), finite(row.get("step"))
         if row.get("kind") == kind and row.get("arm", "method") == arm and value is not None and step is not None:
-            found.setdefault(step, []).append(value)
-    return downsample([(step, sum(values) / len(values)) for step, values in sorted(found.items())])
+            by_step.setdefault(step, []).append(value)
+    return downsample([(step, sum(values) / len(values)) for step, values in sorted(by_step.items())])
 
 
 def downsample(points: Points) -> Points:
@@ -58,14 +58,14 @@ def loss_parts(run: Run) -> dict[str, Points]:
         "robust/loss_perturbed": "task loss, perturbed",
         "robust/term": "regulariser, before its weight",
     }
-    found = {label: series(run, key) for key, label in names.items()}
+    parts = {label: series(run, key) for key, label in names.items()}
     for key in _robust_keys(run):
         prefix, number, name = key.split("/") if key.count("/") == 2 else ("", "", "")
         if number.isdigit() and (label := names.get(f"{prefix}/{name}")):  # of a sum of methods: robust/0/term
-            found[f"{label} ({number})"] = series(run, key)
-    found["loss, plain baseline"] = series(run, "loss", arm="baseline")
+            parts[f"{label} ({number})"] = series(run, key)
+    parts["loss, plain baseline"] = series(run, "loss", arm="baseline")
     shown: dict[str, Points] = {}
-    for label, points in found.items():
+    for label, points in parts.items():
         # Methods without a regulariser log their one task loss under several names.
         if points and points not in shown.values():
             shown[label] = points
@@ -79,11 +79,11 @@ def _robust_keys(run: Run) -> list[str]:
 def eval_curves(run: Run, metric: str) -> dict[str, Points]:
     """Return the metric over steps for each arm; log rows say `eval_accuracy` or `accuracy`."""
     arms: dict[Arm, str] = {"method": run.method, "baseline": "plain baseline"}
-    found = {
+    curves = {
         label: series(run, f"eval_{metric}", "eval", arm) or series(run, metric, "eval", arm)
         for arm, label in arms.items()
     }
-    return {label: points for label, points in found.items() if points}
+    return {label: points for label, points in curves.items() if points}
 
 
 _SHORT = {
@@ -92,23 +92,27 @@ _SHORT = {
     "divergence": "the adversary",
 }
 GROUPS = {
-    "size of the perturbation, relative": "delta_relative",
-    "share from the gradient": "delta_from_gradient",
-    "divergence from the clean prediction": "divergence",
-    "share of attention left visible": "budget",
+    "size of the perturbation, relative": ("delta_relative", "Its norm as a share of the norm of what it perturbs."),
+    "share from the gradient": ("delta_from_gradient", "0 is random noise, 1 the gradient's work."),
+    "divergence from the clean prediction": (
+        "divergence",
+        "Under the perturbation, and under another dropout mask alone.",
+    ),
+    "share of attention left visible": ("budget", "What the adversary does not hide; hiding has its price."),
 }
+"""Title of a drawing -> how the names of its figures begin, and how to read it."""
 
 
 def robust_series(run: Run) -> dict[str, dict[str, Points]]:
     """Return what the method did, one group a figure: size, share from the gradient, divergences, attention left."""
     logged = {key.removeprefix("robust/"): series(run, key) for key in _robust_keys(run)}
-    found: dict[str, dict[str, Points]] = {}
-    for title, start in GROUPS.items():
+    groups: dict[str, dict[str, Points]] = {}
+    for title, (start, _) in GROUPS.items():
         chosen = {key: points for key, points in logged.items() if points and _figure(key).startswith(start)}
         if chosen and list(chosen) != ["divergence_dropout"]:  # alone it says nothing about a perturbation
             # One for each of many layers would be too many to tell apart.
-            found[title] = {_SHORT.get(key, key): points for key, points in list(chosen.items())[:8]}
-    return found
+            groups[title] = {_SHORT.get(key, key): points for key, points in list(chosen.items())[:8]}
+    return groups
 
 
 @dataclass(frozen=True)
@@ -142,12 +146,12 @@ def last_figures(run: Run) -> list[Figure]:
 
 def late_mean(run: Run, name: str) -> float | None:
     """Return the mean of a robust figure over the last half of training, over all sites and methods that have it."""
-    found: list[float] = []
+    late: list[float] = []
     for key in _robust_keys(run):
         if re.fullmatch(rf"{name}(_\d+)?", _figure(key)):
             points = series(run, key)
-            found += [value for _, value in points[len(points) // 2 :]]
-    return sum(found) / len(found) if found else None
+            late += [value for _, value in points[len(points) // 2 :]]
+    return sum(late) / len(late) if late else None
 
 
 Answer = Literal["yes", "partly", "no"]
