@@ -33,12 +33,12 @@ def test_seeds_are_averaged_and_the_best_model_counts_once(folder):
         attacked = {"accuracy": interval(value), "success_rate": interval(0.5), "queries": 10 * value}
         name = "characters" + (f"-{label}" if label else "")
         write(folder, name, summary("characters", "characters", "typos", label, attacked=attacked))
-    found = {attack.arm: attack for attack in read_run(folder).attacks}
-    assert found["method"].sources == ("characters-seed-1", "characters-seed-2")
-    assert found["method"].end[0] == pytest.approx((0.5, 0.47, 0.53))
-    assert found["method"].attacked.queries == pytest.approx(5)
-    assert found["baseline"].end[0][0] == pytest.approx(0.2)
-    assert {attack.key for attack in found.values()} == {"characters"}
+    by_arm = {attack.arm: attack for attack in read_run(folder).attacks}
+    assert by_arm["method"].sources == ("characters-seed-1", "characters-seed-2")
+    assert by_arm["method"].end[0] == pytest.approx((0.5, 0.47, 0.53))
+    assert by_arm["method"].attacked.queries == pytest.approx(5)
+    assert by_arm["baseline"].end[0][0] == pytest.approx(0.2)
+    assert {attack.key for attack in by_arm.values()} == {"characters"}
 
 
 def test_checkpoints_are_no_seeds(folder):
@@ -108,8 +108,15 @@ def test_metrics_without_intervals_and_numbers_that_are_none(folder):
 
 def test_a_model_that_had_nothing_right_was_not_attacked(folder):
     nothing = {"value": None, "low": None, "high": None}
-    told = {"accuracy": interval(0.0), "success_rate": nothing, "skipped": 9, "failed": 0, "succeeded": 0, "queries": 0}
-    write(folder, "flips", summary("flips", "flips", "Word flips", clean=interval(0.0), attacked=told))
+    attacked = {
+        "accuracy": interval(0.0),
+        "success_rate": nothing,
+        "skipped": 9,
+        "failed": 0,
+        "succeeded": 0,
+        "queries": 0,
+    }
+    write(folder, "flips", summary("flips", "flips", "Word flips", clean=interval(0.0), attacked=attacked))
     (attack,) = read_run(folder).attacks
     assert attack.attacked.success_rate is None
     assert attack.end[0][0] == 0.0
@@ -120,8 +127,8 @@ def test_differences_under_attack_are_paired_by_example(folder):
     add_characters(folder, 100, 0.0)
     add_characters(folder, 100, 1.0, "baseline-1")
     (table,) = compare_runs([read_run(folder)])
-    (found,) = under_attack(table).values()
-    test = found["smart"]
+    (tests,) = under_attack(table).values()
+    test = tests["smart"]
     assert (test.count, test.difference) == (100, pytest.approx(0.9))  # a tenth was wrong from the start
     titles = [drawing.title for drawing in comparison_section(table, "run").drawings]
     assert titles == [
@@ -153,15 +160,15 @@ def test_models_attacked_under_other_budgets_are_not_held_against_each_other(fol
     add_characters(folder, 100, 1.0, "baseline-1")
     add_characters(other, 100, 0.0)
     few = other / "attacks" / "characters.json"
-    told = json.loads(few.read_text())
-    few.write_text(json.dumps({**told, "settings": {**told["settings"], "queries": 5, "seed": 1}}))
+    content = json.loads(few.read_text())
+    few.write_text(json.dumps({**content, "settings": {**content["settings"], "queries": 5, "seed": 1}}))
     (table,) = compare_runs(find_runs([folder, other]))
     assert list(under_attack(table)["character changes"]) == ["smart"]
     scores = {line.row.name: line.attacks for line in comparison_section(table, "run").lines}
     assert scores == {"plain": [0.0], "smart": [0.9], "vat": [None]}
     notes = Page(find_runs([folder, other])).robustness.notes
     assert any("not every model was attacked with these settings" in note for note in notes)
-    few.write_text(json.dumps({**told, "settings": {**told["settings"], "seed": 1}}))
+    few.write_text(json.dumps({**content, "settings": {**content["settings"], "seed": 1}}))
     assert not Page(find_runs([folder, other])).robustness.notes
 
 
@@ -192,26 +199,26 @@ def test_other_texts_are_not_paired(folder):
 
 def test_examples_of_every_outcome_few_enough_for_a_page(folder):
     add_characters(folder, 5000, 0.5)
-    found, total = examples(folder)
-    count = len(found)
+    shown, total = examples(folder)
+    count = len(shown)
     assert total == 5000
     assert count == MOST
-    by_status = [each.status for each in found]
+    by_status = [each.status for each in shown]
     shares = {"fooled": 0.7, "held": 0.2, "wrong already": 0.1}
     assert {word: by_status.count(word) for word in shares} == {
         w: pytest.approx(s * count, abs=1) for w, s in shares.items()
     }
-    numbers = [each.index for each in found if each.status == "fooled"]
+    numbers = [each.index for each in shown if each.status == "fooled"]
     assert numbers == sorted(numbers)
     assert numbers[-1] > 4900  # from the whole of the rows, not the first
 
 
 def test_long_texts_are_fewer_but_of_every_outcome(folder):
     add_characters(folder, 500, 0.5, texts=["<b> & " * 300])
-    found, _ = examples(folder)
-    assert len(found) < MOST
-    assert sum(each.size for each in found) < 1.05 * BYTES
-    assert {each.status for each in found} == {"fooled", "held", "wrong already"}
+    shown, _ = examples(folder)
+    assert len(shown) < MOST
+    assert sum(each.size for each in shown) < 1.05 * BYTES
+    assert {each.status for each in shown} == {"fooled", "held", "wrong already"}
 
 
 def test_changed_words_are_marked_on_both_sides(folder):
@@ -222,13 +229,13 @@ def test_changed_words_are_marked_on_both_sides(folder):
     }
     row |= {"changed": [["a", 1], ["a", 3], ["a", 4]], "queries": 5}
     write(folder, "characters", summary("characters", "characters", "typos"), [row])
-    ((found,), _) = examples(folder)
-    first, second = found.texts
+    ((example,), _) = examples(folder)
+    first, second = example.texts
     assert first.before == [("the ", False), ("film", True), (" was ", False), ("good", True)]
     assert first.after == [("the ", False), ("fi1m", True), (" was ", False), ("go od", True)]
     assert second.same
     assert second.before == [("so it is", False)]
-    assert (found.before, found.after) == ("pos", "neg")
+    assert (example.before, example.after) == ("pos", "neg")
 
 
 @pytest.mark.parametrize(
@@ -255,8 +262,8 @@ def test_of_a_long_text_the_words_around_a_change_are_kept(folder):
     row = {"index": 0, "status": "succeeded", "original": {"text": " ".join(words)}}
     row |= {"perturbed": {"text": " ".join(changed)}, "changed": [["text", 1500]]}
     write(folder, "characters", summary("characters", "characters", "typos"), [row])
-    ((found,), _) = examples(folder)
-    after = found.texts[0].after
+    ((example,), _) = examples(folder)
+    after = example.texts[0].after
     assert ("OTHER", True) in after
     assert after[0][0].startswith("… word1488 ")
     assert sum(len(text) for text, _ in after) < LONGEST
@@ -265,8 +272,8 @@ def test_of_a_long_text_the_words_around_a_change_are_kept(folder):
 def test_white_space_alone(folder):
     row = {"index": 0, "status": "failed", "original": {"text": "a  b"}, "perturbed": {"text": "a b"}, "changed": []}
     write(folder, "noise", summary("noise", "noise", "noise"), [row])
-    ((found,), _) = examples(folder)
-    assert found.texts[0].only_spaces
+    ((example,), _) = examples(folder)
+    assert example.texts[0].only_spaces
 
 
 def test_a_line_separator_inside_a_text_ends_no_row(folder):
@@ -279,7 +286,7 @@ def test_a_line_separator_inside_a_text_ends_no_row(folder):
 def answers(folder, **figures) -> list[str]:
     rows = [{"kind": "train", "arm": "method", "seed": 1, "step": step, **figures} for step in range(4)]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return [found.answer for found in adversarial_checks(read_run(folder))]
+    return [check.answer for check in adversarial_checks(read_run(folder))]
 
 
 def test_is_it_adversarial(folder):

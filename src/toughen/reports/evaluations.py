@@ -7,11 +7,10 @@ from ..attacks.summary import Score
 from . import charts
 from .comparison import LOWER
 from .drawing import Drawing
-from .folder import ARMS, Arm, ErrorSummary, Predictions, Run, is_numeric, read_json
+from .folder import ARMS, PLAIN, Arm, ErrorSummary, Predictions, Run, is_numeric, read_json
 
 CLASSES = 30  # a larger confusion matrix cannot be read
 COLUMNS, ROWS = 24, 300
-PLAIN = "plain baseline"
 
 
 def error_summaries(run: Run) -> dict[Arm, ErrorSummary]:

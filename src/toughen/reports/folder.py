@@ -17,6 +17,7 @@ from ..runs.results import Results, RunManifest, SeedResult
 from .attack_means import Arm, Attack, mean_attacks
 
 ARMS: tuple[Arm, ...] = ("method", "baseline")
+PLAIN = "plain baseline"
 PathLike = str | os.PathLike[str]
 
 
@@ -201,9 +202,10 @@ def read_run(path: PathLike) -> Run:
     if not file.is_file():
         raise ReportError(f"{folder} {explain_not_a_run(folder)}")
     fields = read_json(file)
-    if missing := [key for key in ("task", "method", "metric", "seeds") if key not in fields]:
-        raise ReportError(f"{file} has no {missing[0]!r}: it is not the results of a toughen run.")
-    return Run(Results.from_dict(folder, {"model": "", "mean": {}, "sd": {}, "median": {}, **fields}))
+    try:
+        return Run(Results.from_dict(folder, {"model": "", "mean": {}, "sd": {}, "median": {}, **fields}))
+    except (KeyError, TypeError) as error:
+        raise ReportError(f"{file} is not the results of a toughen run: {error!r}.") from None
 
 
 def find_runs(paths: Sequence[PathLike]) -> list[Run]:

@@ -7,8 +7,8 @@ from ..runs.results import SeedResult
 from ..statistics import cost, cost_ratio
 from . import charts
 from .drawing import Drawing
-from .evaluations import PLAIN, error_charts, error_summaries
-from .folder import ARMS, Arm, ErrorSummary, Run, Slice
+from .evaluations import error_charts, error_summaries
+from .folder import ARMS, PLAIN, Arm, ErrorSummary, Run, Slice
 from .training_log import (
     GROUPS,
     Figure,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ..attacks.summary import finite
-from .folder import Arm, Run
+from .folder import PLAIN, Arm, Run
 
 Points = list[tuple[float, float]]
 
@@ -63,7 +63,7 @@ def loss_parts(run: Run) -> dict[str, Points]:
         prefix, number, name = key.split("/") if key.count("/") == 2 else ("", "", "")
         if number.isdigit() and (label := names.get(f"{prefix}/{name}")):  # of a sum of methods: robust/0/term
             parts[f"{label} ({number})"] = series(run, key)
-    parts["loss, plain baseline"] = series(run, "loss", arm="baseline")
+    parts[f"loss, {PLAIN}"] = series(run, "loss", arm="baseline")
     shown: dict[str, Points] = {}
     for label, points in parts.items():
         # Methods without a regulariser log their one task loss under several names.
@@ -78,7 +78,7 @@ def _robust_keys(run: Run) -> list[str]:
 
 def eval_curves(run: Run, metric: str) -> dict[str, Points]:
     """Return the metric over steps for each arm; log rows say `eval_accuracy` or `accuracy`."""
-    arms: dict[Arm, str] = {"method": run.method, "baseline": "plain baseline"}
+    arms: dict[Arm, str] = {"method": run.method, "baseline": PLAIN}
     curves = {
         label: series(run, f"eval_{metric}", "eval", arm) or series(run, metric, "eval", arm)
         for arm, label in arms.items()
