@@ -56,8 +56,8 @@ def add_embedding(folder: Path, strength: float = 3.0, label: str = "") -> None:
 
 def example(index: int, status: str, text: str, rng: random.Random) -> dict:
     words = text.split()
-    places = sorted(rng.sample(range(len(words)), min(2, len(words)))) if status == "succeeded" else []
-    changed = [f"{word[::-1]}x" if place in places else word for place, word in enumerate(words)]
+    changed_at = sorted(rng.sample(range(len(words)), min(2, len(words)))) if status == "succeeded" else []
+    changed = [f"{word[::-1]}x" if number in changed_at else word for number, word in enumerate(words)]
     return {
         "index": index,
         "status": status,
@@ -67,10 +67,10 @@ def example(index: int, status: str, text: str, rng: random.Random) -> dict:
         "probability_before": 0.93,
         "probability_after": None if status == "skipped" else 0.71,
         "queries": 0 if status == "skipped" else 37,
-        "words_changed": len(places) / max(1, len(words)),
+        "words_changed": len(changed_at) / max(1, len(words)),
         "original": {"text": text},
         "perturbed": {"text": " ".join(changed)},
-        "changed": [["text", place] for place in places],
+        "changed": [["text", number] for number in changed_at],
     }
 
 

@@ -4,10 +4,9 @@ import json
 import re
 import xml.etree.ElementTree as ET
 
-from toughen.reports import report
+from toughen.reports import read_run, report
 from toughen.reports.charts import Difference, attention, bars, confusion, forest, lines, scatter, spectrum
 from toughen.reports.drawing import COLOURS
-from toughen.reports.folder import Run
 from toughen.reports.page import IN_FULL
 from toughen.reports.training_log import MOST, downsample, late_mean
 
@@ -35,9 +34,10 @@ def test_two_drawings_on_a_page_share_no_name():
 
 
 def test_late_is_the_last_half_of_training(tmp_path):
+    folder = make_run(tmp_path / "run")
     rows = [{"step": n, "arm": "method", "kind": "train", "robust/term": float(n > 5)} for n in range(1, 11)]
-    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert late_mean(Run(tmp_path, {}), "term") == 1.0
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert late_mean(read_run(folder), "term") == 1.0
 
 
 def test_names_from_data_stay_text():

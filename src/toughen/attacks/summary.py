@@ -1,12 +1,17 @@
 """The summary of an attack, as attacks/<name>.json holds it."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ..reports.folder import finite
-
 _NO_SCORE = {"value": None, "low": None, "high": None}
+
+
+def finite(value: Any) -> float | None:
+    """Return the value as a number, None where it is none: files of broken runs hold NaN and words."""
+    number = float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else math.nan
+    return number if math.isfinite(number) else None
 
 
 class Score(NamedTuple):

@@ -14,6 +14,7 @@ from ..internal.architectures import infer_head_type
 from ..internal.atomic import whole
 from ..internal.rng import without_dropout
 from ..sites.attention_interface import WRAPPED_IMPLEMENTATIONS
+from .drawing import plain
 
 
 class Attention(NamedTuple):
@@ -25,7 +26,7 @@ class Attention(NamedTuple):
 
 
 def attention_maps(attached: Attached, batch: Mapping[str, Any], *, sample: bool = False) -> dict[int, Attention]:
-    """Clean and adversarial attention by perturbed layer, without dropout."""
+    """Return clean and adversarial attention by perturbed layer, without dropout."""
     asking = {**batch, "output_attentions": True}
     with torch.no_grad(), without_dropout(attached.model), _weights_shown(attached.model):
         clean = attached.model(**asking).attentions
@@ -68,35 +69,30 @@ def draw_attention(
     heads = chosen.clean.shape[1]
     if head is not None and not -heads <= head < heads:
         raise MethodError(f"head={head}: layer {number} has heads 0 to {heads - 1}; leave it out for their mean.")
-    clean, perturbed = (_one(weights[0], head) for weights in (chosen.clean, chosen.adversarial))
     visible = chosen.visible[0]
-    visible = visible.any(0) if head is None or len(visible) == 1 else visible[head]
-    tokens = tokenizer.convert_ids_to_tokens(ids)
+    if head is None:
+        clean, perturbed, visible = chosen.clean[0].mean(0), chosen.adversarial[0].mean(0), visible.any(0)
+    else:
+        clean, perturbed, visible = (part[0][head if len(part[0]) > 1 else 0] for part in chosen)
+    hidden = ~visible & (clean > 0)  # not what the model itself never looks at
     which = "mean of heads" if head is None else f"head {head}"
-    hidden = ~visible.cpu() & (clean > 0)  # not what the model itself never looks at
-    return _save(Path(path), clean, perturbed, hidden, tokens, f"layer {number}, {which}")
-
-
-def _one(weights: Tensor, head: int | None) -> Tensor:
-    return (weights.mean(0) if head is None else weights[head]).float().cpu()
-
-
-def _save(path: Path, clean: Tensor, perturbed: Tensor, hidden: Tensor, tokens: list[str], title: str) -> Path:
     figures: Any = require("matplotlib.figure", "plot")
-    size = max(3.0, 0.32 * len(tokens) + 1.2)
+    names = [plain(token) for token in tokenizer.convert_ids_to_tokens(ids)]
+    size = max(3.0, 0.32 * len(names) + 1.2)
     figure = figures.Figure(figsize=(2 * size, size + 0.6), layout="constrained")
-    top = max(float(clean.max()), float(perturbed.max()))
-    names = [token.replace("$", r"\$") for token in tokens]  # two dollar signs would hold a formula
-    for axes, weights, name in zip(figure.subplots(1, 2), (clean, perturbed), ("clean", "adversarial"), strict=True):
+    parts = {"clean": clean.float().cpu(), "adversarial": perturbed.float().cpu()}
+    top = max(float(weights.max()) for weights in parts.values())
+    for axes, (name, weights) in zip(figure.subplots(1, 2), parts.items(), strict=True):
         image = axes.imshow(weights.numpy(), cmap="Blues", vmin=0, vmax=top)
         axes.set(title=name, xlabel="attended to", ylabel="from")
-        axes.set_xticks(range(len(tokens)), names, rotation=90, fontsize=8)
-        axes.set_yticks(range(len(tokens)), names, fontsize=8)
+        axes.set_xticks(range(len(names)), names, rotation=90, fontsize=8)
+        axes.set_yticks(range(len(names)), names, fontsize=8)
         if name == "adversarial":
-            rows, columns = torch.nonzero(hidden, as_tuple=True)
-            axes.scatter(columns.numpy(), rows.numpy(), marker="x", s=12, color="tab:red", linewidths=0.8)
+            rows, columns = (each.numpy() for each in torch.nonzero(hidden.cpu(), as_tuple=True))
+            axes.scatter(columns, rows, marker="x", s=12, color="tab:red", linewidths=0.8)
             figure.colorbar(image, ax=axes, shrink=0.8)
-    figure.suptitle(title)
+    figure.suptitle(f"layer {number}, {which}")
+    path = Path(path)
     with whole(path) as unfinished:
         figure.savefig(unfinished, format=path.suffix.lstrip(".") or "png")
     return path
@@ -104,8 +100,11 @@ def _save(path: Path, clean: Tensor, perturbed: Tensor, hidden: Tensor, tokens: 
 
 @contextmanager
 def _weights_shown(model: nn.Module) -> Generator[None]:
-    """Only attention written out step by step gives its weights."""
-    base: Any = next((module for module in model.modules() if _over_sdpa(module)), None)
+    """Run attention step by step: nothing else returns its weights."""
+    # What the method switched: the model, one under adapters, or the backbone under a head.
+    switched = (module for module in model.modules() if hasattr(module, "set_attn_implementation"))
+    names = ((module, getattr(getattr(module, "config", None), "_attn_implementation", None)) for module in switched)
+    base: Any = next((module for module, name in names if name == WRAPPED_IMPLEMENTATIONS["sdpa"]), None)
     if base is not None:
         base.set_attn_implementation(WRAPPED_IMPLEMENTATIONS["eager"])
     try:
@@ -113,9 +112,3 @@ def _weights_shown(model: nn.Module) -> Generator[None]:
     finally:
         if base is not None:
             base.set_attn_implementation(WRAPPED_IMPLEMENTATIONS["sdpa"])
-
-
-def _over_sdpa(module: Any) -> bool:
-    """Whether this is what the method switched: the model, one under adapters, or the backbone under a head."""
-    implementation = getattr(getattr(module, "config", None), "_attn_implementation", None)
-    return implementation == WRAPPED_IMPLEMENTATIONS["sdpa"] and hasattr(module, "set_attn_implementation")

@@ -1,72 +1,74 @@
 """The charts of a page: training curves, bars, intervals, calibration, attention, spectra."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from .drawing import INK, MARKERS, SERIES, SOFT, WIDE, Drawing, figure, plain
 
-Points = Sequence[tuple[float, float]]
-Lines = Mapping[str, Points]
+Interval = tuple[float, float, float]  # value, low, high
 BLUE = (0.0, 0.447, 0.698)
 
 
+def _line(
+    axes: Any, number: int, name: str, xs: Sequence[float], ys: Sequence[float], *, dashed: bool, markers: bool = False
+) -> str:
+    """Draw a line in the colour and with the markers of its number, and return the colour."""
+    colour, marker = SERIES[number % 8], MARKERS[number % 8] if markers else None
+    axes.plot(xs, ys, "--" if dashed else "-", color=colour, marker=marker, markersize=4, label=plain(name, 40))
+    return colour
+
+
+def _band(axes: Any, xs: Sequence[float], scores: Sequence[Interval], colour: str) -> None:
+    axes.fill_between(
+        xs, [low for _, low, _ in scores], [high for _, _, high in scores], color=colour, alpha=0.14, linewidth=0
+    )
+
+
 def lines(
-    title: str, series: Lines, *, x: str = "step", y: str = "", dashed: Sequence[str] = (), note: str = ""
+    title: str,
+    series: Mapping[str, Sequence[tuple[float, float]]],
+    *,
+    x: str = "step",
+    y: str = "",
+    dashed: Sequence[str] = (),
+    note: str = "",
 ) -> Drawing:
-    """One line a series; those named in `dashed` are the baseline's."""
+    """Draw one line for each series; those named in `dashed` are the baseline's."""
     with figure(title, x, y, note=note) as (axes, drawn):
         for number, (name, points) in enumerate(series.items()):
-            colour, marker = SERIES[number % 8], MARKERS[number % 8] if len(points) < 12 else None
-            style = "--" if name in dashed else "-"
             xs, ys = [p[0] for p in points], [p[1] for p in points]
-            axes.plot(xs, ys, style, color=colour, marker=marker, markersize=4, label=plain(name, 40))
+            _line(axes, number, name, xs, ys, dashed=name in dashed, markers=len(points) < 12)
         values = [value for points in series.values() for _, value in points]
         top = max(values, default=0.0)
         if top > 0 and top - min(values) < 1e-3 * top:  # rounding is no curve
             axes.set_ylim(0.9 * top, 1.1 * top)
-        legend(axes, series)
     return drawn[0]
 
 
-def legend(axes: Any, names: Iterable[str]) -> None:
-    """Above the axes, where it hides nothing; none for a single line. Two columns where the names are short."""
-    each = list(names)
-    if len(each) > 1:
-        columns = 2 if len(each) > 3 and max(map(len, each)) <= 21 else 1
-        where = {"loc": "lower left", "bbox_to_anchor": (-0.02, 1.0), "ncols": columns}
-        axes.legend(**where, borderpad=0, labelspacing=0.3)
-
-
-def bars(
-    title: str, groups: Mapping[str, Mapping[str, tuple[float, float, float]]], *, y: str = "", note: str = ""
-) -> Drawing:
-    """Group -> name -> (value, low, high): bars side by side with their intervals."""
+def bars(title: str, groups: Mapping[str, Mapping[str, Interval]], *, y: str = "", note: str = "") -> Drawing:
+    """Draw groups of bars side by side with their intervals."""
     names = list(dict.fromkeys(name for group in groups.values() for name in group))
     wide = min(8.4, max(WIDE, 0.26 * len(groups) * max(1, len(names)) + 1.5, 0.62 * len(groups) + 1))
     with figure(title, "", y, note=note, wide=wide) as (axes, drawn):
         width = 0.8 / max(1, len(names))
         for number, name in enumerate(names):
-            found = [(index, group[name]) for index, group in enumerate(groups.values()) if name in group]
-            xs = [index + (number - (len(names) - 1) / 2) * width for index, _ in found]
-            values = [each[0] for _, each in found]
+            scores = [(index, group[name]) for index, group in enumerate(groups.values()) if name in group]
+            xs = [index + (number - (len(names) - 1) / 2) * width for index, _ in scores]
+            values = [value for _, (value, _, _) in scores]
             axes.bar(xs, values, width * 0.86, color=SERIES[number % 8], label=plain(name, 40))
-            axes.errorbar(xs, values, yerr=error_bars([e for _, e in found]), fmt="none", ecolor=INK, capsize=2, lw=0.9)
+            below = [max(0.0, value - low) for _, (value, low, _) in scores]
+            above = [max(0.0, high - value) for _, (value, _, high) in scores]
+            axes.errorbar(xs, values, yerr=[below, above], fmt="none", ecolor=INK, capsize=2, lw=0.9)
         axes.set_xticks(range(len(groups)), [plain(group, 18) for group in groups])
         if len(groups) > 4:
             axes.tick_params(axis="x", rotation=25)
         axes.grid(axis="x", visible=False)
-        legend(axes, names)
     return drawn[0]
 
 
-def error_bars(found: Sequence[tuple[float, float, float]]) -> list[list[float]]:
-    """How far intervals go below and above their values, as matplotlib wants it."""
-    return [[max(0.0, v - low) for v, low, _ in found], [max(0.0, high - v) for v, _, high in found]]
-
-
 def ratios(title: str, values: Mapping[str, float]) -> Drawing:
-    """Multiples of plain fine-tuning, lying bars from 1."""
+    """Draw multiples of plain fine-tuning as horizontal bars."""
     with figure(title, "times plain", high=0.42 * len(values) + 0.7) as (axes, drawn):
         positions = range(len(values))
         axes.barh(positions, list(values.values()), 0.6, color=SERIES[0])
@@ -82,12 +84,12 @@ def ratios(title: str, values: Mapping[str, float]) -> Drawing:
 
 
 def blue_shades(shares: Sequence[Sequence[float]], top: float = 1.0) -> list[list[tuple[float, float, float, float]]]:
-    """Shares as one colour of different strength, clear at 0: it stands on any ground."""
+    """Return shares as one colour of different strength, clear at 0: it fits any background."""
     return [[(*BLUE, min(1.0, max(0.0, share / (top or 1.0)))) for share in row] for row in shares]
 
 
 def confusion(title: str, labels: Sequence[str], counts: Sequence[Sequence[int]]) -> Drawing:
-    """Labels down, answers across, shade by share of the label."""
+    """Draw counts, labels down and answers across, shaded by share of the label."""
     size = len(labels)
     wide, high = max(WIDE, 0.42 * size + 1.5), max(2.6, 0.36 * size + 1.1)
     with figure(title, "answer", "label", wide=wide, high=high) as (axes, drawn):
@@ -106,7 +108,7 @@ def confusion(title: str, labels: Sequence[str], counts: Sequence[Sequence[int]]
 
 
 def reliability(title: str, arms: Mapping[str, Sequence[Mapping[str, float]]], *, note: str = "") -> Drawing:
-    """Accuracy over confidence; the diagonal is a model that knows how sure it may be."""
+    """Draw accuracy over confidence; the diagonal is a model that knows how sure it may be."""
     with figure(title, "confidence", "accuracy", note=note, high=3.2) as (axes, drawn):
         axes.plot([0, 1], [0, 1], ":", color=SOFT, linewidth=1)
         for number, (name, bins) in enumerate(arms.items()):
@@ -119,7 +121,6 @@ def reliability(title: str, arms: Mapping[str, Sequence[Mapping[str, float]]], *
             axes.scatter(xs, ys, s=sizes, color=colour, marker=MARKERS[number % 8])
         axes.set_xlim(-0.02, 1.02)
         axes.set_ylim(-0.02, 1.02)
-        legend(axes, arms)
     return drawn[0]
 
 
@@ -136,7 +137,7 @@ class Difference:
 
 
 def forest(title: str, rows: Sequence[Difference], *, x: str, note: str = "") -> Drawing:
-    """Differences from the reference with their intervals: what does not touch the line is more than chance."""
+    """Draw differences from the reference with their intervals: what does not touch the line is more than chance."""
     with figure(title, x, note=note, wide=4.4, high=max(1.3, 0.26 * len(rows) + 0.8)) as (axes, drawn):
         for index, row in enumerate(rows):
             known = row.low is not None and row.high is not None
@@ -156,7 +157,7 @@ def forest(title: str, rows: Sequence[Difference], *, x: str, note: str = "") ->
 def scatter(
     title: str, points: Mapping[str, tuple[float, Difference]], *, x: str, y: str, note: str = "", names: bool = True
 ) -> Drawing:
-    """What is gained against what it costs; names and intervals where there is room. The reference is at (1, 0)."""
+    """Draw gain against cost; names and intervals where there is room. The reference is at (1, 0)."""
     with figure(title, x, y, note=note, high=3.2) as (axes, drawn):
         axes.axhline(0, color=INK, linewidth=1, linestyle=":")
         axes.plot([1], [0], "*", color=INK, markersize=9)
@@ -176,32 +177,30 @@ def scatter(
 
 @dataclass(frozen=True)
 class Band:
-    """A line with its interval: x, value, low, high; `dashed` lines are a comparison of the one above them."""
+    """A line with its intervals; `dashed` lines are a comparison of the one above them."""
 
-    points: Sequence[tuple[float, float, float, float]]
+    points: Sequence[tuple[float, Interval]]
     dashed: bool = False
     colour: int = 0
 
 
 def curves(title: str, bands: Mapping[str, Band], *, x: str, y: str, note: str = "") -> Drawing:
-    """Scores against the strength of an attack, with their intervals."""
+    """Draw scores against the strength of an attack, with their intervals."""
     with figure(title, x, y, note=note, high=2.4 + 0.15 * len(bands)) as (axes, drawn):
         for name, band in bands.items():
-            xs, values, lows, highs = (list(column) for column in zip(*band.points, strict=True))
-            colour, style = SERIES[band.colour % 8], "--" if band.dashed else "-"
-            marker = None if band.dashed else MARKERS[band.colour % 8]
-            axes.plot(xs, values, style, color=colour, marker=marker, markersize=4, label=plain(name, 40))
+            xs, scores = [x for x, _ in band.points], [score for _, score in band.points]
+            values = [value for value, _, _ in scores]
+            colour = _line(axes, band.colour, name, xs, values, dashed=band.dashed, markers=not band.dashed)
             if not band.dashed:
-                axes.fill_between(xs, lows, highs, color=colour, alpha=0.14, linewidth=0)
+                _band(axes, xs, scores, colour)
         axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
-        legend(axes, bands)
     return drawn[0]
 
 
 def attention(
     title: str, tokens: Sequence[str], clean: Any, perturbed: Any, hidden: Sequence[Sequence[int]], *, note: str = ""
 ) -> Drawing:
-    """Attention of one text as it is and under the adversary, hidden pairs crossed out."""
+    """Draw attention of one text as it is and under the adversary, hidden pairs crossed out."""
     top = max((max(row) for weights in (clean, perturbed) for row in weights), default=1.0)
     names = [plain(token, 12) for token in tokens]
     high = 2 * min(0.19, 2.9 / max(1, len(names))) * len(names) + 1.7
@@ -220,15 +219,13 @@ def attention(
 
 
 def spectrum(title: str, parts: Mapping[str, Mapping[str, Sequence[float]]], *, note: str = "") -> Drawing:
-    """Singular values by rank, before and after normalisation: mean over texts, and the middle 80 % of them."""
+    """Draw singular values by rank, before and after normalisation: mean over texts, and the middle 80 % of them."""
     with figure(title, "rank of the singular value", "singular value", note=note) as (axes, drawn):
         top = max((max(values["high"], default=0.0) for values in parts.values()), default=0.0) or 1.0
         for number, (name, values) in enumerate(parts.items()):
             ranks, floor = range(1, len(values["mean"]) + 1), 1e-5 * top  # what is smaller is rounding
             mean, low, high = ([max(each, floor) for each in values[key]] for key in ("mean", "low", "high"))
-            colour = SERIES[number % 8]
-            axes.plot(ranks, mean, "--" if number else "-", color=colour, label=plain(name, 40))
-            axes.fill_between(ranks, low, high, color=colour, alpha=0.14, linewidth=0)
+            colour = _line(axes, number, name, ranks, mean, dashed=number > 0)
+            _band(axes, ranks, list(zip(mean, low, high, strict=True)), colour)
         axes.set_yscale("log")
-        legend(axes, parts)
     return drawn[0]

@@ -12,7 +12,7 @@ from ..errors import require
 # Stand-ins that matplotlib takes for colours; each becomes a variable of the page, or the light colour in a file.
 INK, SOFT, RULE = "#0a0b01", "#0a0b02", "#0a0b03"
 SERIES = tuple(f"#0a0b1{number}" for number in range(8))
-# After Okabe and Ito: told apart by people who do not see all colours; darkened to 3:1 on a light ground.
+# After Okabe and Ito: distinct for colour-blind readers; darkened to 3:1 on a light background.
 _LIGHT = ("#0072b2", "#d55e00", "#008a64", "#b25a8e", "#b07d00", "#2e8fcb", "#6b7280", "#857600")
 COLOURS = {INK: ("ink", "#1a2029"), SOFT: ("soft", "#59626f"), RULE: ("rule", "#dfe3e8")} | {
     stand_in: (f"c{number}", light) for number, (stand_in, light) in enumerate(zip(SERIES, _LIGHT, strict=True))
@@ -54,14 +54,14 @@ class Drawing:
     wide: bool = False
 
     def inline(self, number: int) -> str:
-        """For a page: colours are the page's variables, names its own, as a page may hold many drawings."""
+        """Return it for a page: colours are the page's variables, names its own, as a page may hold many drawings."""
         text = self.svg
         for stand_in, (name, _) in COLOURS.items():
             text = text.replace(stand_in, f"var(--{name})")
         return re.sub(r'(id="|href="#|url\(#)', rf"\g<1>d{number}-", text)
 
     def file(self) -> str:
-        """For a file of its own, on a light ground."""
+        """Return it for a file of its own, on a light background."""
         text = self.svg
         for stand_in, (_, light) in COLOURS.items():
             text = text.replace(stand_in, light)
@@ -70,16 +70,9 @@ class Drawing:
 
 @contextmanager
 def figure(
-    title: str,
-    x: str = "",
-    y: str = "",
-    *,
-    note: str = "",
-    wide: float = WIDE,
-    high: float = HIGH,
-    rows: int = 1,
+    title: str, x: str = "", y: str = "", *, note: str = "", wide: float = WIDE, high: float = HIGH, rows: int = 1
 ) -> Generator[tuple[Any, list[Drawing]]]:
-    """(axes, a list that holds the drawing afterwards); several axes, one below the other, with `rows`."""
+    """Yield axes, or several below each other, and a list that holds the drawing afterwards."""
     matplotlib = require("matplotlib", "plot")
     figure_class = require("matplotlib.figure", "plot").Figure  # no pyplot: no state, no window
     drawn: list[Drawing] = []
@@ -90,11 +83,22 @@ def figure(
             each.set_xlabel(plain(x))
             each.set_ylabel(plain(y))
         yield axes, drawn
+        if rows == 1:
+            _legend(axes)
         drawn.append(Drawing(title, _svg(figure, title), note, wide > 1.3 * WIDE))
 
 
+def _legend(axes: Any) -> None:
+    """Name the lines above the axes, where it hides nothing; in two columns if the names are short."""
+    names: list[str] = axes.get_legend_handles_labels()[1]
+    if len(names) > 1:
+        columns = 2 if len(names) > 3 and max(map(len, names)) <= 21 else 1
+        where = {"loc": "lower left", "bbox_to_anchor": (-0.02, 1.0), "ncols": columns}
+        axes.legend(**where, borderpad=0, labelspacing=0.3)
+
+
 def _svg(figure: Any, title: str) -> str:
-    """The drawing alone: no XML head, no date, no ground, no idle names; as wide as its place, named for listeners."""
+    """Save the drawing alone, without XML head, date, background and unused names, with a label for screen readers."""
     from markupsafe import escape
 
     file = io.StringIO()
@@ -107,18 +111,18 @@ def _svg(figure: Any, title: str) -> str:
     head = f'<svg viewBox="{box.group(1) if box else ""}" style="max-width:{1.2 * width:.0f}px" role="img" '
     text = re.sub(r"<svg[^>]*>", lambda _: f'{head}aria-label="{escape(title)}">', text, count=1)
     used = set(re.findall(r'(?:href="#|url\(#)([^")]+)', text))
-    text = re.sub(r' id="([^"]*)"', lambda found: found.group(0) if found.group(1) in used else "", text)
+    text = re.sub(r' id="([^"]*)"', lambda name: name[0] if name[1] in used else "", text)
     text = re.sub(r"font: ([\d.]+)px [^;\"]*", r"font-size:\1px", text)
-    text = re.sub(r'( (?:d|x|y|transform)=")([^"]*)', _short, text)
+    # Two places of a pixel are more than a screen has.
+    text = re.sub(r'( (?:d|x|y|transform)=")([^"]*)', _round, text)
     return re.sub(r"\s*\n\s*", "\n", text).strip()
 
 
-def _short(found: re.Match[str]) -> str:
-    """Two places of a pixel are more than a screen has."""
-    return found.group(1) + re.sub(r"(\.\d\d)\d+", r"\1", found.group(2)).replace("\n", "")
+def _round(attribute: re.Match[str]) -> str:
+    return attribute[1] + re.sub(r"(\.\d\d)\d+", r"\1", attribute[2]).replace("\n", "")
 
 
 def plain(text: str, longest: int = 0) -> str:
-    """Text as it stands: a dollar sign would start a formula. Cut to `longest` letters, where that is given."""
+    """Return text that matplotlib takes literally: a dollar sign would start a formula; cut to `longest` letters."""
     short = text if not longest or len(text) <= longest else text[: longest - 1] + "…"
     return short.replace("$", r"\$")

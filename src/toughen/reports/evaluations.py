@@ -1,50 +1,53 @@
-"""The evaluations of runs: scores with intervals, slices, confusion and reliability."""
+"""The evaluations of runs: scores with intervals, confusion and reliability."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from dataclasses import dataclass
 
+from ..attacks.summary import Score
 from . import charts
 from .comparison import LOWER
 from .drawing import Drawing
-from .folder import Predictions, Run, finite, is_numeric, read_json
-from .formatting import number
+from .folder import ARMS, PLAIN, Arm, ErrorSummary, Predictions, Run, is_numeric, read_json
 
-_MANY = 30  # classes: a larger confusion matrix cannot be read
-
-
-def reliability_charts(run: Run) -> list[Drawing]:
-    """Accuracy over confidence of the best seed, beside the plain baseline's."""
-    arms: dict[str, Any] = {}
-    for arm, name in (("method", run.method), ("baseline", "plain baseline")):
-        summary = error_summary(run, arm)
-        if summary and summary.get("calibration"):
-            arms[f"{name}: calibration error {summary['calibration']['ece']:.3f}"] = summary["calibration"]["bins"]
-    if not arms:
-        return []
-    note = "On the dotted line a model knows how sure it may be; larger marks are more rows."
-    return [charts.reliability("reliability", arms, note=note)]
+CLASSES = 30  # a larger confusion matrix cannot be read
+COLUMNS, ROWS = 24, 300
 
 
-def confusion_charts(run: Run) -> list[Drawing]:
-    summary = error_summary(run, "method")
-    table: Mapping[str, Any] | None = summary.get("confusion") if summary else None
-    if summary is None or table is None or len(table["labels"]) > _MANY:
-        return []
-    return [charts.confusion(f"confusion, {summary['name']}", table["labels"], table["counts"])]
+def error_summaries(run: Run) -> dict[Arm, ErrorSummary]:
+    """Summarize the best seed's predictions; for the method else the first evaluation that has any of it."""
+    summaries: dict[Arm, ErrorSummary] = {}
+    for arm in ARMS:
+        best = run.best(arm)
+        predictions = run.predictions(best.seed, arm=arm) if best else None
+        if predictions and (summary := _from_predictions(predictions, _label_names(run))):
+            summaries[arm] = summary
+    if "method" not in summaries:
+        evaluated = (each.errors for each in run.evaluations.values())
+        if first := next((each for each in evaluated if each.counts or each.bins), None):
+            summaries["method"] = first
+    return summaries
 
 
-def error_summary(run: Run, arm: str) -> dict[str, Any] | None:
-    """From the best seed's predictions; for the method else from the first evaluation that has any of it."""
-    best = run.best(arm)
-    predictions = run.predictions(int(best["seed"]), arm=arm) if best is not None else None
-    summary = _from_predictions(predictions, _label_names(run)) if predictions else None
-    if summary is None and arm == "method":
-        summary = next((e for e in run.evaluations.values() if e.get("confusion") or e.get("calibration")), None)
-    return summary
+def error_charts(run: Run, summaries: Mapping[Arm, ErrorSummary]) -> list[Drawing]:
+    """Draw accuracy over confidence beside the plain baseline's, and the method's confusion."""
+    drawings: list[Drawing] = []
+    names = {"method": run.method, "baseline": PLAIN}
+    curves = {
+        f"{names[arm]}: calibration error {summary.ece:.3f}": summary.bins
+        for arm in ARMS
+        if (summary := summaries.get(arm)) and summary.ece is not None
+    }
+    if curves:
+        note = "On the dotted line a model knows how sure it may be; larger marks are more rows."
+        drawings.append(charts.reliability("reliability", curves, note=note))
+    summary = summaries.get("method")
+    if summary and 0 < len(summary.labels) <= CLASSES:
+        drawings.append(charts.confusion(f"confusion, {summary.name}", summary.labels, summary.counts))
+    return drawings
 
 
-def _from_predictions(predictions: Predictions, names: list[str] | None) -> dict[str, Any] | None:
-    """Confusion and reliability of answers; None for regression, which has neither."""
+def _from_predictions(predictions: Predictions, names: list[str] | None) -> ErrorSummary | None:
+    """Return the confusion and calibration of answers; None for regression, which has neither."""
     y_true, y_pred = predictions.labels, predictions.answers
     if y_true is None or is_numeric(y_true) or is_numeric(y_pred):
         return None
@@ -52,65 +55,48 @@ def _from_predictions(predictions: Predictions, names: list[str] | None) -> dict
 
     labels = names or sorted({*y_true, *y_pred})
     index = {str(number): number for number in range(len(labels))} | {name: n for n, name in enumerate(labels)}
-    if not all(each in index for each in (*y_true, *y_pred)):
+    if not {*y_true, *y_pred} <= index.keys():
         return None
     counts = [[0] * len(labels) for _ in labels]
     for label, answer in zip(y_true, y_pred, strict=True):
         counts[index[label]][index[answer]] += 1
-    made: dict[str, Any] = {"name": "validation", "confusion": {"labels": labels, "counts": counts}}
     if predictions.probabilities and len(predictions.probabilities[0]) == len(labels):
         numbers = [index[label] for label in y_true]
-        made["calibration"] = calibration(predictions.probabilities, numbers)
-    return made
+        return ErrorSummary("validation", labels, counts, **calibration(predictions.probabilities, numbers))
+    return ErrorSummary("validation", labels, counts)
 
 
 def _label_names(run: Run) -> list[str] | None:
     file = run.path / "model" / "config.json"
-    if not file.is_file():
-        return None
-    names = cast("dict[str, str]", read_json(file).get("id2label") or {})
+    names: dict[str, str] = (read_json(file).get("id2label") if file.is_file() else None) or {}
     return [names[key] for key in sorted(names, key=int)] or None
 
 
-COLUMNS, ROWS = 24, 300
+@dataclass(frozen=True)
+class EvaluationTable:
+    """Evaluations by run: rows of (run, scores), a score for each name or None."""
+
+    names: Sequence[str]
+    rows: Sequence[tuple[str, Sequence[Score | None]]]
+    best: Sequence[float | None]
+    """The best score of each column; None if there is one run alone."""
+    drawings: Sequence[Drawing]
 
 
-def evaluation_table(runs: Sequence[Run]) -> dict[str, Any] | None:
-    """None where nothing was evaluated."""
+def evaluation_table(runs: Sequence[Run]) -> EvaluationTable | None:
+    """Put the evaluations of runs side by side; None where nothing was evaluated."""
     names = list(dict.fromkeys(name for run in runs for name in run.evaluations))[:COLUMNS]
     if not names:
         return None
-    scores: dict[str, dict[str, tuple[float, float, float]]] = {name: {} for name in names}
-    for run in runs:
-        for name in names:
-            score = _score(run.evaluations[name]) if name in run.evaluations else None
-            if score is not None:
-                scores[name][run.name] = score
-    lower = {name for run in runs for name, summary in run.evaluations.items() if summary["metric"] in LOWER}
-    best = {
-        name: (min if name in lower else max)((each[0] for each in found.values()), default=None)
-        for name, found in scores.items()
-    }
-    rows: list[dict[str, Any]] = []
-    for run in runs[:ROWS]:
-        cells: list[dict[str, Any]] = []
-        for name in names:
-            found = scores[name].get(run.name)
-            span = f"{found[1]:.3f} to {found[2]:.3f}" if found else ""
-            top = found is not None and len(runs) > 1 and found[0] == best[name]
-            cells.append({**number(found[0] if found else None), "interval": span, "best": top})
-        rows.append({"name": run.name, "cells": cells})
-    drawn: list[Drawing] = []
+    scores: dict[str, dict[str, Score]] = {name: {} for name in names}
+    best: list[float | None] = []
+    for name, column in scores.items():
+        evaluated = {run.name: run.evaluations[name] for run in runs if name in run.evaluations}
+        column |= {run: each.score for run, each in evaluated.items() if each.score}
+        first = min if any(each.metric in LOWER for each in evaluated.values()) else max
+        best.append(first((each.value for each in column.values()), default=None) if len(runs) > 1 else None)
+    drawings: list[Drawing] = []
     if len(names) * len(runs) > 1 and len(names) <= 12 and len(runs) <= 8:
-        drawn.append(charts.bars("evaluations", scores, note="With 95 % intervals over rows."))
-    return {"names": names, "rows": rows, "drawings": drawn}
-
-
-def _score(evaluation: Mapping[str, Any]) -> tuple[float, float, float] | None:
-    """The selecting metric with its interval; None where it was not finite, which is no 0."""
-    found: Mapping[str, Any] = evaluation["metrics"][evaluation["metric"]]
-    value = finite(found.get("value"))
-    if value is None:
-        return None
-    low, high = (value if found.get(key) is None else float(found[key]) for key in ("low", "high"))
-    return value, low, high
+        drawings.append(charts.bars("evaluations", scores, note="With 95 % intervals over rows."))
+    rows = [(run.name, [column.get(run.name) for column in scores.values()]) for run in runs[:ROWS]]
+    return EvaluationTable(names, rows, best, drawings)

@@ -11,7 +11,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
-Arm = str  # "method" or "baseline"
+from ..attacks.summary import AttackSummary, Score, finite
+from ..runs.folder import RunFolder
+from ..runs.results import Results, RunManifest, SeedResult
+from .attack_means import Arm, Attack, mean_attacks
+
+ARMS: tuple[Arm, ...] = ("method", "baseline")
+PLAIN = "plain baseline"
+PathLike = str | os.PathLike[str]
 
 
 class ReportError(ValueError):
@@ -27,8 +34,55 @@ class Predictions:
     probabilities: list[list[float]] | None
 
 
+@dataclass(frozen=True)
+class ErrorSummary:
+    """Where a model errs, and whether it knows: confusion and calibration, as far as they are known."""
+
+    name: str
+    labels: Sequence[str] = ()
+    counts: Sequence[Sequence[int]] = ()
+    """Rows are labels, columns answers."""
+    ece: float | None = None
+    bins: Sequence[Mapping[str, float]] = ()
+    """Of a reliability plot: rows, confidence, accuracy."""
+
+
+@dataclass(frozen=True)
+class Slice:
+    """The score on some of the rows."""
+
+    name: str
+    rows: int
+    score: float | None
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """evaluations/<name>.json, as far as a page shows it."""
+
+    metric: str
+    score: Score | None
+    """The selecting metric; None if it was not finite."""
+    errors: ErrorSummary
+    slices: Mapping[str, Sequence[Slice]]
+    """What the rows are grouped by -> the groups."""
+
+    @classmethod
+    def from_dict(cls, name: str, fields: Mapping[str, Any]) -> "Evaluation":
+        """Read an evaluation; raise AttributeError, KeyError or TypeError if it is none."""
+        metric = str(fields["metric"])
+        score = fields["metrics"][metric]
+        errors = {**(fields.get("confusion") or {}), **(fields.get("calibration") or {})}
+        slices = {
+            kind: [Slice(row["name"], row["rows"], finite(row[metric])) for row in rows if metric in row]
+            for kind, rows in (fields.get("slices") or {}).items()
+        }
+        known = finite(score.get("value")) is not None
+        return cls(metric, Score.from_dict(score) if known else None, ErrorSummary(name, **errors), slices)
+
+
 def is_numeric(cells: Sequence[str]) -> bool:
-    """Whether there are numbers with a point among them: a regression's. Names may have one too (sci.med)."""
+    """Return whether there are numbers with a point: a regression's. Names may have one too (sci.med)."""
     return any("." in cell and re.fullmatch(r"[-+]?[\d.]+(e[-+]?\d+)?", cell) for cell in cells)
 
 
@@ -36,10 +90,13 @@ def is_numeric(cells: Sequence[str]) -> bool:
 class Run:
     """One run folder, read."""
 
-    path: Path
-    results: Mapping[str, Any]
+    results: Results
     title: str = ""
-    """What it is called beside runs whose folders have the same name."""
+    """Its name beside runs whose folders have the same name."""
+
+    @property
+    def path(self) -> Path:
+        return self.results.path
 
     @property
     def name(self) -> str:
@@ -47,83 +104,90 @@ class Run:
 
     @property
     def method(self) -> str:
-        return str(self.results["method"]["name"])
+        return self.results.method.name
 
     @property
     def metric(self) -> str:
-        return str(self.results["metric"])
+        return self.results.metric
+
+    @cached_property
+    def folder(self) -> RunFolder:
+        return RunFolder(self.path)
 
     @cached_property
     def answers(self) -> tuple[str, ...]:
         """What its models answer with, names of classes or the kind of head: files called alike may be other tasks."""
-        file = self.path / "began.json"
-        manifest = read_json(file) if file.is_file() else {}
-        return tuple(sorted(map(str, manifest.get("labels") or ()))) or (str(manifest.get("head", "")),)
+        manifest = self.folder.manifest() if self.folder.manifest_file.is_file() else RunManifest()
+        return tuple(sorted(map(str, manifest.labels))) or (manifest.head,)
 
     @cached_property
     def log(self) -> list[dict[str, Any]]:
         """The rows of metrics.jsonl; a last line cut off by a crash is left out."""
-        return read_lines(self.path / "metrics.jsonl")
+        return read_lines(self.folder.metrics_file)
 
     @cached_property
     def config(self) -> str:
-        file = self.path / "config.yaml"
+        file = self.folder.config_file
         return file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
 
     @cached_property
-    def evaluations(self) -> dict[str, dict[str, Any]]:
-        """What `toughen evaluate` left, by name."""
-        found: dict[str, dict[str, Any]] = {}
+    def evaluations(self) -> dict[str, Evaluation]:
+        """What `toughen evaluate` left, by name; the run's own split first: what the others are held against."""
+        evaluations: dict[str, Evaluation] = {}
         files = (self.path / "evaluations").glob("*.json")
-        # The run's own split first: what the others are held against.
         for file in sorted(files, key=lambda each: (each.stem not in ("clean", "validation"), each.stem)):
-            fields = found[file.stem] = read_json(file)
-            scores = fields.get("metrics")
-            if not isinstance(scores, dict) or not isinstance(scores.get(str(fields.get("metric"))), dict):
-                raise ReportError(f"{file} is no evaluation: 'metrics' does not have what 'metric' names.")
-        return found
+            fields = read_json(file)
+            try:
+                evaluations[file.stem] = Evaluation.from_dict(str(fields.get("name") or file.stem), fields)
+            except (AttributeError, KeyError, TypeError) as error:
+                raise ReportError(f"{file} is no evaluation: {error!r}.") from None
+        return evaluations
 
     @cached_property
-    def attacks(self) -> dict[str, dict[str, Any]]:
-        """What attacks left, by name: attacks/*.json."""
-        return {file.stem: read_json(file) for file in sorted((self.path / "attacks").glob("*.json"))}
+    def attacks(self) -> list[Attack]:
+        """Every attack on the method and on its plain baseline; where all seeds were attacked, their mean."""
+        summaries: dict[str, AttackSummary] = {}
+        for file in sorted((self.path / "attacks").glob("*.json")):
+            fields = read_json(file)
+            try:
+                summaries[file.stem] = AttackSummary.from_dict(fields)
+            except (KeyError, TypeError, ValueError) as error:
+                raise ReportError(f"{file} is no attack's summary: {error!r}.") from None
+        return mean_attacks(summaries)
 
-    def attacked_rows(self, name: str) -> list[dict[str, Any]]:
-        """The examples of an attack, attacks/<name>.jsonl; empty where none were kept."""
-        return read_lines(self.path / "attacks" / f"{name}.jsonl")
+    def attacked_rows(self, attack: Attack) -> list[dict[str, Any]]:
+        """Return the examples of an attack, attacks/<name>.jsonl; none where none were kept."""
+        return read_lines(self.path / "attacks" / f"{attack.sources[0]}.jsonl")
 
-    def diagnostics(self, name: str, seed: int) -> dict[str, Any] | None:
-        """What training saw at its end and the saved model does not show, such as an adversary's masks."""
-        file = self.seed_folder(seed) / "diagnostics" / f"{name}.json"
-        return read_json(file) if file.is_file() else None
+    def diagnostics(self, name: str) -> dict[str, Any] | None:
+        """Return what was measured when the best seed ended and its model does not show, such as masks."""
+        best = self.best()
+        file = self.folder.seed_folder("method", best.seed) / "diagnostics" / f"{name}.json" if best else None
+        return read_json(file) if file and file.is_file() else None
 
-    def seed_folder(self, seed: int, arm: Arm = "method") -> Path:
-        return self.path / ("seeds" if arm == "method" else "baseline") / str(seed)
-
-    def best(self, arm: Arm = "method") -> dict[str, Any] | None:
-        """The seed with the best selecting metric; None where there is none."""
+    def best(self, arm: Arm = "method") -> SeedResult | None:
+        """Return the seed with the best selecting metric; None where there is none."""
         scores = self.scores(arm)
-        return max(self.seeds(arm), key=lambda s: scores.get(int(s["seed"]), -math.inf), default=None)
+        return max(self.seeds(arm), key=lambda each: scores.get(each.seed, -math.inf), default=None)
 
-    def seeds(self, arm: Arm = "method") -> list[dict[str, Any]]:
-        """The seeds of the method, or of the plain baseline run beside it."""
-        part = self.results if arm == "method" else self.results.get("baseline") or {}
-        return list(cast("Sequence[dict[str, Any]]", part.get("seeds") or ()))
+    def seeds(self, arm: Arm = "method") -> Sequence[SeedResult]:
+        """Return the seeds of the method, or of the plain baseline run beside it."""
+        part = self.results.summary if arm == "method" else self.results.baseline
+        return part.seeds if part else ()
 
     def scores(self, arm: Arm = "method", metric: str | None = None) -> dict[int, float]:
-        """The metric of every seed that has it; one that was not finite was written as null."""
-        name = metric or self.metric
-        found = {int(s["seed"]): finite(s["metrics"].get(name)) for s in self.seeds(arm)}
-        return {seed: score for seed, score in found.items() if score is not None}
+        """Return the metric of every seed that has it; one that was not finite was written as null."""
+        scores = {each.seed: finite(each.metrics.get(metric or self.metric)) for each in self.seeds(arm)}
+        return {seed: score for seed, score in scores.items() if score is not None}
 
     def predictions(self, seed: int, split: str = "validation", arm: Arm = "method") -> Predictions | None:
-        """The predictions of a seed, None where they were not written."""
-        file = self.seed_folder(seed, arm) / "predictions" / f"{split}.tsv"
+        """Return the predictions of a seed, None where they were not written."""
+        file = self.folder.seed_folder(arm, seed) / "predictions" / f"{split}.tsv"
         return _predictions(file) if file.is_file() else None
 
 
 def explain_not_a_run(folder: Path) -> str:
-    """Why a folder without results is no run, and what to give instead."""
+    """Say why a folder without results is no run, and what to give instead."""
     if not folder.exists():
         return "does not exist; check the path."
     if (folder / "trials").is_dir():
@@ -131,53 +195,48 @@ def explain_not_a_run(folder: Path) -> str:
     return "has no results.json: give the folder of a finished run."
 
 
-def read_run(path: "str | os.PathLike[str]") -> Run:
+def read_run(path: PathLike) -> Run:
     """Read a run folder, or say why it is none."""
     folder = Path(path)
-    file = folder / "results.json"
+    file = RunFolder(folder).results_file
     if not file.is_file():
         raise ReportError(f"{folder} {explain_not_a_run(folder)}")
-    results = read_json(file)
-    if missing := [key for key in ("task", "method", "metric", "seeds") if key not in results]:
-        raise ReportError(f"{file} has no {missing[0]!r}: it is not the results of a toughen run.")
-    return Run(folder, results)
+    fields = read_json(file)
+    try:
+        return Run(Results.from_dict(folder, {"model": "", "mean": {}, "sd": {}, "median": {}, **fields}))
+    except (KeyError, TypeError) as error:
+        raise ReportError(f"{file} is not the results of a toughen run: {error!r}.") from None
 
 
-def find_runs(paths: "Sequence[str | os.PathLike[str]]") -> list[Run]:
-    """The runs at these paths; a folder of runs stands for all of them, in order of their names."""
-    found: list[Run] = []
+def find_runs(paths: Sequence[PathLike]) -> list[Run]:
+    """Read the runs at these paths; a folder of runs stands for all of them, in order of their names."""
+    runs: list[Run] = []
     for path in map(Path, paths):
-        inside = [] if (path / "results.json").is_file() else sorted(path.glob("*/results.json"))
-        found += [read_run(file.parent) for file in inside] if inside else [read_run(path)]
+        inside = [] if RunFolder(path).results_file.is_file() else sorted(path.glob("*/results.json"))
+        runs += [read_run(file.parent) for file in inside] if inside else [read_run(path)]
     # A run that is named twice is one run: its seeds would count double.
-    found = list({run.path.resolve(): run for run in found}.values())
-    if not found:
+    runs = list({run.path.resolve(): run for run in runs}.values())
+    if not runs:
         raise ReportError("there is no run to report on: give one or more run folders.")
-    return unique_names(found)
+    return unique_names(runs)
 
 
 def unique_names(runs: Sequence[Run]) -> list[Run]:
-    """Runs with names of their own: folders of the same name are told by as many of their parents as it takes."""
+    """Give each run a name of its own: to folders of the same name as many of their parents as it takes."""
     if len({run.name for run in runs}) == len(runs):
         return list(runs)
     parts = [run.path.resolve().parts for run in runs]
-    made: list[Run] = []
+    named: list[Run] = []
     for run, own in zip(runs, parts, strict=True):
         depth = 1
         while depth < len(own) and sum(other[-depth:] == own[-depth:] for other in parts) > 1:
             depth += 1
-        made.append(replace(run, title="/".join(own[-depth:])))
-    return made
-
-
-def finite(value: Any) -> float | None:
-    """The value as a number, None where it is none: logs of broken runs hold NaN and words."""
-    number = float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else math.nan
-    return number if math.isfinite(number) else None
+        named.append(replace(run, title="/".join(own[-depth:])))
+    return named
 
 
 def read_json(file: Path) -> dict[str, Any]:
-    """The object in a file, or an error that names it."""
+    """Read the object in a file, or raise an error that names it."""
     try:
         value = json.loads(file.read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
@@ -188,7 +247,7 @@ def read_json(file: Path) -> dict[str, Any]:
 
 
 def read_lines(file: Path) -> list[dict[str, Any]]:
-    """The objects in a file of JSON lines, none where there is no file; what a crash cut off is left out."""
+    """Read the objects in a file of JSON lines, none where there is no file; what a crash cut off is left out."""
     rows: list[dict[str, Any]] = []
     # Not splitlines: a text may hold a line separator of Unicode's, and JSON leaves it as it is.
     # A crash may cut a letter of several bytes.
@@ -207,15 +266,14 @@ def _predictions(file: Path) -> Predictions:
     try:
         with file.open(encoding="utf-8", newline="") as lines:
             rows = list(csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE))
-        probabilities = [json.loads(row["probabilities"]) if row.get("probabilities") else None for row in rows]
+        probabilities = [json.loads(row["probabilities"]) for row in rows if row.get("probabilities")]
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ReportError(f"{file} is no table of predictions, or cut off: {error}.") from None
     if rows and "prediction" not in rows[0]:
         raise ReportError(f"{file} has no column 'prediction'; it has {', '.join(rows[0])}.")
-    known = bool(rows) and all(row.get("label") not in (None, "") for row in rows)
-    spread = bool(rows) and None not in probabilities
+    labels = [row["label"] for row in rows if row.get("label")]
     return Predictions(
         [row["prediction"] for row in rows],
-        [row["label"] for row in rows] if known else None,
-        cast("list[list[float]]", probabilities) if spread else None,
+        labels if rows and len(labels) == len(rows) else None,
+        probabilities if rows and len(probabilities) == len(rows) else None,
     )

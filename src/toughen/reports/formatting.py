@@ -1,19 +1,18 @@
-"""Numbers and words of tables, on the page and in the terminal."""
+"""Words of tables, on the page and in the terminal; numbers of the page's tables are `cell` in templates/parts.html."""
 
 from collections.abc import Mapping
-from typing import Any
+
+
+def shorten(text: str, longest: int) -> str:
+    """Cut a text that would burst the page, and say how long it is."""
+    return text if len(text) <= longest else f"{text[:longest]} … ({len(text):,} letters in all)"
 
 
 def format_passes(cost: Mapping[str, float]) -> str:
-    """Forward and backward passes of a step."""
+    """Return the forward and backward passes of a step as text."""
     return f"{cost['forward']:g} + {cost['backward']:g}" if {"forward", "backward"} <= cost.keys() else "-"
 
 
 def format_p(p: float | None, otherwise: str) -> str:
-    """A p value, or what is said in its place."""
+    """Return a p value as text, or what is said in its place."""
     return otherwise if p is None else ("p < 0.001" if p < 0.001 else f"p = {p:.3f}")
-
-
-def number(value: float | None, form: str = "{:.4f}") -> dict[str, Any]:
-    """A cell: how it is shown, and what it is sorted by."""
-    return {"text": "-" if value is None else form.format(value), "sort": "" if value is None else f"{value:.6g}"}

@@ -1,186 +1,139 @@
 """One run as a section of a page: what was trained, how it learned, what the perturbation did, cost, calibration."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from ..runs.results import SeedResult
+from ..statistics import cost, cost_ratio
 from . import charts
-from .attacks import Attack
-from .comparison import cost_against_plain
 from .drawing import Drawing
-from .evaluations import confusion_charts, reliability_charts
-from .folder import Run
-from .formatting import format_passes, number
-from .training_log import adversarial_checks, eval_curves, last, loss_parts, robust_series
+from .evaluations import error_charts, error_summaries
+from .folder import ARMS, PLAIN, Arm, ErrorSummary, Run, Slice
+from .training_log import (
+    GROUPS,
+    Figure,
+    Finding,
+    adversarial_checks,
+    eval_curves,
+    last_figures,
+    loss_parts,
+    robust_series,
+)
 
-PLAIN = "plain baseline"
-LETTERS, LINES = 40_000, 60  # of a config, and of seeds, notes, figures and slices: no run may burst its page
+LINES = 60  # of seeds, figures and slices: no run may burst its page
+COSTS = {
+    "seconds_per_step": ("seconds a step", "time of a step"),
+    "train_seconds": ("seconds of training", "seconds of training"),
+    "forward": ("forward passes a step", "forward passes"),
+    "backward": ("backward passes a step", "backward passes"),
+    "peak_memory_mb": ("peak memory, MB", "peak memory"),
+}
+"""What is measured -> its name in the table and in the drawing."""
 
 
 @dataclass(frozen=True)
 class Section:
-    """One run: values for the template, and drawings by the part of the page they belong to."""
+    """One run as `run.html` shows it."""
 
-    values: dict[str, Any]
-    drawings: dict[str, list[Drawing]]
-
-
-def run_section(run: Run, attacks: Sequence[Attack] = ()) -> Section:
-    """Everything the folder of a run holds, as far as it is there."""
-    results = run.results
-    metrics = list(dict.fromkeys(name for seed in run.seeds() for name in seed["metrics"]))
-    values = {
-        "name": run.name,
-        "metric": run.metric,
-        "about": _about(run),
-        "metrics": metrics,
-        "seeds": [_seed(run, seed, arm, metrics) for arm in ("method", "baseline") for seed in run.seeds(arm)][:LINES],
-        "findings": adversarial_checks(run, attacks),
-        "perturbed": run.method != "plain",
-        "robust": [(key, f"{value:.4g}", meaning) for key, (value, meaning) in last(run).items()][:LINES],
-        "cost": _cost(run),
-        "slices": _slices(run)[:LINES],
-        "notes": [_cut(str(note), 2000) for note in results.get("notes") or ()][:LINES],
-        "config": _cut(run.config, LETTERS),
-        "versions": {**(results.get("versions") or {}), "toughen": results.get("toughen", "")},
-        "hardware": _cut(json.dumps(results.get("hardware") or {}, ensure_ascii=False), 2000),
-    }
-    drawings = {
-        "learning": _learning(run),
-        "adversarial": [
-            charts.lines(title, lines, note=_NOTES.get(title, "")) for title, lines in robust_series(run).items()
-        ],
-        "cost": _cost_drawing(run),
-        "calibration": [*reliability_charts(run), *confusion_charts(run)],
-        "attention": _attention(run),
-        "spectrum": _spectrum(run),
-    }
-    return Section(values, drawings)
+    run: Run
+    about: Sequence[tuple[str, str]]
+    metrics: Sequence[str]
+    seeds: Sequence[tuple[str, SeedResult]]
+    findings: Sequence[Finding]
+    figures: Sequence[Figure]
+    cost: Sequence[tuple[str, float, float | None, float | None]]
+    """What is measured, of the run, of its plain baseline, and the ratio."""
+    errors: Mapping[Arm, ErrorSummary]
+    slices: Sequence[tuple[str, Sequence[Slice]]]
+    drawings: Mapping[str, Sequence[Drawing]]
+    """Drawings by the part of the page they belong to."""
 
 
-_NOTES = {
-    "size of the perturbation, relative": "Its norm as a share of the norm of what it perturbs.",
-    "share from the gradient": "0 is random noise, 1 the gradient's work.",
-    "divergence from the clean prediction": "Under the perturbation, and under another dropout mask alone.",
-    "share of attention left visible": "What the adversary does not hide; hiding has its price.",
-}
+def run_section(run: Run) -> Section:
+    """Collect everything the folder of a run holds, as far as it is there."""
+    names = {"method": run.method, "baseline": PLAIN}
+    seeds = [(f"{names[arm]}, seed {seed.seed}", seed) for arm in ARMS for seed in run.seeds(arm)]
+    ours, plain = (cost([vars(seed) for seed in run.seeds(arm)]) for arm in ARMS)
+    ratios, errors = cost_ratio(ours, plain), error_summaries(run)
+    times = {short: ratios[key] for key, (_, short) in COSTS.items() if key in ratios}
+    slices = [
+        (f"{name}, by {kind}", rows)
+        for name, evaluation in run.evaluations.items()
+        for kind, rows in evaluation.slices.items()
+        if len(rows) > 1
+    ]
+    return Section(
+        run=run,
+        about=_about(run),
+        metrics=list(dict.fromkeys(name for seed in run.seeds() for name in seed.metrics)),
+        seeds=seeds[:LINES],
+        findings=adversarial_checks(run),
+        figures=last_figures(run)[:LINES],
+        cost=[(name, ours[key], plain.get(key), ratios.get(key)) for key, (name, _) in COSTS.items() if key in ours],
+        errors=errors,
+        slices=slices[:LINES],
+        drawings={
+            "learning": _learning(run),
+            "adversarial": [
+                charts.lines(title, lines, note=GROUPS[title][1]) for title, lines in robust_series(run).items()
+            ],
+            "cost": [charts.ratios("cost against plain fine-tuning", times)] if times else [],
+            "calibration": error_charts(run, errors),
+            "attention": _attention(run),
+            "spectrum": _spectrum(run),
+        },
+    )
 
 
 def _about(run: Run) -> list[tuple[str, str]]:
-    results = run.results
-    method: Mapping[str, Any] = results["method"]
-    settings = ", ".join(f"{key}={value}" for key, value in (method.get("settings") or {}).items())
-    data: Mapping[str, Any] = results.get("data") or {}
+    results, method = run.results, run.results.method
+    settings = ", ".join(f"{key}={value}" for key, value in method.settings.items())
     facts = {
-        "task": str(results["task"]),
-        "model": str(results.get("model", "")),
-        "head": str(results.get("head") or ""),
-        "method": f"{method['name']}({settings})",
-        "in full": str(method.get("repr") or ""),
-        "rows": ", ".join(f"{name} {rows:,}" for name, rows in data.items() if isinstance(rows, int)),
-        "seeds": ", ".join(str(seed["seed"]) for seed in run.seeds()),
+        "task": results.task,
+        "model": results.model,
+        "head": results.head,
+        "method": f"{method.name}({settings})",
+        "in full": method.repr,
+        "rows": ", ".join(f"{name} {rows:,}" for name, rows in results.data.items()),
+        "seeds": ", ".join(str(seed.seed) for seed in run.seeds()),
         "selected by": f"{run.metric} on the validation rows",
     }
-    return [(term, _cut(words, 4000)) for term, words in facts.items() if words]
-
-
-def _cut(text: str, longest: int) -> str:
-    return text if len(text) <= longest else f"{text[:longest]} … ({len(text):,} letters in all)"
-
-
-def _seed(run: Run, seed: Mapping[str, Any], arm: str, metrics: Sequence[str]) -> dict[str, Any]:
-    found: Mapping[str, float] = seed["metrics"]
-    return {
-        "name": f"{run.method if arm == 'method' else PLAIN}, seed {seed['seed']}",
-        "scores": [number(found.get(metric)) for metric in metrics],
-        "epoch": number(seed.get("best_epoch"), "{:g}"),
-        "seconds": number(seed.get("train_seconds"), "{:.1f}"),
-        "memory": number(seed.get("peak_memory_mb"), "{:.0f}"),
-    }
+    return [(term, words) for term, words in facts.items() if words]
 
 
 def _learning(run: Run) -> list[Drawing]:
-    drawn: list[Drawing] = []
+    drawings: list[Drawing] = []
     if parts := loss_parts(run):
         note = "Means over seeds." if len(run.seeds()) > 1 else ""
-        drawn.append(charts.lines("loss and its parts", parts, dashed=("loss, plain baseline",), note=note))
+        drawings.append(charts.lines("loss and its parts", parts, dashed=(f"loss, {PLAIN}",), note=note))
     if curve := eval_curves(run, run.metric):
-        drawn.append(charts.lines(f"{run.metric} while training", curve, y=run.metric, dashed=(PLAIN,)))
-    return drawn
-
-
-_COSTS = {
-    "seconds_per_step": "seconds a step",
-    "train_seconds": "seconds of training",
-    "forward": "forward passes a step",
-    "backward": "backward passes a step",
-    "peak_memory_mb": "peak memory, MB",
-}
-
-
-def _cost(run: Run) -> dict[str, Any]:
-    ours, plain, times = cost_against_plain(run)
-    rows = [
-        {
-            "name": name,
-            "ours": number(ours.get(key), "{:.4g}"),
-            "plain": number(plain.get(key), "{:.4g}"),
-            "times": number(times.get(key), "{:.2f}x"),
-        }
-        for key, name in _COSTS.items()
-        if key in ours
-    ]
-    return {"rows": rows, "plain": bool(plain), "passes": format_passes(ours)}
-
-
-def _cost_drawing(run: Run) -> list[Drawing]:
-    _, _, times = cost_against_plain(run)
-    names = {key: name.removesuffix(" a step").removesuffix(", MB") for key, name in _COSTS.items()}
-    names["seconds_per_step"] = "time of a step"
-    shown = {name: times[key] for key, name in names.items() if key in times}
-    return [charts.ratios("cost against plain fine-tuning", shown)] if shown else []
-
-
-def _diagnostics(run: Run, name: str) -> dict[str, Any] | None:
-    best = run.best()
-    return run.diagnostics(name, int(best["seed"])) if best else None
+        drawings.append(charts.lines(f"{run.metric} while training", curve, y=run.metric, dashed=(PLAIN,)))
+    return drawings
 
 
 def _attention(run: Run) -> list[Drawing]:
-    """Of the best seed: a few texts as the model reads them, and with what its adversary hid."""
-    diagnostics = _diagnostics(run, "attention")
+    """Draw how the best seed's model reads a few texts, and what its adversary hides."""
+    diagnostics = run.diagnostics("attention")
     if not diagnostics:
         return []
-    drawn: list[Drawing] = []
+    drawings: list[Drawing] = []
     for index, text in enumerate(diagnostics["texts"], start=1):
         note = "Crossed out: hidden in one draw, as training draws."
         parts = (text["tokens"], text["clean"], text["adversarial"], text["hidden"])
-        drawn.append(charts.attention(f"attention, layer {diagnostics['layer']}, text {index}", *parts, note=note))
-    hidden = {layer: float(share) for layer, share in diagnostics["hidden_by_layer"].items()}
+        drawings.append(charts.attention(f"attention, layer {diagnostics['layer']}, text {index}", *parts, note=note))
+    hidden: dict[str, float] = diagnostics["hidden_by_layer"]
     if len(hidden) > 1:
         bars = {layer: {"hidden": (share, share, share)} for layer, share in hidden.items()}
-        drawn.append(charts.bars("share of pairs hidden, by layer", bars, note=f"Over {diagnostics['rows']} texts."))
-    return drawn
+        drawings.append(charts.bars("share of pairs hidden, by layer", bars, note=f"Over {diagnostics['rows']} texts."))
+    return drawings
 
 
 def _spectrum(run: Run) -> list[Drawing]:
-    diagnostics = _diagnostics(run, "spectrum")
+    diagnostics = run.diagnostics("spectrum")
     if not diagnostics:
         return []
-    ranks = [f"{diagnostics[part]['effective_rank']:.1f}" for part in ("before", "after")]
+    before, after = diagnostics["before"], diagnostics["after"]
     note = f"Mean over {diagnostics['rows']} texts, and the middle 80 %. "
-    note += f"Effective rank {ranks[0]} before, {ranks[1]} after."
-    parts = {"pooled covariance": diagnostics["before"], f"after {diagnostics['normalization']}": diagnostics["after"]}
+    note += f"Effective rank {before['effective_rank']:.1f} before, {after['effective_rank']:.1f} after."
+    parts = {"pooled covariance": before, f"after {diagnostics['normalization']}": after}
     return [charts.spectrum("singular values of the second-order head", parts, note=note)]
-
-
-def _slices(run: Run) -> list[tuple[str, list[dict[str, Any]]]]:
-    found: list[tuple[str, list[dict[str, Any]]]] = []
-    for name, evaluation in run.evaluations.items():
-        metric = evaluation.get("metric", run.metric)
-        for kind, rows in (evaluation.get("slices") or {}).items():
-            cells = [{"name": r["name"], "rows": r["rows"], "score": number(r[metric])} for r in rows if metric in r]
-            if len(cells) > 1:
-                found.append((f"{name}, by {kind}", cells))
-    return found
