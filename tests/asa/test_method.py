@@ -276,7 +276,7 @@ def test_to_ask_for_the_likeliest_masks_changes_nothing_in_training():
         losses.append(attached.backward(model, BATCH))
     assert torch.equal(*losses)
     assert all(torch.equal(mask, attached.masks(BATCH)[layer]) for layer, mask in masks.items())
-    assert attached.states[0].injector.listen is None
+    assert attached.states[0].injector.on_sample is None
 
 
 def test_reentrant_checkpointing_is_refused():

@@ -73,14 +73,14 @@ def test_the_spread_of_all_batches_is_that_of_one(columns):
     labels = torch.randn(12, columns, dtype=torch.float64) * torch.arange(1, columns + 1) + 100
     spread = RunningLabelVariance()
     for part in labels.split(5):
-        found = spread.see(part.squeeze(1) if columns == 1 else part)
+        found = spread.update(part.squeeze(1) if columns == 1 else part)
     torch.testing.assert_close(found, labels.var(0, correction=0).mean())
 
 
 def test_labels_that_are_all_alike_have_no_spread_below_zero():
     """By rounding it would be negative, and hiding would pay the adversary."""
     for value in torch.linspace(1, 1000, 20):
-        assert RunningLabelVariance().see(value.repeat(7).double() + 0.1) >= 0
+        assert RunningLabelVariance().update(value.repeat(7).double() + 0.1) >= 0
 
 
 def test_a_second_training_counts_its_own_labels(tmp_path):

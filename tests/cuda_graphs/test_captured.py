@@ -94,17 +94,17 @@ def test_what_of_an_update_can_be_a_graph():
         key = update._settings()
         assert key is not None
         assert update._places(weights, key) is None  # gradients of its own
-        captured.lent.update({weight: weight.grad for weight in weights if weight.grad is not None})
+        captured.grad_buffers.update({weight: weight.grad for weight in weights if weight.grad is not None})
         places = update._places(weights, key)
         assert places is not None
         weights[0].grad = weights[0].grad.clone()
         assert update._places(weights, key) is None
-        assert update.as_part() is None  # there are gradients already, which the graph would not see
+        assert update.in_graph_key() is None  # there are gradients already, which the graph would not see
         optimizer.zero_grad()
-        assert update.as_part() == key
+        assert update.in_graph_key() == key
         optimizer.param_groups[0]["lr"] = 2e-3
         assert update._settings() == key  # the graph reads it
-        assert update.as_part() == key
+        assert update.in_graph_key() == key
         assert float(update._rates[0]) == pytest.approx(2e-3)
         optimizer.param_groups[0]["weight_decay"] = 0.5
         assert update._settings() not in (None, key)

@@ -8,13 +8,13 @@ import toughen
 from tests.tiny import NO_DROPOUT, SMALL, TOKENIZER, assert_same_gradients, bert, gradients, text_batch
 from toughen.cuda_graphs.eligibility import can_pack
 from toughen.cuda_graphs.packing import (
-    PARTS,
+    NUM_BUCKETS,
     STACKS,
     Packing,
     layout,
     packing_of,
     real_tokens,
-    rounded,
+    round_up_tokens,
     tokens_to_compute,
 )
 from toughen.errors import RobustnessWarning
@@ -98,9 +98,9 @@ def test_the_spare_tokens_are_texts_of_their_own(rows, length, real, more):
     mask = torch.zeros(rows, length, dtype=torch.long)
     mask[:, :real] = 1
     mask[0, : real + more] = 1  # one more than a whole step leaves nearly a step to spare
-    tokens = rounded(int(mask.sum()), rows * length)
+    tokens = round_up_tokens(int(mask.sum()), rows * length)
     laid = layout(mask, tokens)
-    assert tokens % max(-(-rows * length // PARTS), 8) == 0 or tokens == rows * length
+    assert tokens % max(-(-rows * length // NUM_BUCKETS), 8) == 0 or tokens == rows * length
     assert int(laid.ends[-1]) == tokens
     assert int(laid.ends.diff().min()) >= 0
     assert int(laid.ends.diff().max()) <= length

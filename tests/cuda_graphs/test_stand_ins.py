@@ -34,12 +34,12 @@ class Tape:
         pass
 
     @contextlib.contextmanager
-    def noted(self):
+    def recording(self):
         yield
 
-    captured = played = noted
+    captured = replaying = recording
 
-    def lend_streams(self, _graph):
+    def register_streams(self, _graph):
         pass
 
 
@@ -80,7 +80,7 @@ def test_a_whole_update_is_one_graph(stand_ins, name):
         assert step.obstacle is None
         assert step.steps == {"eager": 1, "captured": 3}
         assert Recorded.replays == 3
-        assert not step.captured.lent  # no gradient leaves the graph
+        assert not step.captured.grad_buffers  # no gradient leaves the graph
         assert attached.updates == 4
         assert gc.isenabled()
         optimizer.param_groups[0]["weight_decay"] = 0.5
@@ -96,9 +96,9 @@ def test_gradients_are_lent_to_an_update_of_its_own(stand_ins, name):
         for _ in range(4):
             step(text_batch())
         assert step.steps == {"eager": 1, "captured": 3}
-        assert set(step.captured.lent) == {weight for weight in model.parameters() if weight.requires_grad}
+        assert set(step.captured.grad_buffers) == {weight for weight in model.parameters() if weight.requires_grad}
         step.close()
-        assert not step.captured.lent
+        assert not step.captured.grad_buffers
 
 
 def test_under_accumulation_the_update_is_two_graphs(stand_ins):

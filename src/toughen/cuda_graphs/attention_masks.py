@@ -19,7 +19,7 @@ def explicit_attention_masks() -> Generator[None]:
     table: Any = ALL_MASK_ATTENTION_FUNCTIONS
     usual: dict[str, Callable[..., Any]] = {name: table[name] for name in list(table)}
     for name, function in usual.items():
-        table[name] = _steady(function)  # of this table alone, over what is registered for all
+        table[name] = _always(function)  # of this table alone, over what is registered for all
     try:
         yield
     finally:
@@ -27,7 +27,7 @@ def explicit_attention_masks() -> Generator[None]:
             del table[name]
 
 
-def _steady(usual: Callable[..., Any]) -> Callable[..., Any]:
+def _always(usual: Callable[..., Any]) -> Callable[..., Any]:
     def mask(*args: Any, **kwargs: Any) -> Any:
         return usual(*args, **{name: False if name in SKIPS else value for name, value in kwargs.items()})
 

@@ -35,11 +35,11 @@ class Graph:
     weights: Sequence[nn.Parameter]  # those that get a gradient
     last_batches: list[Any]
 
-    def play(self, batch: Mapping[str, Any]) -> Tensor:
+    def replay(self, batch: Mapping[str, Any]) -> Tensor:
         for name, value in batch.items():
             if isinstance(value, Tensor):
                 self.inputs[name].copy_(value, non_blocking=True)
-        with self.tape.played():
+        with self.tape.replaying():
             self.graph.replay()
         return self.loss.clone()
 

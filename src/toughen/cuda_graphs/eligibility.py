@@ -27,7 +27,7 @@ def method_reason(
     states: Sequence[MethodState], backward_passes: Sequence[BackwardPass], last: bool, updates: bool = False
 ) -> str | None:
     """The reason, or None, for the coming micro-batch of attached methods; `updates` are captured with it or not."""
-    if any(turn.optimizer_step for turn in backward_passes) and not updates:
+    if any(each.optimizer_step for each in backward_passes) and not updates:
         return "the method updates the weights between its passes (FreeAT), with an optimizer that is not captured"
     num_rounds = declared(states[0].method.combine, "num_rounds")
     if num_rounds > 1 and (not last or len(backward_passes) > num_rounds):

@@ -13,10 +13,10 @@ from .graph_cache import GraphCache
 
 MOST_GRAPHS = 8
 # A graph holds these for ever; the learning rate it reads from a tensor.
-HELD = ("betas", "eps", "weight_decay", "amsgrad", "maximize")
+BAKED_OPTIONS = ("betas", "eps", "weight_decay", "amsgrad", "maximize")
 
 
-class Repeated:
+class GraphedCallable:
     """An act on the same memory each time, from the second time on a CUDA graph.
 
     The key tells acts apart; without one, or where the act cannot be captured, it runs as it is.
@@ -61,14 +61,14 @@ class CapturedUpdate:
     """
 
     def __init__(self, captured: GraphCache, optimizer: Optimizer) -> None:
-        self.lent: Mapping[Any, Tensor] = captured.lent
+        self.grad_buffers: Mapping[Any, Tensor] = captured.grad_buffers
         self.optimizer, self._step = optimizer, optimizer.step
-        self._clips, self._steps = Repeated(), Repeated()
+        self._clips, self._steps = GraphedCallable(), GraphedCallable()
         self._rates: list[Tensor] = []
         self._filled: list[float] = []
         self._states: list[Any] = []
 
-    def as_part(self) -> Key | None:
+    def in_graph_key(self) -> Key | None:
         """What a captured step that has the update in it takes for granted; None where it must stay outside.
 
         Gradients are then made, used up and forgotten in the graph, which saves handing them out.
@@ -79,7 +79,7 @@ class CapturedUpdate:
         self._fill()
         return key
 
-    def inside(self, max_norm: float | None) -> None:
+    def step_in_graph(self, max_norm: float | None) -> None:
         """The update as a part of a step that is run or captured."""
         capturing = torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
         with self._reading_rates() if capturing else nullcontext():
@@ -100,7 +100,7 @@ class CapturedUpdate:
         finally:
             del optimizer.grad_scale
 
-    def outside(self, max_norm: float | None) -> None:
+    def step_after(self, max_norm: float | None) -> None:
         """The update after a step."""
         if max_norm is not None:
             self.clip(self.weights, max_norm)
@@ -128,19 +128,19 @@ class CapturedUpdate:
     def _state(self) -> Any:
         return self.optimizer.state
 
-    def _places(self, weights: Iterable[Tensor], also: Key | None) -> Key | None:
+    def _places(self, weights: Iterable[Tensor], extra_key: Key | None) -> Key | None:
         """Where weights and gradients lie; None if it may be elsewhere the next time."""
-        if also is None:
+        if extra_key is None:
             return None
-        lent, places = self.lent, list(also)
+        buffers_of, places = self.grad_buffers, list(extra_key)
         for weight in weights:
             grad = weight.grad
             if grad is None:
                 continue
-            if grad is not lent.get(weight):
+            if grad is not buffers_of.get(weight):
                 return None
             places += (weight.data_ptr(), grad.data_ptr())
-        return tuple(places) if len(places) > len(also) else None
+        return tuple(places) if len(places) > len(extra_key) else None
 
     def _settings(self) -> Key | None:
         """What a graph of the optimizer's step holds for ever; None if it cannot be one."""
@@ -154,7 +154,7 @@ class CapturedUpdate:
             return None
         if not self._states or self._states[-1] is not optimizer.state:
             self._states.append(optimizer.state)  # a loaded one lies in other memory; kept, for graphs write to it
-        held = [group[name] for group in groups for name in HELD]
+        held = [group[name] for group in groups for name in BAKED_OPTIONS]
         rates = [group["lr"].data_ptr() if _on_device(group["lr"]) else None for group in groups]
         return (len(self._states), len(self.weights), *held, *rates)
 

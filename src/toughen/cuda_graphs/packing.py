@@ -16,9 +16,9 @@ from ..internal.foreach import HALF
 from ..sites.base import Detach
 
 NAME = "toughen_packed"  # transformers matches "flash" and "sdpa" inside such names, so neither is part of it
-PARTS = 32  # a batch's tokens are rounded up to one of so many numbers
+NUM_BUCKETS = 32  # a batch's tokens are rounded up to one of so many numbers
 LEAST_TOKENS = 4096  # of a padded batch: below it a step is bound by launches and not by tokens
-MOST_FILLED = 0.9  # above this share of real tokens the packing costs more than it saves
+MAX_FILL = 0.9  # above this share of real tokens the packing costs more than it saves
 # Families whose layers know nothing of positions, and the name of their stack of layers.
 STACKS = {
     **dict.fromkeys(("bert", "roberta", "xlm-roberta", "electra", "camembert", "ernie"), "encoder"),
@@ -52,20 +52,20 @@ def layout(mask: Tensor, tokens: int) -> Layout:
     ends = torch.nn.functional.pad(mask.sum(1, dtype=torch.int32).cumsum(0, dtype=torch.int32), (1, 0))
     # Padding that fills up the number of tokens is cut into texts of its own, none longer than the others may be. What
     # lies in no text the kernel leaves as it finds it, in the backward pass too: gradients would be what memory held.
-    most = -(-_step(mask.numel()) // length)  # texts; there is less padding than a step
+    most = -(-_bucket_size(mask.numel()) // length)  # texts; there is less padding than a step
     spare = torch.arange(1, most + 1, device=mask.device, dtype=torch.int32) * length
     ends = torch.cat([ends, (ends[-1] + spare).clamp(max=tokens)])
     return Layout(rows, length, order, ends)
 
 
-def rounded(real: int, padded: int) -> int:
+def round_up_tokens(real: int, padded: int) -> int:
     """How many tokens a batch of `padded` is computed with when `real` are no padding."""
-    step = _step(padded)
+    step = _bucket_size(padded)
     return min(-(-real // step) * step, padded)
 
 
-def _step(padded: int) -> int:
-    return max(-(-padded // PARTS), 8)
+def _bucket_size(padded: int) -> int:
+    return max(-(-padded // NUM_BUCKETS), 8)
 
 
 def real_tokens(batch: Mapping[str, Any], pad: int | None = None) -> int | None:
@@ -95,11 +95,11 @@ def tokens_to_compute(batch: Mapping[str, Any], real: int | None) -> int | None:
     padded = cast(Tensor, batch["attention_mask"]).numel() if real is not None else 0
     if real is None or padded < LEAST_TOKENS:
         return None
-    tokens = rounded(real, padded)
-    return tokens if tokens < MOST_FILLED * padded else None
+    tokens = round_up_tokens(real, padded)
+    return tokens if tokens < MAX_FILL * padded else None
 
 
-def without_idle_mask(batch: Mapping[str, Any], real: int | None) -> Mapping[str, Any]:
+def drop_full_mask(batch: Mapping[str, Any], real: int | None) -> Mapping[str, Any]:
     """A batch without padding needs no mask, and attention without one is faster."""
     if real is None or real < cast(Tensor, batch["attention_mask"]).numel():
         return batch
@@ -109,7 +109,7 @@ def without_idle_mask(batch: Mapping[str, Any], real: int | None) -> Mapping[str
 class Packing:
     """A model whose layers can leave padding out, inside `of(batch)`; elsewhere it runs as it always did."""
 
-    at_work: ClassVar["Packing | None"] = None
+    active: ClassVar["Packing | None"] = None
 
     def __init__(self, model: nn.Module) -> None:
         found = _stack(model)
@@ -117,7 +117,7 @@ class Packing:
             raise ValueError(f"{type(model).__name__}: no known stack of layers to leave padding out of.")
         self.base, self.stack = found
         self.layout: Layout | None = None
-        self.bare = False  # the batch has no padding
+        self.unpadded = False  # the batch has no padding
         self._undo: list[Detach] = []
         self.attach()
 
@@ -148,14 +148,14 @@ class Packing:
     def of(self, batch: Mapping[str, Any], tokens: int | None) -> Generator[None]:
         """Passes over this batch with so many tokens; None leaves the padding in."""
         mask = batch.get("attention_mask")
-        self.bare = mask is None
+        self.unpadded = mask is None
         if isinstance(mask, Tensor) and tokens is not None:
             self.layout = layout(mask, tokens)
-        before, Packing.at_work = Packing.at_work, self
+        before, Packing.active = Packing.active, self
         try:
             yield
         finally:
-            self.layout, self.bare, Packing.at_work = None, False, before
+            self.layout, self.unpadded, Packing.active = None, False, before
 
     def _pack(self, _module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self.layout is None:
@@ -200,8 +200,8 @@ def _register() -> None:
         usual: Callable[..., Tensor | None] = ALL_MASK_ATTENTION_FUNCTIONS["sdpa"]
 
         def mask(*args: Any, **kwargs: Any) -> Tensor | None:
-            at_work = Packing.at_work
-            needless = at_work is not None and (at_work.bare or at_work.layout is not None)
+            active = Packing.active
+            needless = active is not None and (active.unpadded or active.layout is not None)
             return None if needless else usual(*args, **kwargs)
 
         AttentionMaskInterface.register(NAME, mask)

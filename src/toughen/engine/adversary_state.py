@@ -48,7 +48,7 @@ class Adversary:
 
         return remove
 
-    def warn_if_still(self, updates: int) -> None:
+    def warn_if_not_training(self, updates: int) -> None:
         """An optimizer made before `attach` does not know the adversary. One look at its weights, once."""
         if self._before is None or updates < UPDATES_BEFORE_CHECK:
             return
@@ -66,13 +66,13 @@ class Adversary:
         """One perturbed pass without gradients: the output, and each place's mask, True where a pair is visible."""
         injector, answers = self.injector, dict[int, Tensor]()
         injector.set_batch(batch)
-        injector.current, injector.sampled = Perturbation(), sample
-        injector.listen = lambda place, bias: answers.update({place: bias == 0})
+        injector.current, injector.stochastic = Perturbation(), sample
+        injector.on_sample = lambda place, bias: answers.update({place: bias == 0})
         try:
             with torch.no_grad():
                 output = self.model(**batch)
         finally:
-            injector.current, injector.sampled, injector.listen = None, True, None
+            injector.current, injector.stochastic, injector.on_sample = None, True, None
         return output, {place: mask.squeeze(1) if mask.shape[1] == 1 else mask for place, mask in answers.items()}
 
     def state_dict(self) -> dict[str, Tensor]:

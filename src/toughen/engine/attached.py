@@ -167,13 +167,13 @@ class Attached:
         loss).backward()`. `step` (FreeAT) updates and clears gradients between the passes; the last update is yours.
         """
         backward_passes, share = self.backward_passes(last), check_accumulate(accumulate)
-        if step is None and any(turn.optimizer_step for turn in backward_passes):
+        if step is None and any(each.optimizer_step for each in backward_passes):
             raise MethodError(
                 "This method updates the weights after every pass (FreeAT). Give it the update as step=..., a function "
                 "that calls optimizer.step() and optimizer.zero_grad()."
             )
 
-        def take(_turn: BackwardPass) -> Tensor:
+        def take(_each: BackwardPass) -> Tensor:
             loss = next(losses) / share
             with no_autocast(loss):  # which would round the gradients of what was computed in float32
                 loss.backward() if backward is None else backward(loss)
@@ -316,12 +316,12 @@ def run_backward_passes(
     """The sum of the losses that count, detached. `backward` takes the next one and returns it as it propagated it."""
     total: list[Tensor] = []
     with closing(losses):  # also after an error: weights moved by SAM go back at once
-        for turn in backward_passes:
-            with nullcontext() if turn.sync_gradients else no_sync():
-                loss = backward(turn)
-            if turn.counts:
+        for each in backward_passes:
+            with nullcontext() if each.sync_gradients else no_sync():
+                loss = backward(each)
+            if each.counts:
                 total.append(loss.detach())
-            if turn.optimizer_step and step is not None:
+            if each.optimizer_step and step is not None:
                 step()
                 torch.clear_autocast_cache()  # its half-precision copies are of the weights before the step
         next(losses, None)  # runs what stands after the last yield

@@ -25,12 +25,12 @@ class FeatureHook:
         config = getattr(model, "config", None)
         self.decoder = is_causal_decoder(config)
         self.masked = not getattr(config, "is_encoder_decoder", False)  # the batch's mask is the encoder's
-        self.watching = False
+        self.enabled = False
         self.seen: Tensor | None = None
         self.detach: Detach = base.register_forward_hook(self._see).remove
 
     def _see(self, module: nn.Module, _args: Any, output: Any) -> None:
-        if not self.watching:
+        if not self.enabled:
             return
         if hasattr(output, "last_hidden_state"):
             self.seen = output.last_hidden_state
@@ -42,13 +42,13 @@ class FeatureHook:
                 "The model needs a `base_model` whose output has `last_hidden_state`, or is a tuple beginning with it."
             )
 
-    def around(self, run: Callable[[], ModelOutputs], batch: Mapping[str, Any]) -> ModelOutputs:
+    def capture(self, run: Callable[[], ModelOutputs], batch: Mapping[str, Any]) -> ModelOutputs:
         """The outcome of a pass over the batch, with its features."""
-        self.watching = True
+        self.enabled = True
         try:
             outcome = run()
         finally:
-            hidden, self.seen, self.watching = self.seen, None, False
+            hidden, self.seen, self.enabled = self.seen, None, False
         mask = batch.get("attention_mask") if self.masked else None
         return outcome if hidden is None else replace(outcome, features=class_token(hidden, mask, self.decoder))
 

@@ -16,12 +16,12 @@ class RunningLabelVariance:
     def __init__(self) -> None:
         self.sums: Tensor | None = None  # (3, columns): rows, labels, squares
 
-    def told(self, outcome: ModelOutputs, labels: Any) -> ModelOutputs:
+    def annotate(self, outcome: ModelOutputs, labels: Any) -> ModelOutputs:
         """The outcome of a regression with the spread of its labels, these included; any other as it is."""
         real = isinstance(labels, Tensor) and all(each.kind == "values" for each in outcome.predictions)
-        return replace(outcome, spread=self.see(labels)) if real else outcome
+        return replace(outcome, spread=self.update(labels)) if real else outcome
 
-    def see(self, labels: Tensor) -> Tensor:
+    def update(self, labels: Tensor) -> Tensor:
         """The variance with these labels; the mean of it where there are several columns."""
         wide = torch.float32 if labels.device.type == "mps" else torch.float64
         values = labels.detach().reshape(len(labels), -1).to(wide)

@@ -95,11 +95,11 @@ class Injector:
         self.special_ids = special_ids
         self.batch: Mapping[str, Any] = {}
         self.current: Perturbation | None = None
-        self.read: Tensor | None = None  # the first input of the pass, as it is embedded
+        self.first_input: Tensor | None = None  # the first input of the pass, as it is embedded
         self.module: nn.Module | None = None  # the weights of a learnt search
         self.half: torch.dtype | None = None  # the half precision of the last pass, if it has one
-        self.sampled = True  # whether a learnt search draws, or gives what is most likely
-        self.listen: Callable[[int, Tensor], None] | None = None  # sees every answer of a learnt search
+        self.stochastic = True  # whether a learnt search draws, or gives what is most likely
+        self.on_sample: Callable[[int, Tensor], None] | None = None  # sees every answer of a learnt search
 
     @property
     def active(self) -> bool:
@@ -141,11 +141,11 @@ class Injector:
         assert isinstance(search, LearnedAdversary)
         assert isinstance(view, AttentionActivation)
         keys = current.keys
-        if self.sampled and place not in keys:
+        if self.stochastic and place not in keys:
             keys[place] = self.noise.key(view.value.device)
         view = replace(view, key=keys.get(place), clock=self.clock)
         delta, counted = search.propose(module, view)
         current.at.setdefault(place, counted)
-        if self.listen is not None:
-            self.listen(place, delta)
+        if self.on_sample is not None:
+            self.on_sample(place, delta)
         return delta

@@ -39,7 +39,7 @@ class MethodState:
         if clock.updates == 1 and self.injector.half is not None:
             warn_if_below_resolution(model, self.method, self.injector.half)
         if self.adversary is not None:
-            self.adversary.warn_if_still(clock.updates)
+            self.adversary.warn_if_not_training(clock.updates)
         if self.method.constraint is not None:
             self.method.constraint.apply(model)
         teacher = self.method.reference
@@ -59,7 +59,7 @@ class MethodState:
     def predict_reference(self, passes: SharedPasses) -> ModelOutputs | None:
         if self.ema is None:
             return None
-        with self.ema.in_place():
+        with self.ema.applied():
             return passes.predict()
 
     def state_dict(self, number: int) -> dict[str, Tensor]:

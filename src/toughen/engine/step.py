@@ -61,7 +61,7 @@ class SharedPasses:
         if dropout == "off":
             self.switch.off()
         self.forwards += 1
-        return self.predict() if self.hook is None else self.hook.around(self.predict, self.inputs)
+        return self.predict() if self.hook is None else self.hook.capture(self.predict, self.inputs)
 
     def rewind(self) -> None:
         """Back to the dropout mask of the first pass."""
@@ -151,7 +151,7 @@ class MethodStep:
         try:
             return run()
         finally:
-            self.injector.current = self.injector.read = None
+            self.injector.current = self.injector.first_input = None
 
     def run_search(self) -> None:
         search = self.method.search
@@ -209,7 +209,7 @@ class MethodStep:
         reference = self.reference(self.method.compare)
         perturbed, compare = self.perturbed(), self.method.compare
         if self.label_variance is not None:
-            perturbed = self.label_variance.told(perturbed, self.passes.inputs.get("labels"))
+            perturbed = self.label_variance.annotate(perturbed, self.passes.inputs.get("labels"))
         if isinstance(compare, HasComponents):
             regularizer, pieces = compare.components(perturbed, reference, self.perturbation.deltas)
             self.metrics |= {name: piece.detach() for name, piece in pieces.items()}
@@ -239,10 +239,10 @@ class MethodStep:
         views = [Activation(weight.detach(), place=i) for i, weight in enumerate(weights)]
         moves = self.method.search.ascend([], grads, views)
         self.metrics["weight_move"] = l2_norm(moves)
-        go_back = swap_weights(self.passes.model, weights, add_pairs(weights, moves))
+        restore = swap_weights(self.passes.model, weights, add_pairs(weights, moves))
         if not keep_gradient:
             self._drop_gradients()
-        return go_back
+        return restore
 
     def _drop_gradients(self) -> None:
         """Let go of them: the next backward pass then leaves its own, with no zeros to add to. A CUDA graph that is

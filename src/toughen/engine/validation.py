@@ -239,9 +239,9 @@ def warn_if_multiple_inputs(model: nn.Module, injector: Injector) -> Detach:
     def look(called: nn.Module, args: Any) -> None:
         if torch.compiler.is_compiling() or not injector.active or called is not embedding or not args or not reading():
             return
-        first, now = injector.read, args[0]
+        first, now = injector.first_input, args[0]
         if first is None:
-            injector.read = now
+            injector.first_input = now
         elif first.shape == now.shape and first.data_ptr() != now.data_ptr():
             handle.remove()
             warnings.warn(

@@ -11,7 +11,7 @@ from typing import Any
 
 
 @contextmanager
-def whole(path: Path) -> Generator[Path]:
+def atomic_path(path: Path) -> Generator[Path]:
     """A name beside the place, to write to; what is there at the end is moved to the place, and gone after an error.
 
     A reader sees the old file or the new one, never a half.
@@ -28,7 +28,7 @@ def whole(path: Path) -> Generator[Path]:
 def write_bytes(path: Path, content: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with whole(path) as unfinished:
+        with atomic_path(path) as unfinished:
             unfinished.write_bytes(content)
     except OSError as error:  # told in the name of the file that was asked for
         raise OSError(error.errno, error.strerror, str(path)) from error

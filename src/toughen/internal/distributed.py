@@ -65,9 +65,9 @@ def swap_weights(model: nn.Module, weights: Sequence[nn.Parameter], values: Sequ
     torch.clear_autocast_cache()  # it would go on serving half-precision copies of the weights before
 
     @torch.no_grad()
-    def go_back() -> None:
+    def restore() -> None:
         reshard(model)
         swap_storage(weights, before) if swapped else copy_all(weights, before)
         torch.clear_autocast_cache()
 
-    return go_back
+    return restore

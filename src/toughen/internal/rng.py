@@ -85,7 +85,7 @@ class RngSnapshot:
 
     def restore(self) -> None:
         if self.tape is not None:
-            self.tape.rewind(self.mark)
+            self.tape.restore(self.mark)
             return
         torch.set_rng_state(self.cpu)
         if self.cuda is not None:
@@ -113,14 +113,14 @@ class GraphSafeRng:
         self._taken: list[int] | None = None  # the ways back while a graph is captured
 
     @contextmanager
-    def noted(self) -> Generator[None]:
+    def recording(self) -> Generator[None]:
         """Round a step that is run."""
         self.start = self.generator.get_offset()
         with self._on():
             yield
         self.length = self.generator.get_offset() - self.start
 
-    def lend_streams(self, graph: Any) -> None:
+    def register_streams(self, graph: Any) -> None:
         """Before the capture: one stream for each way back."""
         self._before = self.generator.clone_state()
         self.streams = [self.generator.clone_state() for _ in self.rewinds]
@@ -157,7 +157,7 @@ class GraphSafeRng:
         self.marks.append(self.generator.get_offset() - self.start if self._taken is None else 0)
         return len(self.marks) - 1
 
-    def rewind(self, mark: int) -> None:
+    def restore(self, mark: int) -> None:
         if self._taken is not None:
             self.generator.graphsafe_set_state(self.streams[len(self._taken)])
             self._taken.append(mark)
@@ -167,7 +167,7 @@ class GraphSafeRng:
         self.generator.set_offset(self.start + self.marks[mark])
 
     @contextmanager
-    def played(self) -> Generator[None]:
+    def replaying(self) -> Generator[None]:
         """Round a replay."""
         self.start, seed = self.generator.get_offset(), self.generator.initial_seed()
         for stream, mark in zip(self.streams, self.rewinds, strict=True):

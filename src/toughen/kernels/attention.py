@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import at_hand
+from . import supports
 
 WIDTHS = (16, 32, 64, 128)  # of a head
 # Of each kernel: queries and keys in a tile, warps, stages of its pipeline. Fixed, as nothing may be tried out while a
@@ -27,7 +27,7 @@ WIDE = {
 def fits(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> bool:
     """Whether `attend` can take the place of torch's attention here."""
     same = query.shape == key.shape == value.shape and query.dtype == key.dtype == value.dtype
-    if not same or not at_hand(query) or query.shape[-1] not in WIDTHS:
+    if not same or not supports(query) or query.shape[-1] not in WIDTHS:
         return False
     if mask is None:
         return True

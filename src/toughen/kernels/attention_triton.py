@@ -11,7 +11,7 @@ Queries, keys and values are (batch, heads, L, D) of any strides but 1 in the la
 import triton
 import triton.language as tl
 
-from .counter_rng import kept, row_words
+from .counter_rng import dropout_keep, row_words
 
 LOG2E = tl.constexpr(1.4426950408889634)
 LOWEST = tl.constexpr(-16384.0)  # of a hidden pair: no weight beside a visible one, and a row of them alone is level
@@ -82,7 +82,7 @@ def forward(
         total = total * shrink + tl.sum(weights, 1)
         if DROP:
             key_words = _row_of(SEED + 2, keys, length, 0, EVEN)
-            weights *= tl.where(kept(words[:, None], key_words[None, :], threshold), grow, 0.0)
+            weights *= tl.where(dropout_keep(words[:, None], key_words[None, :], threshold), grow, 0.0)
         v = _read(V + keys[:, None] * vl + d, (keys < length)[:, None], EVEN)
         out = tl.dot(weights.to(v.dtype), v, out * shrink[:, None])
         highest = higher
@@ -108,7 +108,7 @@ def _score_gradient(logits, grad_weights, lse, delta, words, key_words, threshol
     """The weights, and the gradient of the logits, from that of the weights after dropout."""
     weights = tl.exp2(logits * LOG2E - lse)
     if DROP:
-        grad_weights *= tl.where(kept(words, key_words, threshold), grow, 0.0)
+        grad_weights *= tl.where(dropout_keep(words, key_words, threshold), grow, 0.0)
     return weights, weights * (grad_weights - delta)
 
 
@@ -118,7 +118,7 @@ def _row_of(pointers, positions, length, beyond, EVEN: tl.constexpr):
 
 
 @triton.jit
-def _waited(sums):
+def _barrier(sums):
     """The same numbers, waited for. On Hopper a product still under way would make the next ones wait one by one."""
     return sums.to(tl.int32, bitcast=True).to(tl.float32, bitcast=True)
 
@@ -156,7 +156,7 @@ def query_gradient(
             logits, grad_weights, lse[:, None], delta[:, None], words[:, None], key_words[None, :], threshold, grow,
             DROP,
         )  # fmt: skip
-        dq = _waited(tl.dot(ds.to(k.dtype), tl.trans(k), dq))
+        dq = _barrier(tl.dot(ds.to(k.dtype), tl.trans(k), dq))
     tl.store(DQ + place, (dq * scale).to(DQ.dtype.element_ty), mask=(m < length)[:, None])
 
 
@@ -194,9 +194,9 @@ def key_value_gradient(
             grow, DROP,
         )  # fmt: skip
         if DROP:
-            weights *= tl.where(kept(words[None, :], key_words, threshold), grow, 0.0)
+            weights *= tl.where(dropout_keep(words[None, :], key_words, threshold), grow, 0.0)
         dv = tl.dot(weights.to(grad.dtype), grad, dv)
-        dk = _waited(tl.dot(ds.to(q.dtype), tl.trans(q), dk))
+        dk = _barrier(tl.dot(ds.to(q.dtype), tl.trans(q), dk))
     place = ((text * length + n) * heads + head)[:, None] * D + d
     tl.store(DK + place, (dk * scale).to(DK.dtype.element_ty), mask=real)
     tl.store(DV + place, dv.to(DV.dtype.element_ty), mask=real)

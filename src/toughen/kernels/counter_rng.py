@@ -1,4 +1,4 @@
-"""Random words for pairs of positions, inside a kernel. Unsigned, modulo 2^32. `search.noise` has the torch twin."""
+"""Random words for pairs of positions, inside a kernel. Unsigned, modulo 2^32. In torch: `search.mask_function`."""
 
 # pyright: basic, reportMissingImports=false, reportGeneralTypeIssues=false
 
@@ -16,7 +16,7 @@ def mixed(x):
 
 
 @triton.jit
-def perturbed(x):
+def permute(x):
     """A permutation that bends the lattice on which sums of products lie (Rivest et al. 1998, RC6)."""
     return x * (2 * x + 1)
 
@@ -28,7 +28,7 @@ def row_words(seed, text, rows):
 
 
 @triton.jit
-def kept(rows, columns, threshold):
+def dropout_keep(rows, columns, threshold):
     """Which pairs dropout keeps, from random words (signed) for their queries and for their keys.
 
     The product modulo 2^32 is compared, one instruction where a hash of the pair takes ten: kernels for half precision

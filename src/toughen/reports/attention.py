@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from ..engine.attached import Attached
 from ..errors import MethodError, require
 from ..internal.architectures import infer_head_type
-from ..internal.atomic import whole
+from ..internal.atomic import atomic_path
 from ..internal.rng import without_dropout
 from ..sites.attention_interface import WRAPPED_IMPLEMENTATIONS
 
@@ -97,7 +97,7 @@ def _save(path: Path, clean: Tensor, perturbed: Tensor, hidden: Tensor, tokens: 
             axes.scatter(columns.numpy(), rows.numpy(), marker="x", s=12, color="tab:red", linewidths=0.8)
             figure.colorbar(image, ax=axes, shrink=0.8)
     figure.suptitle(title)
-    with whole(path) as unfinished:
+    with atomic_path(path) as unfinished:
         figure.savefig(unfinished, format=path.suffix.lstrip(".") or "png")
     return path
 

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..kernels import hiding
+from ..kernels import mask_function as kernels
 from .counter_rng import logistic
 
 
@@ -48,9 +48,9 @@ class StraightThroughMask(torch.autograd.Function):
         dtype: torch.dtype,
     ) -> tuple[Tensor, Tensor]:
         low = torch.finfo(dtype).min if rule.hidden is None else rule.hidden
-        if hiding.fits(query, pairs):
-            rows = hiding.Rows(query @ key.mT, draw, pairs, queries)
-            bias, kept, among = hiding.hide(rows, rule.scale, rule.offset, low, rule.spare_rows, dtype)
+        if kernels.fits(query, pairs):
+            rows = kernels.Rows(query @ key.mT, draw, pairs, queries)
+            bias, kept, among = kernels.hide(rows, rule.scale, rule.offset, low, rule.spare_rows, dtype)
             count = among.clamp(min=1) if rule.share else torch.full_like(among, query.shape[1])
         else:
             bias, kept = _hidden(query, key, draw, pairs, queries, rule, low, dtype)
@@ -65,10 +65,12 @@ class StraightThroughMask(torch.autograd.Function):
         rule: MaskConfig = ctx.rule
         grad_bias, grad_kept = grads
         price, factor = grad_kept / count, -rule.reverse * rule.scale / rule.temperature
-        if hiding.fits(query, pairs):
-            rows = hiding.Rows(query @ key.mT, draw, pairs, queries)
+        if kernels.fits(query, pairs):
+            rows = kernels.Rows(query @ key.mT, draw, pairs, queries)
             sharpness = 1 / rule.temperature
-            grad = hiding.score_gradient(rows, grad_bias, price, rule.scale, rule.offset, rule.slope, sharpness, factor)
+            grad = kernels.score_gradient(
+                rows, grad_bias, price, rule.scale, rule.offset, rule.slope, sharpness, factor
+            )
             return grad @ key, grad.mT @ query, None, None, None, None, None
         soft = _scores(query, key, draw, queries, rule).div_(rule.temperature).sigmoid_()
         grad = torch.add(price.view(-1, 1, 1, 1), grad_bias, alpha=rule.slope)

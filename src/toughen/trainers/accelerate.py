@@ -28,7 +28,7 @@ def accelerate_backward(
     """
     sync: bool = accelerator.sync_gradients
     backward_passes = attached.backward_passes(last=sync)
-    if step is None and any(turn.optimizer_step for turn in backward_passes):
+    if step is None and any(each.optimizer_step for each in backward_passes):
         raise MethodError("This method updates the weights after every pass (FreeAT): give the update as step=...")
 
     def no_sync() -> Any:
@@ -37,8 +37,8 @@ def accelerate_backward(
 
     state = accelerator.gradient_state
 
-    def take(turn: BackwardPass) -> Tensor:
-        state._set_sync_gradients(turn.sync_gradients)  # DeepSpeed steps its engine inside backward when True
+    def take(each: BackwardPass) -> Tensor:
+        state._set_sync_gradients(each.sync_gradients)  # DeepSpeed steps its engine inside backward when True
         loss = next(losses)
         accelerator.backward(loss)
         return loss

@@ -35,7 +35,7 @@ def divides_by_items(model: nn.Module, task: HeadType) -> bool:
     return any("loss_function" in code.co_names for code in codes if code is not None)
 
 
-def divides_its_own_loss(trainer: Trainer, above: type[Trainer]) -> bool:
+def trainer_scales_loss(trainer: Trainer, above: type[Trainer]) -> bool:
     """Whether a Trainer divides by the number of labels itself: it smooths them, its class says so, or a `compute_loss`
     of the user's, under `above`, names `num_items_in_batch` and leaves the loss to no other.
     """

@@ -1,6 +1,6 @@
 """An adversary's scores to an additive mask, and the mask's gradient to that of the scores, in one pass over memory.
 
-The mathematics and its reasons are in `search.hide` and `search.noise`. One program has whole rows of one mask. Scores,
+The mathematics and its reasons are in `search.mask_function`. One program has whole rows of one mask. Scores,
 masks and gradients are (texts * masks, L, L), contiguous; which pairs the model itself attends to may be broadcast.
 """
 
@@ -9,7 +9,7 @@ masks and gradients are (texts * masks, L, L), contiguous; which pairs the model
 import triton
 import triton.language as tl
 
-from .counter_rng import mixed, perturbed
+from .counter_rng import mixed, permute
 
 
 @triton.jit
@@ -33,7 +33,7 @@ def _scores(SCORES, KEY, PLACES, mask, text, rows, columns, length, scale, offse
         factor = mixed(row_places + mixed(mask.to(tl.int32) + key).to(tl.int32, bitcast=True))
         start = mixed(factor + other.to(tl.uint32, bitcast=True))
         column = mixed(column_places - other) | 1
-        words = perturbed(factor[:, None] * column[None, :] + start[:, None]).to(tl.int32, bitcast=True)
+        words = permute(factor[:, None] * column[None, :] + start[:, None]).to(tl.int32, bitcast=True)
         uniform = words.to(tl.float32) * (1.0 / 4294967296.0) + 0.5
         uniform = tl.minimum(tl.maximum(uniform, 1.0 / 16777216.0), 1.0 - 1.0 / 16777216.0)
         scores += tl.log(uniform / (1.0 - uniform))
