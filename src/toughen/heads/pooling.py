@@ -10,9 +10,8 @@ from torch import Tensor, nn
 from ..internal.foreach import at_least_float32, no_autocast
 from .covariance import CrossCovariance, token_weights, weighted_mean
 from .fused import fused_pool
-from .normalize import SVPN
+from .normalize import SVPN, matrix_square_root, upper_triangle
 from .settings import HeadSettings, head_settings
-from .square_root import matrix_square_root, upper_triangle
 
 
 class MultiHeadPooling(nn.Module):
@@ -78,28 +77,15 @@ POOLINGS = {"cross_covariance": MultiHeadPooling, "covariance": CovariancePoolin
 
 
 def _covariance(dim: int, chosen: HeadSettings, k: int | None) -> CrossCovariance:
-    return CrossCovariance(
-        dim,
-        chosen.q,
-        k,
-        heads=chosen.heads,
-        norm=chosen.norm,
-        activation=chosen.activation,
-        bias=chosen.bias,
-        center=chosen.center,
-    )
+    return CrossCovariance(dim, chosen.q, k, **_pick(chosen, "heads", "norm", "activation", "bias", "center"))
 
 
 def _svpn(chosen: HeadSettings, columns: int) -> nn.Module:
     if chosen.normalization == "none":
         return nn.Identity()
-    return SVPN(
-        chosen.q if chosen.side == "rows" else columns,
-        alpha=chosen.alpha,
-        singular_values=chosen.singular_values,
-        iterations=chosen.iterations,
-        start=chosen.start,
-        side=chosen.side,
-        eps=chosen.eps,
-        exact=chosen.exact,
-    )
+    names = ("alpha", "singular_values", "iterations", "start", "side", "eps", "exact")
+    return SVPN(chosen.q if chosen.side == "rows" else columns, **_pick(chosen, *names))
+
+
+def _pick(chosen: HeadSettings, *names: str) -> dict[str, Any]:
+    return {name: getattr(chosen, name) for name in names}

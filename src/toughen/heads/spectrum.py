@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from .head import SecondOrderHead
+from .normalize import matrix_square_root
 from .pooling import CovariancePooling, MultiHeadPooling
-from .square_root import matrix_square_root
 
 
 @torch.no_grad()
