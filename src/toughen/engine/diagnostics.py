@@ -93,7 +93,7 @@ class GradientMonitor:
             self.counts += counts  # in place: a CUDA graph goes on with the memory it knows
 
     def warn_if_missing(self, updates: int) -> None:
-        """Before the first micro-batch of an update."""
+        """Warn before an update if many texts had no gradient."""
         if self.counts is None or self._warned:
             return
         if self._read is not None and (self._read[1] is None or self._read[1].query()):

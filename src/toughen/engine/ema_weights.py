@@ -40,7 +40,7 @@ class EmaWeights:
 
     @contextmanager
     def applied(self) -> Generator[None]:
-        """The model with the teacher's weights, without dropout and gradients. Only while no graph is alive."""
+        """Return the model with the teacher's weights, without dropout and gradients. Only while no graph is alive."""
         with torch.no_grad(), without_dropout(self.model):
             values = [mean.to(weight.dtype) for weight, mean in zip(self.weights, self.mean, strict=True)]
             restore = swap_weights(self.model, self.weights, values)

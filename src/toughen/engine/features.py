@@ -43,7 +43,7 @@ class FeatureHook:
             )
 
     def capture(self, run: Callable[[], ModelOutputs], batch: Mapping[str, Any]) -> ModelOutputs:
-        """The outcome of a pass over the batch, with its features."""
+        """Return the outcome of a pass over the batch, with its features."""
         self.enabled = True
         try:
             outcome = run()
@@ -54,7 +54,7 @@ class FeatureHook:
 
 
 def _backbone(model: nn.Module) -> nn.Module:
-    """The part that gives hidden states; T5 with a language model's head has its decoder and no backbone around it."""
+    """Return the part that gives hidden states; T5 with a language model's head has a decoder and no backbone."""
     base = cast(nn.Module, getattr(model, "base_model", model))
     bare = base is model and getattr(getattr(model, "config", None), "is_encoder_decoder", False)
     return cast(Any, model).get_decoder() if bare else base

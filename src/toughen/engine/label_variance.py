@@ -17,12 +17,12 @@ class RunningLabelVariance:
         self.sums: Tensor | None = None  # (3, columns): rows, labels, squares
 
     def annotate(self, outcome: ModelOutputs, labels: Any) -> ModelOutputs:
-        """The outcome of a regression with the spread of its labels, these included; any other as it is."""
+        """Return the outcome of a regression with the spread of its labels, these included; any other as it is."""
         real = isinstance(labels, Tensor) and all(each.kind == "values" for each in outcome.predictions)
         return replace(outcome, spread=self.update(labels)) if real else outcome
 
     def update(self, labels: Tensor) -> Tensor:
-        """The variance with these labels; the mean of it where there are several columns."""
+        """Return the variance with these labels; the mean of it where there are several columns."""
         wide = torch.float32 if labels.device.type == "mps" else torch.float64
         values = labels.detach().reshape(len(labels), -1).to(wide)
         seen = torch.stack([torch.ones_like(values), values, values.square()]).sum(1)

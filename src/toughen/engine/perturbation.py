@@ -16,7 +16,7 @@ from ..sites.base import Activation, AttentionActivation
 
 
 def per_example(rows: Tensor, like: Tensor) -> Tensor:
-    """One value an example, ready to broadcast over `like`."""
+    """Shape one value per example, ready to broadcast over `like`."""
     return rows.view(-1, *[1] * (like.dim() - 1))
 
 
@@ -53,7 +53,7 @@ class Perturbation:
 
     @staticmethod
     def _count(size: Tensor, mask: Tensor | None) -> Tensor:
-        """Texts that have a position to perturb, those with a zero gradient, those with one that is not finite."""
+        """Count texts with a position to perturb, those with a zero gradient, those with one that is not finite."""
         texts = torch.ones_like(size, dtype=torch.bool) if mask is None else mask.bool().flatten(1).any(1)
         return torch.stack([texts, texts & (size == 0), texts & ~size.isfinite()]).sum(1)
 
@@ -80,7 +80,7 @@ class Perturbation:
         self.at = {place: delta.detach() for place, delta in self.at.items()}
 
     def project_final(self, search: Search) -> None:
-        """What the last pass sees: no gradient is wanted for it any more."""
+        """Project for the last pass, which needs no gradient of the perturbation."""
         for place, delta in self.at.items():
             self.at[place] = search.project_final(delta.detach(), self.views[place])
 
@@ -106,7 +106,7 @@ class Injector:
         return self.current is not None
 
     def set_batch(self, batch: Mapping[str, Any]) -> None:
-        """The inputs of the coming passes, from which masks are made."""
+        """Set the inputs of the coming passes, from which masks are made."""
         self.batch = batch
         ids = batch.get("input_ids")
         if self.special_ids is not None and isinstance(ids, Tensor) and self.special_ids.device != ids.device:

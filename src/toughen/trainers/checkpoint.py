@@ -14,7 +14,7 @@ def _path(folder: str | Path, rank: int) -> Path:
 
 
 def save(attached: Attached, folder: str | Path, rank: int = 0) -> None:
-    """One file a process, written whole or not at all."""
+    """Write one file per process, complete or not at all."""
     with atomic_path(_path(folder, rank)) as unfinished:
         save_file(attached.state_dict(), unfinished)
 

@@ -12,7 +12,7 @@ from transformers import PreTrainedModel, Trainer, TrainerCallback
 from ..combine.base import BackwardPass
 from ..compare.model_outputs import ModelOutputs
 from ..cuda_graphs.packing import padding_token
-from ..engine.attached import Attached, run_backward_passes
+from ..engine.attached import Attached
 from ..errors import MethodError
 from ..method import Method, MethodSum
 from . import checkpoint as state
@@ -31,7 +31,7 @@ PROBE_EVERY = 50  # updates at least between two probes, which cost three forwar
 
 
 def robust(trainer: type[T] = Trainer) -> type[T]:
-    """The given Trainer class with a `method=` argument: `robust(Seq2SeqTrainer)(..., method=toughen.smart())`.
+    """Return the given Trainer class with a `method=` argument: `robust(Seq2SeqTrainer)(..., method=toughen.smart())`.
 
     `fast=True` captures each step as a CUDA graph and leaves padding out of the layers where that pays; pad batches to
     a few lengths then (`pad_to_multiple_of`). Steps that cannot be captured run as always, and a warning says why.
@@ -56,7 +56,7 @@ class _OverrideGuard(TrainerCallback):
             self._refuse("compute_loss")
 
     def on_pre_optimizer_step(self, *args: Any, **kwargs: Any) -> None:
-        """Before any weight moves. Only a step tells: one of the user's may call ours by whatever name."""
+        """Check before any weight moves. Only a step shows it: the user's may call ours by any name."""
         if not self.step_ran:
             self._refuse("training_step")
 
@@ -105,7 +105,7 @@ class _RobustTrainer(Trainer):
         return model
 
     def _loss_divisor(self, num_items_in_batch: Any) -> int:
-        """By how many micro-batches a loss is already divided: then Trainer leaves that division out."""
+        """Return the number of micro-batches that Trainer will not divide a loss by, because it already is divided."""
         scaled: bool | None = getattr(self, "loss_is_scaled_for_ga", None)  # transformers 5.19 and later
         if scaled is None:
             counted = self.model_accepts_loss_kwargs and num_items_in_batch is not None
@@ -197,7 +197,7 @@ class _RobustTrainer(Trainer):
         return total
 
     def _passes(self, model: Any, inputs: Any, num_items_in_batch: Any) -> Tensor:
-        """All passes of one micro-batch, back-propagated."""
+        """Run and back-propagate all passes of one micro-batch."""
         sync = self.accelerator.sync_gradients
 
         def no_sync() -> Any:
@@ -223,13 +223,12 @@ class _RobustTrainer(Trainer):
             return loss.float()  # in half precision a sum of several would be rounded
 
         try:
-            total = run_backward_passes(
+            return self.attached.run_backward_passes(
                 losses, backward_passes, take, no_sync=no_sync, step=lambda: self._inner_update(model)
             )
         finally:
             self._losses = None
             gradients._set_sync_gradients(sync)
-        return torch.zeros((), device=self.args.device) if total is None else total
 
     def _clip_grad_norm(self, model: Any) -> Any:
         clip = cast("Callable[[Any], Any]", super()._clip_grad_norm)
@@ -239,7 +238,7 @@ class _RobustTrainer(Trainer):
         return update.clip(model.parameters(), self.args.max_grad_norm, lambda: clip(model))
 
     def _inner_update(self, model: Any) -> None:
-        """An optimizer step between two passes (FreeAT); the schedule moves with the Trainer's own steps only."""
+        """Step the optimizer between two passes (FreeAT); the schedule moves with the Trainer's own steps only."""
         if self.args.max_grad_norm:
             self.accelerator.clip_grad_norm_(model.parameters(), self.args.max_grad_norm)
         optimizer: Any = self.optimizer
@@ -255,7 +254,7 @@ class _RobustTrainer(Trainer):
         return True
 
     def figures(self) -> dict[str, Tensor]:
-        """What is logged as `robust/...`: the last micro-batch, as this process saw it."""
+        """Return what is logged as `robust/...`: the last micro-batch, as this process saw it."""
         return {**self.attached.report(), **self._probed}
 
     def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
