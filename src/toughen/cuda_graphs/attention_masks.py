@@ -9,7 +9,7 @@ SKIPS = ("allow_is_bidirectional_skip", "allow_is_causal_skip")
 
 @contextmanager
 def explicit_attention_masks() -> Generator[None]:
-    """In here transformers makes a mask for every batch, also for one without padding.
+    """Let transformers make a mask for every batch, also for one without padding.
 
     It would look for padding otherwise, and leave the mask out where there is none. A captured step cannot look; a step
     that is run before it must take the same way, or other kernels and other random numbers are noted than are captured.

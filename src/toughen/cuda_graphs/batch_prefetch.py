@@ -12,8 +12,9 @@ from .capture import on_device
 def prefetch(
     batches: Iterable[Mapping[str, Any]], device: torch.device | str, ahead: int = 2
 ) -> Iterator[dict[str, Any]]:
-    """Batches on the device, `ahead` of them on their way. From pinned memory (`DataLoader(pin_memory=True)`) the copy
-    overlaps with the step; on a CPU this is a plain loop.
+    """Yield batches on the device; `ahead` of them are being copied.
+
+    From pinned memory (`DataLoader(pin_memory=True)`) the copy overlaps with the step; on a CPU this is a plain loop.
     """
     device = torch.device(device)
     if device.type != "cuda":

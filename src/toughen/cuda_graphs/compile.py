@@ -45,7 +45,7 @@ def _usual(layer: nn.Module) -> dict[str, Any]:
 
 
 def uncompile_layers(model: nn.Module) -> None:
-    """Each layer as it was before `compile_layers`; what somebody else compiled stays compiled."""
+    """Restore each layer as it was before `compile_layers`; what somebody else compiled stays compiled."""
     for module in model.modules():
         compiled = cast(Any, module)._compiled_call_impl
         if hasattr(compiled, _BEFORE):
@@ -53,6 +53,6 @@ def uncompile_layers(model: nn.Module) -> None:
 
 
 def _alike(stack: nn.ModuleList) -> list[nn.Module]:
-    """The members of a stack of at least two modules of one class."""
+    """Return the members of a stack of at least two modules of one class."""
     layers = list(stack)
     return layers if len(layers) > 1 and len({type(layer) for layer in layers}) == 1 else []

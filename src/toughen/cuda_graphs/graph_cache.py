@@ -97,7 +97,7 @@ class GraphCache:
         return graph.replay(batch)
 
     def _bind_grad_buffers(self, weights: Sequence[nn.Parameter], fresh: bool) -> None:
-        """The buffers the graph writes to become the weights' gradients, with what is there already in them."""
+        """Make the graph's buffers the weights' gradients, and keep what is there already."""
         empty: list[Tensor] = []
         for weight in weights:
             buffer = self.grad_buffers[weight]
@@ -120,7 +120,7 @@ class GraphCache:
         fresh: bool,
         multiple_backwards: bool,
     ) -> Graph | None:
-        """The graph of a step, nothing of which is executed; None where it cannot be captured.
+        """Capture a step as a graph, without executing it; return None if that is not possible.
 
         Gradients of one backward pass are made inside the graph and copied to the buffers, which takes fewer launches;
         those of several are added to the buffers themselves, which takes less memory.

@@ -69,7 +69,7 @@ class CapturedUpdate:
         self._states: list[Any] = []
 
     def in_graph_key(self) -> Key | None:
-        """What a captured step that has the update in it takes for granted; None where it must stay outside.
+        """Return what a captured step with the update in it takes for granted, None if the update must stay outside.
 
         Gradients are then made, used up and forgotten in the graph, which saves handing them out.
         """
@@ -80,7 +80,7 @@ class CapturedUpdate:
         return key
 
     def step_in_graph(self, max_norm: float | None) -> None:
-        """The update as a part of a step that is run or captured."""
+        """Update as a part of a step that is run or captured."""
         capturing = torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
         with self._reading_rates() if capturing else nullcontext():
             if capturing and any(weight.grad is not None and weight not in self._state for weight in self.weights):
@@ -91,7 +91,7 @@ class CapturedUpdate:
 
     @contextmanager
     def _scaled(self, max_norm: float) -> Generator[None]:
-        """Clipping as the fused optimizer's own division of gradients, which saves a walk over them."""
+        """Clip as the fused optimizer's own division of gradients, which saves a walk over them."""
         optimizer: Any = self.optimizer
         norm = nn.utils.get_total_norm([weight.grad for weight in self.weights if weight.grad is not None])
         optimizer.grad_scale = ((norm.float() + 1e-6) / max_norm).clamp(min=1)
@@ -101,14 +101,14 @@ class CapturedUpdate:
             del optimizer.grad_scale
 
     def step_after(self, max_norm: float | None) -> None:
-        """The update after a step."""
+        """Update after a step."""
         if max_norm is not None:
             self.clip(self.weights, max_norm)
         self.step()
         self.optimizer.zero_grad(set_to_none=True)
 
     def clip(self, weights: Iterable[Tensor], max_norm: float, act: Callable[[], Any] | None = None) -> Any:
-        """Gradients clipped to a norm; returns the norm they had. `act` does it, `clip_grad_norm_` otherwise."""
+        """Clip gradients to a norm and return the norm they had; `act` does it, or else `clip_grad_norm_`."""
         own = list(weights)
         return self._clips(self._places(own, (max_norm,)), act or (lambda: nn.utils.clip_grad_norm_(own, max_norm)))
 
@@ -129,7 +129,7 @@ class CapturedUpdate:
         return self.optimizer.state
 
     def _places(self, weights: Iterable[Tensor], extra_key: Key | None) -> Key | None:
-        """Where weights and gradients lie; None if it may be elsewhere the next time."""
+        """Return the addresses of weights and gradients, None if they may change until the next time."""
         if extra_key is None:
             return None
         buffers_of, places = self.grad_buffers, list(extra_key)
@@ -143,7 +143,7 @@ class CapturedUpdate:
         return tuple(places) if len(places) > len(extra_key) else None
 
     def _settings(self) -> Key | None:
-        """What a graph of the optimizer's step holds for ever; None if it cannot be one."""
+        """Return what a graph of the optimizer's step holds for ever, None if there cannot be one."""
         optimizer: Any = self.optimizer
         groups = optimizer.param_groups
         if type(optimizer) not in (Adam, AdamW) or not all(g["fused"] and not g["differentiable"] for g in groups):
@@ -159,7 +159,7 @@ class CapturedUpdate:
         return (len(self._states), len(self.weights), *held, *rates)
 
     def _fill(self) -> None:
-        """The learning rates of this step, where the graph reads them."""
+        """Write the learning rates of this step where the graph reads them."""
         rates = [group["lr"] for group in self.optimizer.param_groups]
         if len(self._rates) != len(rates):
             device = self.optimizer.param_groups[0]["params"][0].device
@@ -172,7 +172,7 @@ class CapturedUpdate:
 
     @contextmanager
     def _reading_rates(self) -> Generator[None]:
-        """Round the capture, with rates as tensors; the user and schedulers see numbers before and after."""
+        """Turn rates into tensors for the capture; the user and schedulers see numbers before and after."""
         groups = self.optimizer.param_groups
         before = [(group["lr"], group["capturable"]) for group in groups]
         for group, rate in zip(groups, self._rates, strict=True):

@@ -45,7 +45,7 @@ class Layout:
 
 
 def layout(mask: Tensor, tokens: int) -> Layout:
-    """The layout of a batch with this attention mask for `tokens` packed tokens, which all real ones must fit in."""
+    """Lay out a batch with this attention mask for `tokens` packed tokens, which all real ones must fit in."""
     mask = mask.reshape(-1, mask.shape[-1]).bool()
     rows, length = mask.shape
     order = torch.sort(~mask.flatten(), stable=True).indices[:tokens]
@@ -59,7 +59,7 @@ def layout(mask: Tensor, tokens: int) -> Layout:
 
 
 def round_up_tokens(real: int, padded: int) -> int:
-    """How many tokens a batch of `padded` is computed with when `real` are no padding."""
+    """Return the number of tokens that a batch of `padded` is computed with if `real` are no padding."""
     step = _bucket_size(padded)
     return min(-(-real // step) * step, padded)
 
@@ -69,7 +69,7 @@ def _bucket_size(padded: int) -> int:
 
 
 def real_tokens(batch: Mapping[str, Any], pad: int | None = None) -> int | None:
-    """How many tokens of a batch are no padding, asked of a mask on the CPU alone: the device would stop for it.
+    """Count the tokens that are no padding, by a mask on the CPU only: a GPU would have to wait.
 
     None also where a text starts with padding: these models read the first token, even if it is none. And where texts
     that fill their batch hold the token `pad`, which decoders' often end in: without a mask it might pass for padding.
@@ -91,7 +91,7 @@ def padding_token(model: nn.Module) -> int | None:
 
 
 def tokens_to_compute(batch: Mapping[str, Any], real: int | None) -> int | None:
-    """The number of tokens to compute a batch with; None where padding had better stay in."""
+    """Return the number of tokens to compute a batch with; None where padding had better stay in."""
     padded = cast(Tensor, batch["attention_mask"]).numel() if real is not None else 0
     if real is None or padded < LEAST_TOKENS:
         return None
@@ -100,7 +100,7 @@ def tokens_to_compute(batch: Mapping[str, Any], real: int | None) -> int | None:
 
 
 def drop_full_mask(batch: Mapping[str, Any], real: int | None) -> Mapping[str, Any]:
-    """A batch without padding needs no mask, and attention without one is faster."""
+    """Drop the mask of a batch without padding: attention without one is faster."""
     if real is None or real < cast(Tensor, batch["attention_mask"]).numel():
         return batch
     return {name: value for name, value in batch.items() if name != "attention_mask"}
@@ -174,13 +174,13 @@ class Packing:
 
 
 def packing_of(model: nn.Module, half: bool) -> Packing | None:
-    """A packing where it pays: families we know, on a CUDA device, in `half` precision. float32 has no such kernel."""
+    """Pack where it pays: families we know, on a CUDA device, in `half` precision. float32 has no such kernel."""
     on_device = next(model.parameters()).is_cuda
     return Packing(model) if half and on_device and _stack(model) is not None else None
 
 
 def _stack(model: nn.Module) -> tuple[Any, nn.Module] | None:
-    """The model that has the layers, and its stack of them; None where there is none we know, or it is a decoder."""
+    """Return the model that has the layers, and its stack of them; None for unknown families and decoders."""
     for module in model.modules():
         config: Any = getattr(module, "config", None)
         name = STACKS.get(getattr(config, "model_type", ""))

@@ -40,12 +40,12 @@ _BY_CLASS_NAME: tuple[tuple[str, HeadType], ...] = (
 
 
 def unwrap_peft(model: nn.Module) -> nn.Module:
-    """The transformers model under PEFT's wrapper, whose `base_model` is not the backbone but the whole model."""
+    """Return the transformers model under PEFT's wrapper, whose `base_model` is the model and not its backbone."""
     return cast(Any, model).get_base_model() if hasattr(model, "get_base_model") else model
 
 
 def find_classifier(model: nn.Module) -> nn.Linear | None:
-    """The linear layer that gives the logits: the last one that is not inside the backbone."""
+    """Return the linear layer that gives the logits: the last one that is not inside the backbone."""
     model = unwrap_peft(model)
     backbone = getattr(model, "base_model", None)
     inside = set(backbone.modules()) if isinstance(backbone, nn.Module) and backbone is not model else set[nn.Module]()
@@ -54,7 +54,7 @@ def find_classifier(model: nn.Module) -> nn.Linear | None:
 
 
 def is_causal_decoder(config: Any) -> bool:
-    """Whether a model is a decoder, of whose tokens only the last one has seen the whole text."""
+    """Tell whether a model is a decoder, of whose tokens only the last one has seen the whole text."""
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as CAUSAL
     from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES as MASKED
 
@@ -63,7 +63,7 @@ def is_causal_decoder(config: Any) -> bool:
 
 
 def infer_head_type(model: nn.Module) -> HeadType:
-    """What the model's head does, from its class name; "auto" for sentence and image heads."""
+    """Infer what the model's head does from its class name; "auto" for sentence and image heads."""
     own = unwrap_peft(model)
     name = type(own).__name__
     found: list[HeadType] = [task for ending, task in _BY_CLASS_NAME if ending in name]

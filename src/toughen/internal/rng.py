@@ -46,7 +46,7 @@ class NoiseGenerators:
         return self.generators[device]
 
     def key(self, device: torch.device) -> torch.Tensor:
-        """Two random words, left on the device, for noise that is computed from where it falls."""
+        """Draw two random words, left on the device, for noise that is computed from where it falls."""
         words = torch.randint(-(2**31), 2**31, (2,), generator=self.on(device), device=device)
         return words.to(torch.int32)
 
@@ -62,7 +62,7 @@ class NoiseGenerators:
 
 
 def per_rank_seed(seed: int | None) -> int:
-    """The run's seed, so that `torch.manual_seed` makes a run repeat; each process draws noise of its own."""
+    """Return the run's seed plus the rank: with `torch.manual_seed` a run repeats; each process has its own noise."""
     base = torch.initial_seed() if seed is None else seed
     return (base + (0 if is_single_process() else torch.distributed.get_rank())) % 2**63
 
@@ -114,26 +114,26 @@ class GraphSafeRng:
 
     @contextmanager
     def recording(self) -> Generator[None]:
-        """Round a step that is run."""
+        """Record a step that is run."""
         self.start = self.generator.get_offset()
         with self._on():
             yield
         self.length = self.generator.get_offset() - self.start
 
     def register_streams(self, graph: Any) -> None:
-        """Before the capture: one stream for each way back."""
+        """Make one stream for each restore, before the capture."""
         self._before = self.generator.clone_state()
         self.streams = [self.generator.clone_state() for _ in self.rewinds]
         for stream in self.streams:
             graph.register_generator_state(stream)
 
     def reset(self) -> None:
-        """After a capture that failed."""
+        """Restore the generator after a capture that failed."""
         self.generator.graphsafe_set_state(self._before)
 
     @contextmanager
     def captured(self) -> Generator[None]:
-        """Inside the capture of a step like the noted one."""
+        """Run inside the capture of a step like the recorded one."""
         own, marks = self.generator.graphsafe_get_state(), self.marks
         self.marks, self._taken = [], []
         try:
@@ -168,7 +168,7 @@ class GraphSafeRng:
 
     @contextmanager
     def replaying(self) -> Generator[None]:
-        """Round a replay."""
+        """Place the streams for a replay."""
         self.start, seed = self.generator.get_offset(), self.generator.initial_seed()
         for stream, mark in zip(self.streams, self.rewinds, strict=True):
             if stream.initial_seed() != seed:

@@ -18,7 +18,7 @@ HAS_TRITON = find_spec("triton") is not None
 
 
 def supports(tensor: Tensor) -> bool:
-    """Whether our kernels may run on such a tensor."""
+    """Tell whether our kernels may run on such a tensor."""
     return enabled and HAS_TRITON and tensor.is_cuda and tensor.dtype in HALF and _capable()
 
 
@@ -30,7 +30,7 @@ def _capable() -> bool:
 
 @cache
 def triton_works() -> bool:
-    """Whether Triton is there and can build its part in C, for which it needs a compiler; looked at once."""
+    """Tell whether Triton is there and can build its part in C, for which it needs a compiler; looked at once."""
     if not HAS_TRITON:
         return False
     try:

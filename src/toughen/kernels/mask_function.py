@@ -12,7 +12,7 @@ PAIRS = 4096  # of a program
 
 
 def fits(query: Tensor, pairs: Tensor | None) -> bool:
-    """Whether the kernels can take scores of such queries, with a model's mask that is the same for all heads."""
+    """Tell whether the kernels can take scores of such queries, with a model's mask that is the same for all heads."""
     shared = pairs is None or (pairs.dim() == 4 and pairs.shape[1] == 1)
     return shared and supports(query) and query.shape[-2] <= LONGEST
 
@@ -52,7 +52,7 @@ class Rows:
 def hide(
     rows: Rows, scale: float, offset: float, low: float, spare: bool, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The additive mask, and for each text how many pairs are visible in all its masks, and how many there are."""
+    """Compute the additive mask, and for each text the number of visible pairs in all its masks, and of all pairs."""
     from . import mask_function_triton as triton
 
     bias = torch.empty_like(rows.scores, dtype=dtype)
@@ -71,7 +71,7 @@ def score_gradient(
     sharpness: float | Tensor,
     factor: float | Tensor,
 ) -> Tensor:
-    """The gradient of the scores, from the mask's and the `price` (texts,) of a visible pair.
+    """Compute the gradient of the scores, from the mask's and the `price` (texts,) of a visible pair.
 
     `sharpness` is one over the temperature, and `factor` what all is multiplied by.
     """

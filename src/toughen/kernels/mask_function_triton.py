@@ -14,7 +14,7 @@ from .counter_rng import mixed, permute
 
 @triton.jit
 def _rows(masks, length, BM: tl.constexpr, BN: tl.constexpr):
-    """Of this program: its mask, its text, its rows and all columns."""
+    """Return this program's mask, its text, its rows and all columns."""
     pid = tl.program_id(0)
     blocks = tl.cdiv(length, BM)
     mask = (pid // blocks).to(tl.int64)
@@ -52,7 +52,7 @@ def _allowed(PAIRS, text, rows, columns, pb, pq, pk, inside, PAIRED: tl.constexp
 
 @triton.jit
 def _real(REAL, text, rows, length, PADDED: tl.constexpr):
-    """Rows that are no padding's."""
+    """Tell which rows are no padding's."""
     return tl.load(REAL + text * length + rows, mask=rows < length, other=0) != 0 if PADDED else rows < length
 
 
@@ -62,7 +62,7 @@ def hide(
     DRAW: tl.constexpr, PADDED: tl.constexpr, PAIRED: tl.constexpr, SPARE: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
-    """The mask, and of each of its rows how many pairs are visible and how many could be."""
+    """Compute the mask, and of each of its rows how many pairs are visible and how many could be."""
     mask, text, rows, columns = _rows(masks, length, BM, BN)
     scores, place, inside = _scores(SCORES, KEY, PLACES, mask, text, rows, columns, length, scale, offset, DRAW)
     real = _real(REAL, text, rows, length, PADDED)
@@ -84,7 +84,7 @@ def score_gradient(
     DRAW: tl.constexpr, PADDED: tl.constexpr, PAIRED: tl.constexpr, DIALS: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
-    """The derivative of the sigmoid that stands for the step function, times what mask and price ask for.
+    """Compute the derivative of the sigmoid that stands for the step function, times what mask and price ask for.
 
     Settings that change over a training (`DIALS`) are read from the device.
     """
