@@ -67,9 +67,9 @@ class _FusedPool(torch.autograd.Function):
         x, mask, start, *saved = ctx.saved_tensors
         if torch.is_grad_enabled():  # create_graph: the backward itself will be differentiated
             out = reference_pool(x, mask, start, *ctx.settings)
-            wanted = [value for value, needed in ((x, 0), (start, 2)) if ctx.needs_input_grad[needed]]
-            found = list(torch.autograd.grad(out, wanted, grad, create_graph=True))
-            d_x, d_start = (found.pop(0) if ctx.needs_input_grad[needed] else None for needed in (0, 2))
+            inputs = [value for value, needed in ((x, 0), (start, 2)) if ctx.needs_input_grad[needed]]
+            gradients = list(torch.autograd.grad(out, inputs, grad, create_graph=True))
+            d_x, d_start = (gradients.pop(0) if ctx.needs_input_grad[needed] else None for needed in (0, 2))
         else:
             d_x, d_start = ctx.kernels.backward(grad.contiguous(), x, mask, start, *saved, *ctx.settings)
         return d_x, None, d_start, None, None

@@ -13,7 +13,7 @@ from transformers import initialization as init
 from transformers.modeling_outputs import ImageClassifierOutput, MultipleChoiceModelOutput, SequenceClassifierOutput
 from transformers.modeling_utils import PreTrainedModel
 
-from . import token_roles as words
+from . import token_roles
 from .backbone import body_of
 from .card import write_card
 from .configuration import SecondOrderConfig
@@ -44,10 +44,10 @@ class SecondOrderPreTrainedModel(PreTrainedModel):
 
             if config.backbone_config is None:
                 raise ValueError("SecondOrderConfig has no backbone_config. Build the model with second_order(...).")
-            backbone = cast(PreTrainedModel, body_of(AutoModel.from_config(config.backbone_config), config.class_token))
+            backbone = body_of(AutoModel.from_config(config.backbone_config), config.class_token)
         else:
             for module in backbone.modules():
-                cast(Any, module)._is_hf_initialized = True  # it comes initialised, perhaps trained
+                setattr(module, "_is_hf_initialized", True)  # it comes initialised, perhaps trained
         # Its layers hold this very config object: sharing it lets a change of attention reach them.
         self.config.backbone_config = backbone.config
         self.backbone = backbone
@@ -82,15 +82,15 @@ class SecondOrderPreTrainedModel(PreTrainedModel):
         if tokens.dim() == 4:  # feature maps (B, C, H, W)
             tokens = tokens.flatten(2).mT
         pooled = self.config.class_token == "pooled"
-        tokens = tokens if pooled else words.without_prefix(self.config, tokens)
-        real = words.real_tokens(self.config, given)
-        mask = words.word_mask(self.config, real, given, special)
+        tokens = tokens if pooled else token_roles.without_prefix(self.config, tokens)
+        real = token_roles.real_tokens(self.config, given)
+        mask = token_roles.word_mask(self.config, real, given, special)
         if pooled:
             vector = output.get("pooler_output")
-            vector = words.mean_of(tokens, real) if vector is None else vector.flatten(1)
+            vector = token_roles.mean_of(tokens, real) if vector is None else vector.flatten(1)
             logits = self.classifier(tokens, mask, class_vector=vector)
         else:
-            logits = self.classifier(tokens, mask, class_index=words.class_index(self.config, tokens, real))
+            logits = self.classifier(tokens, mask, class_index=token_roles.class_index(self.config, tokens, real))
         return output, logits if isinstance(logits, tuple) else (logits,)
 
     def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:

@@ -272,7 +272,7 @@ class SVPN(nn.Module):
             return svpn_exact(x, alpha=self.alpha, singular_values=self.singular_values, eps=self.eps)
         start = self.start
         if self.kind == "random" and self.training:
-            start = torch.randn_like(cast(Tensor, start))
+            start = None if start is None else torch.randn_like(start)
         return svpn(
             x,
             start,

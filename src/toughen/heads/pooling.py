@@ -26,16 +26,15 @@ class MultiHeadPooling(nn.Module):
         self.covariance = _covariance(dim, chosen, chosen.k)
         self.normalize = _svpn(chosen, chosen.k)
         self.width = chosen.heads * chosen.q * chosen.k
-        self.at_once = (chosen.q, chosen.activation == "relu", chosen.alpha, chosen.eps)
-        usual = {"heads": 1, "center": "channel", "normalization": "svpn", "exact": False, "side": "rows"}
-        usual |= {"singular_values": 1, "iterations": 1, "start": "learned"}
-        self.usual = chosen.norm != "layer" and all(getattr(chosen, name) == value for name, value in usual.items())
+        self.fused_options = (chosen.q, chosen.activation == "relu", chosen.alpha, chosen.eps)
+        names = ("heads", "center", "normalization", "exact", "side", "singular_values", "iterations", "start")
+        self.fusable = chosen.norm != "layer" and _pick(chosen, *names) == _pick(HeadSettings(), *names)
 
     def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
         # A compiler fuses the plain path by itself.
-        if self.usual and not torch.compiler.is_compiling():
+        if self.fusable and not torch.compiler.is_compiling():
             x = self.covariance.project(tokens, mask)
-            return fused_pool(x, mask, cast(Tensor, self.normalize.start), *self.at_once).flatten(1)
+            return fused_pool(x, mask, cast(Tensor, self.normalize.start), *self.fused_options).flatten(1)
         return self.normalize(self.covariance(tokens, mask)).flatten(1)
 
 

@@ -35,8 +35,8 @@ def class_index(config: SecondOrderConfig, tokens: Tensor, real: Tensor | None) 
         return None if real is None else real.int().argmax(1)
     if real is None:
         return torch.full(tokens.shape[:1], tokens.shape[1] - 1, device=tokens.device)
-    places = torch.arange(real.shape[1], device=real.device)
-    return (real.ne(0) * places).argmax(1)
+    positions = torch.arange(real.shape[1], device=real.device)
+    return (real.ne(0) * positions).argmax(1)
 
 
 def mean_of(tokens: Tensor, real: Tensor | None) -> Tensor:
