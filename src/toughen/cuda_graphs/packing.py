@@ -71,9 +71,9 @@ def _bucket_size(padded: int) -> int:
 def real_tokens(batch: Mapping[str, Any], pad: int | None = None) -> int | None:
     """Count the tokens that are no padding, by a mask on the CPU only: a GPU would have to wait.
 
-    None also where a text starts with padding: these models read the first token, even if it is none. And where texts
-    that fill their batch hold the token `pad`, which decoders' often end in: without a mask it might pass for padding.
-    And where the mask is one of pairs, (B, 1, L, L): it tells a decoder which way to look, also where it hides nothing.
+    Return None if packing is unsafe: with left padding (these models read position 0), with the token `pad` as a real
+    one in a full batch (without a mask it would be treated as padding), and with a mask of pairs (B, 1, L, L), which
+    gives a decoder its direction.
     """
     mask, ids, embeds = (batch.get(name) for name in ("attention_mask", "input_ids", "inputs_embeds"))
     if not isinstance(mask, Tensor) or mask.device.type != "cpu" or not mask[..., 0].all():

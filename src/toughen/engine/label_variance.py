@@ -17,7 +17,7 @@ class RunningLabelVariance:
         self.sums: Tensor | None = None  # (3, columns): rows, labels, squares
 
     def annotate(self, outcome: ModelOutputs, labels: Any) -> ModelOutputs:
-        """Return the outcome of a regression with the spread of its labels, these included; any other as it is."""
+        """Return a regression's outcome with the running label variance, updated with `labels`; any other unchanged."""
         real = isinstance(labels, Tensor) and all(each.kind == "values" for each in outcome.predictions)
         return replace(outcome, spread=self.update(labels)) if real else outcome
 

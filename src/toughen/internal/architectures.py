@@ -12,8 +12,8 @@ HeadType: TypeAlias = Literal[
 IGNORED = -100  # the label of a position that has none, everywhere in transformers
 
 
-# Decoders of encoder-decoders: alone, too, they leave it to others to shift the labels, which stand where they are
-# predicted as a masked model's do. MBart and PLBart end like Bart, BigBirdPegasus like Pegasus.
+# Decoder-only classes of seq2seq families do not shift labels: logits at position t predict labels[t], as in masked
+# language models. MBart and PLBart end like Bart, BigBirdPegasus like Pegasus.
 _SEQ2SEQ_DECODERS = (
     *("Bart", "Blenderbot", "BlenderbotSmall", "Marian", "Mvp", "Pegasus", "ProphetNet", "TrOCR", "Whisper"),
     "CpmAnt",  # not a half, but so all the same
@@ -23,7 +23,8 @@ _SEQ2SEQ_DECODERS = (
 _BY_CLASS_NAME: tuple[tuple[str, HeadType], ...] = (
     ("ViltForQuestionAnswering", "auto"),  # answers are classes of the whole pair
     ("ForQuestionAnswering", "span"),
-    *((f"{family}ForPreTraining", cast(HeadType, "flags")) for family in ("Electra", "Funnel")),
+    ("ElectraForPreTraining", "flags"),
+    ("FunnelForPreTraining", "flags"),
     ("ForTokenClassification", "tokens"),
     ("ForMultipleChoice", "choices"),
     ("ForSemanticSegmentation", "pixels"),

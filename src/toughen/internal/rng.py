@@ -95,11 +95,11 @@ class RngSnapshot:
 
 
 class GraphSafeRng:
-    """The places in dropout's random stream that a step goes back to, so that its CUDA graph can do so as well.
+    """Restores of dropout's random state within a step, in a form that a CUDA graph can replay.
 
-    A graph cannot read or set a generator's state. So the step runs once with the tape on, which notes how far into the
-    stream each place is. For the capture every way back gets a stream of its own, which is put at its place before a
-    replay. Random numbers are then those of the same step run eagerly.
+    A graph cannot read or set a generator's state. So the step runs once while the offset of each mark is recorded.
+    During capture, each restore uses its own generator, whose offset is set before every replay. Random numbers are
+    then those of the same step run eagerly.
     """
 
     running: ClassVar["GraphSafeRng | None"] = None
@@ -107,10 +107,10 @@ class GraphSafeRng:
     def __init__(self, device: torch.device) -> None:
         self.generator: torch.Generator = torch.cuda.default_generators[device.index or 0]
         self.marks: list[int] = []
-        self.rewinds: list[int] = []  # of each way back: the place it goes to
+        self.restores: list[int] = []  # of each restore: its mark
         self.streams: list[torch.Generator] = []
         self.start = self.length = 0
-        self._taken: list[int] | None = None  # the ways back while a graph is captured
+        self._taken: list[int] | None = None  # the restores while a graph is captured
 
     @contextmanager
     def recording(self) -> Generator[None]:
@@ -123,7 +123,7 @@ class GraphSafeRng:
     def register_streams(self, graph: Any) -> None:
         """Make one stream for each restore, before the capture."""
         self._before = self.generator.clone_state()
-        self.streams = [self.generator.clone_state() for _ in self.rewinds]
+        self.streams = [self.generator.clone_state() for _ in self.restores]
         for stream in self.streams:
             graph.register_generator_state(stream)
 
@@ -139,7 +139,7 @@ class GraphSafeRng:
         try:
             with self._on():
                 yield
-            if (len(self.marks), self._taken) != (len(marks), self.rewinds):
+            if (len(self.marks), self._taken) != (len(marks), self.restores):
                 raise RuntimeError("the step went another way when it was captured")
         finally:
             self.generator.graphsafe_set_state(own)
@@ -163,14 +163,14 @@ class GraphSafeRng:
             self._taken.append(mark)
             return
         if GraphSafeRng.running is self:
-            self.rewinds.append(mark)
+            self.restores.append(mark)
         self.generator.set_offset(self.start + self.marks[mark])
 
     @contextmanager
     def replaying(self) -> Generator[None]:
         """Place the streams for a replay."""
         self.start, seed = self.generator.get_offset(), self.generator.initial_seed()
-        for stream, mark in zip(self.streams, self.rewinds, strict=True):
+        for stream, mark in zip(self.streams, self.restores, strict=True):
             if stream.initial_seed() != seed:
                 stream.manual_seed(seed)
             stream.set_offset(self.start + self.marks[mark])
