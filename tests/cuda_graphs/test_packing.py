@@ -135,7 +135,7 @@ def test_a_mask_of_pairs_that_hides_nothing_is_kept():
         both_ways = attached.backward(model, batch)
         assert not torch.allclose(both_ways, attached.backward(model, causal))
         with pytest.warns(RobustnessWarning, match="eagerly"):
-            captured = attached.captured(model)(batch)
+            captured = attached.capture(model)(batch)
         assert torch.equal(captured, both_ways)
 
 
@@ -149,7 +149,7 @@ def test_a_mask_stays_where_texts_hold_the_padding_token():
     batch["attention_mask"][:], batch["input_ids"][:, -1] = 1, 2
     assert real_tokens(batch, pad=2) is None
     with toughen.plain().attach(model) as attached, pytest.warns(RobustnessWarning, match="eagerly"):
-        assert torch.equal(attached.captured(model)(batch), attached.backward(model, batch))
+        assert torch.equal(attached.capture(model)(batch), attached.backward(model, batch))
 
 
 def test_where_it_pays():

@@ -54,7 +54,7 @@ def steps(compiled=False, captured=False, count=1, config=None, **settings):
     attached = toughen.asa(**{"visible": 0.7, **settings}).attach(model, seed=3)
     if compiled:
         compile_layers(model)
-    step = attached.captured(model) if captured else lambda inputs: attached.backward(model, inputs)
+    step = attached.capture(model) if captured else lambda inputs: attached.backward(model, inputs)
     torch.manual_seed(9)
     losses = []
     for _ in range(count):

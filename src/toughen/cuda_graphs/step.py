@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from functools import partial
-from typing import Any, TypedDict
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -64,15 +64,6 @@ class CapturedPasses:
         if self.packing is not None:
             self.packing.detach()
         self.captured.clear()
-
-
-class Options(TypedDict, total=False):
-    """The options of `CapturedStep`, for `attached.captured`."""
-
-    backward: Callable[[Tensor], Any] | None
-    pack: bool
-    optimizer: Optimizer | None
-    max_norm: float | None
 
 
 class CapturedStep(CapturedPasses):

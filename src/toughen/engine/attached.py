@@ -1,5 +1,6 @@
 """A method bound to a model: it turns a micro-batch into losses, and gives the model back as it was."""
 
+import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from functools import partial
@@ -7,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
-from typing_extensions import Unpack  # torch needs it, too; Python has it from 3.11 on
+from torch.optim import Optimizer
 
 from ..combine.base import BackwardPass
 from ..combine.single_pass import Add
@@ -39,10 +40,11 @@ from .validation import (
 )
 
 if TYPE_CHECKING:
-    from ..cuda_graphs.step import CapturedStep, Options
+    from ..cuda_graphs.step import CapturedStep
 
 
 _MARK = "_toughen_attached"
+_RENAMED = {"captured": "capture", "masks": "attention_masks", "perturbed": "perturbed_forward"}
 
 
 class Attached:
@@ -197,16 +199,32 @@ class Attached:
             next(losses, None)  # runs what stands after the last yield
         return torch.stack(counted).sum() if counted else torch.zeros((), device=next(self.model.parameters()).device)
 
-    def captured(self, model: nn.Module, **options: "Unpack[Options]") -> "CapturedStep":
-        """Capture steps as CUDA graphs: `step = attached.captured(model, optimizer=...)`, `loss = step(batch)`."""
+    def capture(
+        self,
+        model: nn.Module,
+        *,
+        backward: Callable[[Tensor], Any] | None = None,
+        pack: bool = True,
+        optimizer: Optimizer | None = None,
+        max_norm: float | None = None,
+    ) -> "CapturedStep":
+        """Capture steps as CUDA graphs: `step = attached.capture(model, optimizer=...)`, `loss = step(batch)`."""
         from ..cuda_graphs.step import CapturedStep
 
         self.keep_schedules_on_device()
-        return CapturedStep(self, model, **options)
+        return CapturedStep(self, model, backward, pack, optimizer, max_norm)
 
     def keep_schedules_on_device(self) -> None:
         """Keep settings that change with training as tensors: a graph would hold a number for ever."""
         self._clock.device = next(self.model.parameters()).device
+
+    if not TYPE_CHECKING:  # for a type checker every name would exist
+
+        def __getattr__(self, name: str) -> Any:
+            if name not in _RENAMED:
+                raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}.")
+            warnings.warn(f"Use attached.{_RENAMED[name]}, not {name}.", DeprecationWarning, stacklevel=2)
+            return getattr(self, _RENAMED[name])
 
     def report(self) -> dict[str, Tensor]:
         """Return norms, shares and losses of the last micro-batch, as tensors; nothing is read here."""
@@ -232,16 +250,16 @@ class Attached:
         """The weights of a learnt search (ASA), one module a layer, under the layer's number."""
         return get_adversary(states.adversary for states in self.states).module
 
-    def masks(self, batch: Mapping[str, Any], *, sample: bool = False) -> dict[int, Tensor]:
+    def attention_masks(self, batch: Mapping[str, Any], *, sample: bool = False) -> dict[int, Tensor]:
         """Return the attention pairs that a learnt adversary leaves visible, by layer.
 
         Masks are (batch, queries, keys), with a dimension for heads in second place if each has its own. Without
         `sample` a pair is visible if that is the likelier.
         """
-        return self.perturbed(batch, sample=sample)[1]
+        return self.perturbed_forward(batch, sample=sample)[1]
 
-    def perturbed(self, batch: Mapping[str, Any], *, sample: bool = False) -> tuple[Any, dict[int, Tensor]]:
-        """Return the model's output under a learnt adversary, without gradients, and the `masks` it was made with."""
+    def perturbed_forward(self, batch: Mapping[str, Any], *, sample: bool = False) -> tuple[Any, dict[int, Tensor]]:
+        """Return the model's output under a learnt adversary, without gradients, and its `attention_masks`."""
         return get_adversary(states.adversary for states in self.states).propose(batch, sample)
 
     def detach(self) -> None:

@@ -44,7 +44,7 @@ class SecondOrderPreTrainedModel(PreTrainedModel):
 
             if config.backbone_config is None:
                 raise ValueError("SecondOrderConfig has no backbone_config. Build the model with second_order(...).")
-            backbone = body_of(AutoModel.from_config(config.backbone_config), config.class_token)
+            backbone = cast(PreTrainedModel, body_of(AutoModel.from_config(config.backbone_config), config.class_token))
         else:
             for module in backbone.modules():
                 setattr(module, "_is_hf_initialized", True)  # it comes initialised, perhaps trained

@@ -29,7 +29,7 @@ def attention_maps(attached: Attached, batch: Mapping[str, Any], *, sample: bool
     asking = {**batch, "output_attentions": True}
     with torch.no_grad(), without_dropout(attached.model), _weights_shown(attached.model):
         clean = attached.model(**asking).attentions
-        output, masks = attached.perturbed(asking, sample=sample)
+        output, masks = attached.perturbed_forward(asking, sample=sample)
     if not clean or clean[0] is None:
         raise MethodError(f"{type(attached.model).__name__} returns no attention weights, so there is nothing to draw.")
     return {

@@ -151,7 +151,7 @@ class _step:
         self.attached, self.model, self.device = attached, model, device
         self.half = None if dtype == "float32" else getattr(torch, dtype)
         self.optimizer = torch.optim.AdamW(model.parameters(), lr=1e-6, fused=device == "cuda")
-        self.captured = attached.captured(model, optimizer=self.optimizer, max_norm=1.0) if fast else None
+        self.captured = attached.capture(model, optimizer=self.optimizer, max_norm=1.0) if fast else None
 
     def __call__(self, batch: Mapping[str, Tensor]) -> None:
         with torch.autocast(self.device, self.half, enabled=self.half is not None):
