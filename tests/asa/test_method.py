@@ -204,7 +204,7 @@ def test_parts_that_do_not_fit():
     with pytest.raises(MethodError, match="one method with a learnt adversary"):
         method + method
     with pytest.raises(MethodError, match="learnt adversary"):
-        toughen.smart().attach(bert()).masks(BATCH)
+        toughen.smart().attach(bert()).attention_masks(BATCH)
 
 
 def head(kind, **changes):
