@@ -165,13 +165,13 @@ def main() -> None:
 
 def run(case: str, implementation: str, options: argparse.Namespace) -> dict:
     """A case that does not fit into memory is a result too, and must not end the run."""
-    kernels.ENABLED = case != TORCH
+    kernels.enabled = case != TORCH
     try:
         return measure(CASES[case], implementation, options)
     except torch.cuda.OutOfMemoryError as error:
         return {"failed": str(error).splitlines()[0]}
     finally:
-        kernels.ENABLED = True
+        kernels.enabled = True
         torch.compiler.reset()
         gc.collect()
         if options.device.startswith("cuda"):

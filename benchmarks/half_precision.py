@@ -72,7 +72,7 @@ def without_dropout(method: Any) -> Any:
 def measure(model: Any, tokenizer: Any, batches: list[Any], case: Any, dtype: Any, how: str) -> dict[str, Any]:
     method, radius = case
     attached = without_dropout(method).attach(model, tokenizer, seed=3)
-    step = attached.captured(model, pack=False) if how == "captured" else None
+    step = attached.capture(model, pack=False) if how == "captured" else None
     deltas, starts, sizes, counts = [], [], [], torch.zeros(3)
     device = next(model.parameters()).device
     for batch in batches:

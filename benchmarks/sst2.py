@@ -65,7 +65,7 @@ def finetuned(
     dice, began = random.Random(seed), time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RobustnessWarning)  # steps on a CPU are not captured
-        step = attached.captured(model, optimizer=optimizer, max_norm=1.0)
+        step = attached.capture(model, optimizer=optimizer, max_norm=1.0)
         for _ in range(epochs):
             order = dice.sample(rows, len(rows))
             for start in range(0, len(order), batch):

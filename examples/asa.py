@@ -26,7 +26,7 @@ with toughen.asa(tau=0.2, adversary_rate=3.0).attach(model, seed=0) as attached:
             print(
                 f"epoch {epoch}: loss {loss:.3f}, divergence {report['divergence']:.4f}, visible {report['budget']:.1%}"
             )
-    hidden = ~torch.stack(list(attached.masks(data, sample=True).values()))
+    hidden = ~torch.stack(list(attached.attention_masks(data, sample=True).values()))
     print(f"hidden in a draw: {hidden.float().mean():.1%} of all pairs")
     with tempfile.TemporaryDirectory() as folder:
         model.save_pretrained(folder)

@@ -27,7 +27,7 @@ def batches(count: int, length: int = 16) -> list[dict[str, torch.Tensor]]:
 
 with toughen.freelb().attach(model) as attached:
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    step = attached.captured(model)
+    step = attached.capture(model)
     for batch in prefetch(batches(20), device):
         with torch.autocast(device, torch.bfloat16):
             loss = step(batch)

@@ -51,7 +51,7 @@ class Rig:
             self.drop()
             self.attached = self.method.attach(self.model, self.material.tokenizer, seed=seed, total_steps=total_steps)
             self.optimizer = optimizer_of(self.model, weight_decay, self.cuda)
-            self.step = self.attached.captured(self.model, pack=self.pack, optimizer=self.optimizer, max_norm=clip)
+            self.step = self.attached.capture(self.model, pack=self.pack, optimizer=self.optimizer, max_norm=clip)
         else:
             attached = self.attached
             attached.attach()

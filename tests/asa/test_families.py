@@ -64,7 +64,7 @@ def test_padding_changes_nothing(family, implementation, per_head):
 def test_masks_keep_to_what_the_model_sees(family):
     model, inputs = build(family), batch(family)
     attached = toughen.asa(visible=0.05, per_head=True).attach(model, seed=3)
-    masks = attached.masks(inputs, sample=True)
+    masks = attached.attention_masks(inputs, sample=True)
     real = inputs["attention_mask"].bool()
     for mask in masks.values():
         assert mask.shape == (3, 4, 8, 8)
@@ -116,7 +116,7 @@ def test_kernels_without_a_mask_are_refused():
 def test_a_layer_that_attends_twice():
     attached = toughen.asa().attach(build("diffllama", num_key_value_heads=4))
     with pytest.raises(SiteError, match="more than once in a pass"):
-        attached.masks(batch("llama"))
+        attached.attention_masks(batch("llama"))
 
 
 def test_no_such_layer():
@@ -127,7 +127,7 @@ def test_no_such_layer():
 def test_layers_can_be_chosen():
     model = build("bert")
     attached = toughen.asa(layers=[-1]).attach(model)
-    assert list(attached.masks(batch("bert"))) == [1]
+    assert list(attached.attention_masks(batch("bert"))) == [1]
     assert list(dict(attached.adversary.named_children())) == ["1"]
     with torch.no_grad():
         before = model.bert.encoder.layer[0].attention.self.query.weight.clone()

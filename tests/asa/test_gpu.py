@@ -77,7 +77,7 @@ def test_a_captured_regression_goes_on_counting_its_labels():
     for fast in (False, True):
         model = build("bert", num_labels=1).cuda()
         attached = toughen.asa().attach(model, seed=0)
-        step = attached.captured(model) if fast else lambda inputs: attached.backward(model, inputs)  # noqa: B023
+        step = attached.capture(model) if fast else lambda inputs: attached.backward(model, inputs)  # noqa: B023
         for number in range(5):
             inputs = {key: value.cuda() for key, value in batch("bert").items()}
             step(inputs | {"labels": (1.0 + number) * inputs["labels"].float()})

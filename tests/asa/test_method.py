@@ -101,7 +101,7 @@ def divergence_at(share, attached, model, batch):
     for _ in range(40):
         middle = (low + high) / 2
         injector.search = replace(search, keep_prob=1 / (1 + math.exp(-middle)))
-        output, masks = attached.perturbed(batch)
+        output, masks = attached.perturbed_forward(batch)
         real = batch["attention_mask"].bool()
         pairs = real[:, :, None] & real[:, None, :]
         seen = torch.stack([(mask & pairs).sum() for mask in masks.values()]).sum() / (len(masks) * pairs.sum())
@@ -204,7 +204,7 @@ def test_parts_that_do_not_fit():
     with pytest.raises(MethodError, match="one method with a learnt adversary"):
         method + method
     with pytest.raises(MethodError, match="learnt adversary"):
-        toughen.smart().attach(bert()).masks(BATCH)
+        toughen.smart().attach(bert()).attention_masks(BATCH)
 
 
 def head(kind, **changes):
@@ -219,7 +219,7 @@ def test_tokens_count_only_where_there_is_a_label():
     attached = toughen.asa(visible=0.5).attach(model, seed=0)
     batch = {**BATCH, "labels": labels}
     attached.backward(model, batch)
-    perturbed, _ = attached.perturbed(batch)
+    perturbed, _ = attached.perturbed_forward(batch)
     assert perturbed.logits.shape == (3, 10, 3)
     assert attached.report()["divergence"] > 0
 
@@ -236,7 +236,7 @@ def test_a_mask_for_each_head():
     model = bert()
     attached = toughen.asa(per_head=True, visible=0.5).attach(model, seed=0)
     attached.backward(model, batch)
-    assert not attached.masks(batch)[0][~masks].any()
+    assert not attached.attention_masks(batch)[0][~masks].any()
 
 
 def test_choices_and_regression():
@@ -244,7 +244,7 @@ def test_choices_and_regression():
     model = head(AutoModelForMultipleChoice)
     attached = toughen.asa(visible=0.5).attach(model, seed=0)
     attached.backward(model, {**choices, "labels": torch.tensor([0, 1, 0])})
-    assert attached.masks(choices)[0].shape == (6, 10, 10)
+    assert attached.attention_masks(choices)[0].shape == (6, 10, 10)
     assert attached.report()["divergence"] > 0
 
     model = bert(num_labels=1)
@@ -272,11 +272,11 @@ def test_to_ask_for_the_likeliest_masks_changes_nothing_in_training():
         model = bert()
         attached = toughen.asa(visible=0.6).attach(model, seed=3)
         if asked:
-            masks = attached.masks(BATCH)
+            masks = attached.attention_masks(BATCH)
         losses.append(attached.backward(model, BATCH))
     assert torch.equal(*losses)
-    assert all(torch.equal(mask, attached.masks(BATCH)[layer]) for layer, mask in masks.items())
-    assert attached.states[0].injector.listen is None
+    assert all(torch.equal(mask, attached.attention_masks(BATCH)[layer]) for layer, mask in masks.items())
+    assert attached.states[0].injector.on_sample is None
 
 
 def test_reentrant_checkpointing_is_refused():

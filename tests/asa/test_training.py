@@ -43,7 +43,7 @@ def test_autocast(dtype, implementation):
     model = bert(dtype=torch.float32, attn_implementation=implementation)
     attached = toughen.asa(visible=0.6).attach(model, seed=3)
     seen = []
-    attached.states[0].injector.listen = lambda index, bias: seen.append((bias.dtype, bias.shape))
+    attached.states[0].injector.on_sample = lambda index, bias: seen.append((bias.dtype, bias.shape))
     with torch.autocast("cpu", dtype=dtype):
         attached.backward(model, BATCH)
     assert seen == [(dtype, (3, 1, 10, 10))] * 2, "one mask a layer, in the compute dtype, for all heads"

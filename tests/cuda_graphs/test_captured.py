@@ -19,7 +19,7 @@ def test_on_a_cpu_it_is_the_eager_step(name):
     for captured in (True, False):
         model = bert()
         with toughen.make(name, **settings).attach(model, TOKENIZER, seed=3) as attached:
-            step = attached.captured(model)
+            step = attached.capture(model)
             for seed in range(3):
                 model.zero_grad()
                 batch = text_batch(seed=seed)
@@ -53,7 +53,7 @@ def test_with_an_optimizer_it_is_the_whole_update(accumulate, fused, name, max_n
 
         with toughen.make(name).attach(model, TOKENIZER, seed=3) as attached, warnings.catch_warnings():
             warnings.simplefilter("ignore", RobustnessWarning)
-            step = attached.captured(model, optimizer=optimizer, max_norm=max_norm)
+            step = attached.capture(model, optimizer=optimizer, max_norm=max_norm)
             for number in range(4):
                 last = number % accumulate == accumulate - 1
                 given = {"accumulate": accumulate, "last": last}
@@ -75,9 +75,18 @@ def test_an_update_that_cannot_be_made_is_refused():
     optimizer = torch.optim.AdamW(model.parameters())
     with toughen.smart().attach(model, TOKENIZER) as attached:
         with pytest.raises(toughen.errors.MethodError, match="needs its optimizer="):
-            attached.captured(model, max_norm=1.0)
+            attached.capture(model, max_norm=1.0)
         with pytest.raises(toughen.errors.MethodError, match="GradScaler"):
-            attached.captured(model, optimizer=optimizer, backward=lambda loss: loss.backward())
+            attached.capture(model, optimizer=optimizer, backward=lambda loss: loss.backward())
+
+
+def test_former_names_still_work():
+    model = bert()
+    with toughen.smart().attach(model, TOKENIZER) as attached:
+        with pytest.warns(DeprecationWarning, match=r"attached\.capture\b"):
+            assert attached.captured(model).obstacle is None
+        with pytest.raises(AttributeError, match="nothing"):
+            attached.nothing
 
 
 def test_what_of_an_update_can_be_a_graph():
@@ -94,17 +103,17 @@ def test_what_of_an_update_can_be_a_graph():
         key = update._settings()
         assert key is not None
         assert update._places(weights, key) is None  # gradients of its own
-        captured.lent.update({weight: weight.grad for weight in weights if weight.grad is not None})
+        captured.grad_buffers.update({weight: weight.grad for weight in weights if weight.grad is not None})
         places = update._places(weights, key)
         assert places is not None
         weights[0].grad = weights[0].grad.clone()
         assert update._places(weights, key) is None
-        assert update.as_part() is None  # there are gradients already, which the graph would not see
+        assert update.in_graph_key() is None  # there are gradients already, which the graph would not see
         optimizer.zero_grad()
-        assert update.as_part() == key
+        assert update.in_graph_key() == key
         optimizer.param_groups[0]["lr"] = 2e-3
         assert update._settings() == key  # the graph reads it
-        assert update.as_part() == key
+        assert update.in_graph_key() == key
         assert float(update._rates[0]) == pytest.approx(2e-3)
         optimizer.param_groups[0]["weight_decay"] = 0.5
         assert update._settings() not in (None, key)

@@ -34,7 +34,7 @@ def trained(method, captured: bool, precision=None, accumulate: int = 1, to_none
     model = bert(torch.float32, **config).cuda()
     attached = method.attach(model, TOKENIZER, seed=3, total_steps=20)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-    step = attached.captured(model) if captured else None
+    step = attached.capture(model) if captured else None
     torch.manual_seed(7)
     losses = []
     for number, batch in enumerate(batches(8 * accumulate)):
@@ -73,7 +73,7 @@ def test_whole_updates_are_the_eager_ones(name, accumulate):
         weights = list(model.parameters())
         groups = [{"params": weights[::2], "weight_decay": 0.1}, {"params": weights[1::2], "lr": 3e-3}]
         optimizer = torch.optim.AdamW(groups, lr=1e-3, fused=True, weight_decay=0.0, eps=1e-4)  # above rounding
-        step = attached.captured(model, optimizer=optimizer, max_norm=0.5)
+        step = attached.capture(model, optimizer=optimizer, max_norm=0.5)
         rates = [group["lr"] for group in optimizer.param_groups]
         torch.manual_seed(7)
         for number, batch in enumerate(batches(16 * accumulate)):
@@ -144,7 +144,7 @@ def test_captured_gradients_are_the_eager_ones(name, precision, tolerance):
     for captured in (True, False):
         model = bert(torch.float32).cuda()
         with made(name).attach(model, TOKENIZER, seed=3, total_steps=20) as attached:
-            step = attached.captured(model)
+            step = attached.capture(model)
             for _ in range(3):
                 for generator in attached.noise.generators.values():
                     generator.manual_seed(3)  # the same noise in every step
@@ -187,7 +187,7 @@ def test_grad_scaler():
             def backward(loss, scaler=scaler):
                 scaler.scale(loss).backward()
 
-            step = attached.captured(model, backward=backward)
+            step = attached.capture(model, backward=backward)
             torch.manual_seed(7)
             for batch in batches(6):
                 with torch.autocast("cuda", torch.float16):
@@ -204,7 +204,7 @@ def test_evaluation_between_steps_is_unaffected():
     model = bert(torch.float32, **DROPOUT).cuda()
     batch = {k: v.cuda() for k, v in text_batch(4, 16).items()}
     with toughen.smart().attach(model, TOKENIZER) as attached:
-        step = attached.captured(model)
+        step = attached.capture(model)
         for _ in range(3):
             step(batch)
         model.zero_grad()
@@ -231,7 +231,7 @@ def test_what_cannot_be_captured_runs_eagerly_and_says_why(prepare, reason):
         prepare(model)
         with toughen.smart().attach(model, TOKENIZER, seed=3) as attached, warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            step = attached.captured(model)
+            step = attached.capture(model)
             for batch in [next(batches())] * 4:
                 model.zero_grad()
                 step(batch) if captured else attached.backward(model, batch)
@@ -249,7 +249,7 @@ def test_unfrozen_weights_are_seen():
     model.bert.embeddings.requires_grad_(False)
     batch = next(batches())
     with toughen.plain().attach(model, TOKENIZER) as attached:
-        step = attached.captured(model)
+        step = attached.capture(model)
         for _ in range(3):
             step(batch)
         model.bert.embeddings.requires_grad_(True)
@@ -262,7 +262,7 @@ def test_unfrozen_weights_are_seen():
 def test_freeat_without_its_optimizer_is_refused():
     model = bert(torch.float32).cuda()
     with toughen.freeat().attach(model, TOKENIZER) as attached:
-        step = attached.captured(model)
+        step = attached.capture(model)
         with pytest.warns(RobustnessWarning, match="FreeAT"), pytest.raises(toughen.errors.MethodError):
             step(next(batches()))
 
@@ -286,7 +286,7 @@ def test_packed_and_captured_against_padded_and_eager(name, compiled):
         if fast and compiled:
             toughen.cuda_graphs.compile_layers(model)
         with made(name).attach(model, TOKENIZER, seed=3) as attached, torch.autocast("cuda", torch.bfloat16):
-            step = attached.captured(model)
+            step = attached.capture(model)
             for _ in range(4):
                 for generator in attached.noise.generators.values():
                     generator.manual_seed(3)

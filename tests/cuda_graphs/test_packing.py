@@ -8,13 +8,13 @@ import toughen
 from tests.tiny import NO_DROPOUT, SMALL, TOKENIZER, assert_same_gradients, bert, gradients, text_batch
 from toughen.cuda_graphs.eligibility import can_pack
 from toughen.cuda_graphs.packing import (
-    PARTS,
+    NUM_BUCKETS,
     STACKS,
     Packing,
     layout,
     packing_of,
     real_tokens,
-    rounded,
+    round_up_tokens,
     tokens_to_compute,
 )
 from toughen.errors import RobustnessWarning
@@ -98,9 +98,9 @@ def test_the_spare_tokens_are_texts_of_their_own(rows, length, real, more):
     mask = torch.zeros(rows, length, dtype=torch.long)
     mask[:, :real] = 1
     mask[0, : real + more] = 1  # one more than a whole step leaves nearly a step to spare
-    tokens = rounded(int(mask.sum()), rows * length)
+    tokens = round_up_tokens(int(mask.sum()), rows * length)
     laid = layout(mask, tokens)
-    assert tokens % max(-(-rows * length // PARTS), 8) == 0 or tokens == rows * length
+    assert tokens % max(-(-rows * length // NUM_BUCKETS), 8) == 0 or tokens == rows * length
     assert int(laid.ends[-1]) == tokens
     assert int(laid.ends.diff().min()) >= 0
     assert int(laid.ends.diff().max()) <= length
@@ -135,7 +135,7 @@ def test_a_mask_of_pairs_that_hides_nothing_is_kept():
         both_ways = attached.backward(model, batch)
         assert not torch.allclose(both_ways, attached.backward(model, causal))
         with pytest.warns(RobustnessWarning, match="eagerly"):
-            captured = attached.captured(model)(batch)
+            captured = attached.capture(model)(batch)
         assert torch.equal(captured, both_ways)
 
 
@@ -149,7 +149,7 @@ def test_a_mask_stays_where_texts_hold_the_padding_token():
     batch["attention_mask"][:], batch["input_ids"][:, -1] = 1, 2
     assert real_tokens(batch, pad=2) is None
     with toughen.plain().attach(model) as attached, pytest.warns(RobustnessWarning, match="eagerly"):
-        assert torch.equal(attached.captured(model)(batch), attached.backward(model, batch))
+        assert torch.equal(attached.capture(model)(batch), attached.backward(model, batch))
 
 
 def test_where_it_pays():

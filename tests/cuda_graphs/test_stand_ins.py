@@ -34,12 +34,12 @@ class Tape:
         pass
 
     @contextlib.contextmanager
-    def noted(self):
+    def recording(self):
         yield
 
-    captured = played = noted
+    captured = replaying = recording
 
-    def lend_streams(self, _graph):
+    def register_streams(self, _graph):
         pass
 
 
@@ -74,13 +74,13 @@ def test_a_whole_update_is_one_graph(stand_ins, name):
     model = bert(torch.float32)
     with toughen.make(name).attach(model, TOKENIZER, seed=3) as attached:
         optimizer = torch.optim.AdamW(model.parameters(), fused=True)
-        step = attached.captured(model, optimizer=optimizer, max_norm=1.0)
+        step = attached.capture(model, optimizer=optimizer, max_norm=1.0)
         for _ in range(4):
             step(text_batch())
         assert step.obstacle is None
         assert step.steps == {"eager": 1, "captured": 3}
         assert Recorded.replays == 3
-        assert not step.captured.lent  # no gradient leaves the graph
+        assert not step.captured.grad_buffers  # no gradient leaves the graph
         assert attached.updates == 4
         assert gc.isenabled()
         optimizer.param_groups[0]["weight_decay"] = 0.5
@@ -92,20 +92,20 @@ def test_a_whole_update_is_one_graph(stand_ins, name):
 def test_gradients_are_lent_to_an_update_of_its_own(stand_ins, name):
     model = bert(torch.float32)
     with toughen.make(name).attach(model, TOKENIZER, seed=3) as attached:
-        step = attached.captured(model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1))
+        step = attached.capture(model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1))
         for _ in range(4):
             step(text_batch())
         assert step.steps == {"eager": 1, "captured": 3}
-        assert set(step.captured.lent) == {weight for weight in model.parameters() if weight.requires_grad}
+        assert set(step.captured.grad_buffers) == {weight for weight in model.parameters() if weight.requires_grad}
         step.close()
-        assert not step.captured.lent
+        assert not step.captured.grad_buffers
 
 
 def test_under_accumulation_the_update_is_two_graphs(stand_ins):
     model = bert(torch.float32)
     with toughen.smart().attach(model, TOKENIZER, seed=3) as attached:
         optimizer = torch.optim.AdamW(model.parameters(), fused=True)
-        step = attached.captured(model, optimizer=optimizer, max_norm=1.0)
+        step = attached.capture(model, optimizer=optimizer, max_norm=1.0)
         for number in range(8):
             step(text_batch(), accumulate=2, last=number % 2 == 1)
         assert step.obstacle is None
@@ -116,7 +116,7 @@ def test_a_compiled_model_runs_twice_before(stand_ins):
     model = bert(torch.float32)
     with toughen.plain().attach(model, TOKENIZER) as attached:
         toughen.cuda_graphs.compile_layers(model, backend="eager")
-        step = attached.captured(model)
+        step = attached.capture(model)
         for _ in range(4):
             model.zero_grad()
             step(text_batch())
@@ -144,7 +144,7 @@ def test_captures_share_a_stream(stand_ins):
     for _ in range(2):
         model = bert(torch.float32)
         with toughen.plain().attach(model, TOKENIZER) as attached:
-            step = attached.captured(model)
+            step = attached.capture(model)
             for _ in range(2):
                 step(text_batch())
                 model.zero_grad()

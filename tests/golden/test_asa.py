@@ -26,7 +26,7 @@ def test_case(case, implementation):
     attached = attach(facts, tensors, model)
 
     assert error(model(**batch).logits.detach(), tensors["expect/logits"]) < 1e-9
-    output, masks = attached.perturbed(batch)
+    output, masks = attached.perturbed_forward(batch)
     assert error(output.logits, tensors["expect/adv_logits"]) < 1e-9
     assert list(masks) == list(range(model.config.num_hidden_layers))
     for layer, mask in masks.items():

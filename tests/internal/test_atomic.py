@@ -6,7 +6,7 @@ import pytest
 
 import toughen
 from toughen.heads.card import write_card
-from toughen.internal.atomic import whole, write_text
+from toughen.internal.atomic import atomic_path, write_text
 from toughen.trainers import checkpoint as state
 
 from ..tiny import TOKENIZER, bert
@@ -15,7 +15,7 @@ from ..tiny import TOKENIZER, bert
 def test_a_file_takes_its_place_at_the_end(tmp_path: Path) -> None:
     place = tmp_path / "below" / "file.txt"
     write_text(place, "old\n")
-    with whole(place) as unfinished:
+    with atomic_path(place) as unfinished:
         unfinished.write_text("new\n")
         assert place.read_text() == "old\n"
     assert place.read_text() == "new\n"
@@ -30,7 +30,7 @@ def test_after_an_error_the_old_file_is_all_there_is(tmp_path: Path) -> None:
         unfinished.write_text("ne")
         raise RuntimeError("half way")
 
-    with pytest.raises(RuntimeError, match="half"), whole(place) as unfinished:
+    with pytest.raises(RuntimeError, match="half"), atomic_path(place) as unfinished:
         fail(unfinished)
     assert [(each, each.read_text()) for each in tmp_path.iterdir()] == [(place, "old\n")]
 

@@ -218,7 +218,7 @@ def test_on_a_gpu(name, way, half):
         if dtype is not None and way == "compiled":
             compile_layers(model)
         attached = method.attach(model, TOKENIZER, seed=3)
-        step = attached.captured(model, pack=False) if dtype is not None and way == "captured" else None
+        step = attached.capture(model, pack=False) if dtype is not None and way == "captured" else None
         for _ in range(3):  # eager, captured, replayed
             for generator in attached.noise.generators.values():
                 generator.manual_seed(attached.noise.seed)

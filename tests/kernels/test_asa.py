@@ -5,7 +5,7 @@ import torch
 
 import toughen
 from toughen.cuda_graphs.compile import compile_layers
-from toughen.kernels import attention, hiding
+from toughen.kernels import attention, mask_function
 
 from ..tiny import bert, gradients, text_batch
 from .interpreted import interpreter, needed
@@ -21,7 +21,7 @@ def ours(monkeypatch):
     """The kernels take any tensor; gives back the list of attentions they made."""
     made = []
 
-    def at_hand(_tensor):
+    def supports(_tensor):
         return True
 
     def attend(*args):
@@ -29,8 +29,8 @@ def ours(monkeypatch):
         return attention._attend(*args)[0]
 
     def switch_on(spy=True):
-        monkeypatch.setattr(attention, "at_hand", at_hand)
-        monkeypatch.setattr(hiding, "at_hand", at_hand)
+        monkeypatch.setattr(attention, "supports", supports)
+        monkeypatch.setattr(mask_function, "supports", supports)
         if spy:
             monkeypatch.setattr("toughen.sites.attention_interface.attend", attend)
         return made
@@ -103,11 +103,11 @@ def test_compiled_layers(ours):
 def test_switched_off(monkeypatch):
     from toughen import kernels
 
-    monkeypatch.setattr(kernels, "ENABLED", False)
+    monkeypatch.setattr(kernels, "enabled", False)
     half = torch.zeros(1, dtype=torch.float16)
     monkeypatch.setattr(torch.Tensor, "is_cuda", True)
     monkeypatch.setattr(kernels, "_capable", lambda: True)
-    assert not kernels.at_hand(half)
-    monkeypatch.setattr(kernels, "ENABLED", True)
-    assert kernels.at_hand(half)
-    assert not kernels.at_hand(half.float())
+    assert not kernels.supports(half)
+    monkeypatch.setattr(kernels, "enabled", True)
+    assert kernels.supports(half)
+    assert not kernels.supports(half.float())

@@ -142,7 +142,7 @@ def test_all_dropped():
 def test_where_it_fits(monkeypatch):
     query, key, value = inputs(2, 2, 16, 16, torch.float16)
     assert not attention.fits(query, key, value, None), "a CPU"
-    monkeypatch.setattr(attention, "at_hand", lambda _: True)
+    monkeypatch.setattr(attention, "supports", lambda _: True)
     mask = hidden(2, 16, torch.float16)
     seen = torch.ones(2, 1, 1, 16, dtype=torch.bool)
     for fine in (None, mask, mask.expand(2, 2, 16, 16), seen, seen.expand(2, 2, 16, 16)):

@@ -16,7 +16,7 @@ from .test_attention import close, hidden, inputs, keeps, written_out
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
-    pytest.mark.skipif(not kernels.FOUND, reason="Triton is not installed"),
+    pytest.mark.skipif(not kernels.HAS_TRITON, reason="Triton is not installed"),
 ]
 SIZE = {"hidden_size": 128, "num_attention_heads": 2, "intermediate_size": 256}
 DROPOUT = {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
@@ -54,7 +54,7 @@ def steps(compiled=False, captured=False, count=1, config=None, **settings):
     attached = toughen.asa(**{"visible": 0.7, **settings}).attach(model, seed=3)
     if compiled:
         compile_layers(model)
-    step = attached.captured(model) if captured else lambda inputs: attached.backward(model, inputs)
+    step = attached.capture(model) if captured else lambda inputs: attached.backward(model, inputs)
     torch.manual_seed(9)
     losses = []
     for _ in range(count):
@@ -79,7 +79,7 @@ def differ(one, other):
 
 def test_a_step_is_that_without_kernels(monkeypatch):
     ours = steps()
-    monkeypatch.setattr(kernels, "ENABLED", False)
+    monkeypatch.setattr(kernels, "enabled", False)
     theirs = steps()
     assert ours[0] == pytest.approx(theirs[0], rel=1e-2)
     assert ours[2]["budget"] == pytest.approx(theirs[2]["budget"], rel=1e-3)

@@ -133,7 +133,7 @@ def test_the_teacher_of_a_half_precision_model_moves(dtype):
         teacher = attached.states[0].ema
         mean = next(m for m, w in zip(teacher.mean, teacher.weights, strict=True) if w is model.classifier.weight)
         torch.testing.assert_close(mean.double() - start, moved, rtol=0.02, atol=1e-5)
-        with teacher.in_place():
+        with teacher.applied():
             assert model.classifier.weight.dtype == dtype
 
 
@@ -154,7 +154,7 @@ def test_the_teacher_keeps_to_its_weights_when_others_are_trained():
             other.requires_grad_()
         attached.backward(model, BATCH)
         teacher = attached.states[0].ema
-        with teacher.in_place():
+        with teacher.applied():
             for weight, start in zip(first, before, strict=False):
                 torch.testing.assert_close(weight, start + 0.1)
         for weight, start in zip(first + second, before, strict=True):
@@ -175,7 +175,7 @@ def test_a_teacher_follows_the_scaled_head_whatever_stands_first():
                 optimizer.zero_grad()
                 attached.backward(model, BATCH)
             head, weights = model.classifier.weight, next(one.ema for one in attached.states if one.ema)
-            with weights.in_place():
+            with weights.applied():
                 torch.testing.assert_close(torch.linalg.matrix_norm(head, 2).item(), 1.0, rtol=1e-2, atol=0)
         found.append(gradients(model))
     assert_same_gradients(*found)

@@ -63,7 +63,7 @@ def test_creat_sees_the_backbone_s_features() -> None:
     model = adapted()
     watch = FeatureHook(model)
     batch = collated(texts())
-    features = watch.around(lambda: ModelOutputs(model(**batch).loss, ()), batch).features
+    features = watch.capture(lambda: ModelOutputs(model(**batch).loss, ()), batch).features
     watch.detach()
     assert features is not None
     assert features.shape == (16, 32)

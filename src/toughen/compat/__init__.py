@@ -8,10 +8,10 @@
 Values and gradients are the originals'. What is mended is said at each name.
 """
 
-from .adversarial_sa import divergence as divergence
 from .deberta import AdversarialLearner as AdversarialLearner
 from .deberta import PerturbationLayer as PerturbationLayer
 from .deberta import hook_sift_layer as hook_sift_layer
+from .losses import divergence as divergence
 from .losses import js_loss as js_loss
 from .losses import kl_loss as kl_loss
 from .losses import sym_kl_loss as sym_kl_loss

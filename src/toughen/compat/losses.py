@@ -1,4 +1,4 @@
-"""smart-pytorch's losses on logits: its signatures, reductions and fixed targets."""
+"""smart-pytorch's losses on logits, with its signatures, reductions and fixed targets; adversarialSA's divergence."""
 
 from typing import Literal, TypeAlias
 
@@ -45,3 +45,14 @@ def js_loss(input: Tensor, target: Tensor, reduction: Reduction = "sum", alpha: 
     middle = (0.5 * (p.exp() + q.exp())).detach()
     elements = [middle * (middle.clamp(min=1e-300 if p.element_size() == 8 else 1e-37).log() - x) for x in (p, q)]
     return alpha * (reduced(elements[0], reduction) + reduced(elements[1], reduction))
+
+
+def divergence(p: Tensor, q: Tensor) -> Tensor:
+    """Return adversarialSA's divergence: half of both KLs, divided by the first dimension, gradient to both.
+
+    Kept: one column is taken as one distribution over the batch, so a shift of all predictions costs nothing. For a
+    regression that is right use `toughen.asa()`.
+    """
+    if p.shape[-1] == 1:
+        p, q = p.flatten(), q.flatten()
+    return 0.5 * (kl_loss(p, q) + kl_loss(q, p))

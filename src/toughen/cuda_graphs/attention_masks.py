@@ -9,7 +9,7 @@ SKIPS = ("allow_is_bidirectional_skip", "allow_is_causal_skip")
 
 @contextmanager
 def explicit_attention_masks() -> Generator[None]:
-    """In here transformers makes a mask for every batch, also for one without padding.
+    """Let transformers make a mask for every batch, also for one without padding.
 
     It would look for padding otherwise, and leave the mask out where there is none. A captured step cannot look; a step
     that is run before it must take the same way, or other kernels and other random numbers are noted than are captured.
@@ -19,7 +19,7 @@ def explicit_attention_masks() -> Generator[None]:
     table: Any = ALL_MASK_ATTENTION_FUNCTIONS
     usual: dict[str, Callable[..., Any]] = {name: table[name] for name in list(table)}
     for name, function in usual.items():
-        table[name] = _steady(function)  # of this table alone, over what is registered for all
+        table[name] = _always(function)  # of this table alone, over what is registered for all
     try:
         yield
     finally:
@@ -27,7 +27,7 @@ def explicit_attention_masks() -> Generator[None]:
             del table[name]
 
 
-def _steady(usual: Callable[..., Any]) -> Callable[..., Any]:
+def _always(usual: Callable[..., Any]) -> Callable[..., Any]:
     def mask(*args: Any, **kwargs: Any) -> Any:
         return usual(*args, **{name: False if name in SKIPS else value for name, value in kwargs.items()})
 

@@ -12,26 +12,27 @@ from .capture import on_device
 def prefetch(
     batches: Iterable[Mapping[str, Any]], device: torch.device | str, ahead: int = 2
 ) -> Iterator[dict[str, Any]]:
-    """Batches on the device, `ahead` of them on their way. From pinned memory (`DataLoader(pin_memory=True)`) the copy
-    overlaps with the step; on a CPU this is a plain loop.
+    """Yield batches on the device; `ahead` of them are being copied.
+
+    From pinned memory (`DataLoader(pin_memory=True)`) the copy overlaps with the step; on a CPU this is a plain loop.
     """
     device = torch.device(device)
     if device.type != "cuda":
         for batch in batches:
-            yield _on_its_way(batch, device)
+            yield _copy_async(batch, device)
         return
     stream, waiting = torch.cuda.Stream(device), list[tuple[dict[str, Any], Any]]()
     for batch in batches:
         with torch.cuda.stream(stream):
-            moved = _on_its_way(batch, device)
+            moved = _copy_async(batch, device)
         waiting.append((moved, stream.record_event()))
         if len(waiting) > ahead:
-            yield _arrived(*waiting.pop(0), device)
+            yield _wait(*waiting.pop(0), device)
     for left in waiting:
-        yield _arrived(*left, device)
+        yield _wait(*left, device)
 
 
-def _on_its_way(batch: Mapping[str, Any], device: torch.device) -> dict[str, Any]:
+def _copy_async(batch: Mapping[str, Any], device: torch.device) -> dict[str, Any]:
     if not hasattr(batch, "items"):
         raise TypeError(
             f"prefetch: the loader makes batches that are a {type(batch).__name__}; give it a collate_fn that makes "
@@ -40,7 +41,7 @@ def _on_its_way(batch: Mapping[str, Any], device: torch.device) -> dict[str, Any
     return {name: on_device(value, device) for name, value in batch.items()}
 
 
-def _arrived(batch: dict[str, Any], copied: Any, device: torch.device) -> dict[str, Any]:
+def _wait(batch: dict[str, Any], copied: Any, device: torch.device) -> dict[str, Any]:
     current = torch.cuda.current_stream(device)
     current.wait_event(copied)
     for value in batch.values():

@@ -35,18 +35,18 @@ class Graph:
     weights: Sequence[nn.Parameter]  # those that get a gradient
     last_batches: list[Any]
 
-    def play(self, batch: Mapping[str, Any]) -> Tensor:
+    def replay(self, batch: Mapping[str, Any]) -> Tensor:
         for name, value in batch.items():
             if isinstance(value, Tensor):
                 self.inputs[name].copy_(value, non_blocking=True)
-        with self.tape.played():
+        with self.tape.replaying():
             self.graph.replay()
         return self.loss.clone()
 
 
 @contextmanager
 def recording(graph: torch.cuda.CUDAGraph, pool: Any = None, stream: Any = None) -> Generator[None]:
-    """Round what a graph is to repeat. Nothing of it is executed."""
+    """Record what a graph is to repeat; nothing is executed."""
     gc.collect()
     collecting = gc.isenabled()
     gc.disable()  # what it would free now are calls that no capture survives
@@ -60,12 +60,12 @@ def recording(graph: torch.cuda.CUDAGraph, pool: Any = None, stream: Any = None)
 
 @cache
 def stream_of(device: torch.device) -> torch.cuda.Stream:
-    """The stream all captures on a device are made on: cuBLAS keeps 64 MiB for each that it ever saw."""
+    """Return the stream all captures on a device are made on: cuBLAS keeps 64 MiB for each that it ever saw."""
     return torch.cuda.Stream(device)
 
 
 def runs_before(model: nn.Module) -> int:
-    """How often a step must have run before nothing in it is done for the first time."""
+    """Count the eager runs after which a step does nothing for the first time."""
     compiled = any(getattr(module, "_compiled_call_impl", None) is not None for module in model.modules())
     return 2 if compiled or hasattr(model, "_orig_mod") else 1
 
@@ -85,6 +85,6 @@ def shape_of(batch: Mapping[str, Any]) -> Key:
 
 
 def state_of(model: nn.Module, weights: Sequence[nn.Parameter]) -> Key:
-    """What a graph takes for granted: the mode, the precision, which weights are trained and where they lie."""
+    """Return what a graph takes for granted: the mode, the precision, which weights are trained and where they lie."""
     precision = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else None
     return (model.training, precision, *[(w.data_ptr(), w.requires_grad) for w in weights])

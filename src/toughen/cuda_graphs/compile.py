@@ -28,12 +28,14 @@ def compile_layers(model: nn.Module, *, memory_budget: float | None = None, **op
         cast(Any, partition).activation_memory_budget = memory_budget
     limits = cast(Any, config)
     limits.recompile_limit = max(int(limits.recompile_limit), MOST_SHAPES)
-    layers = [layer for stack in model.modules() if isinstance(stack, nn.ModuleList) for layer in _alike(stack)]
+    layers: list[Any] = [
+        layer for stack in model.modules() if isinstance(stack, nn.ModuleList) for layer in _alike(stack)
+    ]
     for layer in layers:
-        before = cast(Any, layer)._compiled_call_impl
+        before = layer._compiled_call_impl
         layer.compile(**{"dynamic": False, **(_usual(layer) if not options else {}), **options})
         with suppress(AttributeError):  # where compiling is switched off this is a bare method
-            setattr(cast(Any, layer)._compiled_call_impl, _BEFORE, getattr(before, _BEFORE, before))
+            setattr(layer._compiled_call_impl, _BEFORE, getattr(before, _BEFORE, before))
     return len(layers)
 
 
@@ -45,14 +47,14 @@ def _usual(layer: nn.Module) -> dict[str, Any]:
 
 
 def uncompile_layers(model: nn.Module) -> None:
-    """Each layer as it was before `compile_layers`; what somebody else compiled stays compiled."""
-    for module in model.modules():
-        compiled = cast(Any, module)._compiled_call_impl
-        if hasattr(compiled, _BEFORE):
-            cast(Any, module)._compiled_call_impl = getattr(compiled, _BEFORE)
+    """Restore each layer as it was before `compile_layers`; what somebody else compiled stays compiled."""
+    modules: list[Any] = list(model.modules())
+    for module in modules:
+        if hasattr(module._compiled_call_impl, _BEFORE):
+            module._compiled_call_impl = getattr(module._compiled_call_impl, _BEFORE)
 
 
 def _alike(stack: nn.ModuleList) -> list[nn.Module]:
-    """The members of a stack of at least two modules of one class."""
+    """Return the members of a stack of at least two modules of one class."""
     layers = list(stack)
     return layers if len(layers) > 1 and len({type(layer) for layer in layers}) == 1 else []

@@ -11,7 +11,7 @@ from ..needs import declared
 
 
 def model_reason(model: nn.Module, device: torch.device) -> str | None:
-    """The reason, or None."""
+    """Return why no step of this model can be a CUDA graph, or None."""
     if device.type != "cuda":
         return f"the model is on the {device.type}, and CUDA graphs need a CUDA device"
     if isinstance(model, nn.parallel.DistributedDataParallel) or hasattr(model, "set_requires_gradient_sync"):
@@ -26,8 +26,8 @@ def model_reason(model: nn.Module, device: torch.device) -> str | None:
 def method_reason(
     states: Sequence[MethodState], backward_passes: Sequence[BackwardPass], last: bool, updates: bool = False
 ) -> str | None:
-    """The reason, or None, for the coming micro-batch of attached methods; `updates` are captured with it or not."""
-    if any(turn.optimizer_step for turn in backward_passes) and not updates:
+    """Return why the coming micro-batch cannot be a CUDA graph, or None; `updates` are captured with it or not."""
+    if any(each.optimizer_step for each in backward_passes) and not updates:
         return "the method updates the weights between its passes (FreeAT), with an optimizer that is not captured"
     num_rounds = declared(states[0].method.combine, "num_rounds")
     if num_rounds > 1 and (not last or len(backward_passes) > num_rounds):
@@ -38,12 +38,12 @@ def method_reason(
 
 
 def can_pack(states: Sequence[MethodState]) -> bool:
-    """Whether padding may be left out of the layers: nothing in there is perturbed or looked at."""
+    """Tell whether padding may be left out of the layers: nothing in there is perturbed or looked at."""
     return not any(one.method.needs("needs_features") or declared(one.method.site, "inside_layers") for one in states)
 
 
 def error_reason(error: BaseException) -> str:
-    """The first of a chain of errors: what broke the capture, and not that it is broken."""
+    """Return the first of a chain of errors: what broke the capture, and not that it is broken."""
     while error.__context__ is not None:
         error = error.__context__
     if "legacy stream" in str(error):

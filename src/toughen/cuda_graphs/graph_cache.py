@@ -38,8 +38,8 @@ class GraphCache:
         self.steps = {"eager": 0, "captured": 0}
         self._weights = list(model.parameters())  # as an optimizer has them: those of the model at this time
         self._graphs: dict[Key, Graph] = {}
-        self._noted: dict[Key, EagerTrace] = {}
-        self.lent: dict[nn.Parameter, Tensor] = {}  # a gradient for each weight, which all graphs write to
+        self._traces: dict[Key, EagerTrace] = {}
+        self.grad_buffers: dict[nn.Parameter, Tensor] = {}  # a gradient for each weight, which all graphs write to
         self._pool: Any = None
 
     def __call__(
@@ -48,13 +48,13 @@ class GraphCache:
         batch: Mapping[str, Any],
         *,
         last: bool = True,
-        several: bool = False,
-        also: Key = (),
+        multiple_backwards: bool = False,
+        extra_key: Key = (),
         obstacle: str | None = None,
     ) -> Tensor:
-        """`run` on the batch, which does one micro-batch with its backward passes, or its `several` ones.
+        """`run` on the batch, which does one micro-batch with its backward passes, or `multiple_backwards`.
 
-        `also` tells steps of the same shape apart, `obstacle` says why this one must not be captured.
+        `extra_key` tells steps of the same shape apart, `obstacle` says why this one must not be captured.
         """
         weights, device = self._weights, self._weights[0].device
         self._fall_back(obstacle)
@@ -62,13 +62,13 @@ class GraphCache:
             if self.obstacle is not None:
                 return self._eager(run, batch, device)
             fresh = all(weight.grad is None for weight in weights)
-            key = (*shape_of(batch), *also, last, fresh, *state_of(self.model, weights))
+            key = (*shape_of(batch), *extra_key, last, fresh, *state_of(self.model, weights))
             if key in self._graphs:
                 return self._replay(self._graphs[key], batch, fresh)
             self._fall_back(model_reason(self.model, device))
-            noted = self._noted.get(key)
-            if noted is not None and noted.runs >= runs_before(self.model) and self.obstacle is None:
-                graph = self._capture(run, batch, self._noted.pop(key), device, fresh, several)
+            trace = self._traces.get(key)
+            if trace is not None and trace.runs >= runs_before(self.model) and self.obstacle is None:
+                graph = self._capture(run, batch, self._traces.pop(key), device, fresh, multiple_backwards)
                 if graph is not None:
                     self._graphs[key] = graph
                     return self._replay(graph, batch, fresh)
@@ -77,7 +77,7 @@ class GraphCache:
             tape = GraphSafeRng(device)
             loss = self._eager(run, batch, device, tape)
             seen = [weight for weight in weights if weight.grad is not None]
-            self._noted[key] = EagerTrace(tape, seen, 1 if noted is None else noted.runs + 1)
+            self._traces[key] = EagerTrace(tape, seen, 1 if trace is None else trace.runs + 1)
             return loss
 
     def _eager(
@@ -87,20 +87,20 @@ class GraphCache:
         moved = {name: on_device(value, device) for name, value in batch.items()}
         if tape is None:
             return run(moved)
-        with tape.noted(), explicit_attention_masks():
+        with tape.recording(), explicit_attention_masks():
             return run(moved)
 
     def _replay(self, graph: Graph, batch: Mapping[str, Any], fresh: bool) -> Tensor:
         self.steps["captured"] += 1
         self._bind_grad_buffers(graph.weights, fresh)
         self.attached.last_batches = graph.last_batches
-        return graph.play(batch)
+        return graph.replay(batch)
 
     def _bind_grad_buffers(self, weights: Sequence[nn.Parameter], fresh: bool) -> None:
-        """The buffers the graph writes to become the weights' gradients, with what is there already in them."""
+        """Make the graph's buffers the weights' gradients, and keep what is there already."""
         empty: list[Tensor] = []
         for weight in weights:
-            buffer = self.lent[weight]
+            buffer = self.grad_buffers[weight]
             if weight.grad is buffer:
                 continue
             if weight.grad is None:
@@ -112,9 +112,15 @@ class GraphCache:
             zero(empty)
 
     def _capture(
-        self, run: StepFn, batch: Mapping[str, Any], noted: EagerTrace, device: torch.device, fresh: bool, several: bool
+        self,
+        run: StepFn,
+        batch: Mapping[str, Any],
+        trace: EagerTrace,
+        device: torch.device,
+        fresh: bool,
+        multiple_backwards: bool,
     ) -> Graph | None:
-        """The graph of a step, nothing of which is executed; None where it cannot be captured.
+        """Capture a step as a graph, without executing it; return None if that is not possible.
 
         Gradients of one backward pass are made inside the graph and copied to the buffers, which takes fewer launches;
         those of several are added to the buffers themselves, which takes less memory.
@@ -124,36 +130,36 @@ class GraphCache:
                 f"there are more than {MOST_GRAPHS} shapes of batches: pad lengths to a few, as --fast does"
             )
             return None
-        tape, weights = noted.tape, [weight for weight in self._weights if weight.requires_grad]
+        tape, weights = trace.tape, [weight for weight in self._weights if weight.requires_grad]
         before = [weight.grad for weight in weights]
         inputs = {name: on_device(value, device, own=True) for name, value in batch.items()}
         graph, loss = torch.cuda.CUDAGraph(), torch.zeros((), device=device)
         if self._pool is None:
             self._pool = torch.cuda.graph_pool_handle()
-        tape.lend_streams(graph)
+        tape.register_streams(graph)
         for generator in self.attached.noise.generators.values():
             if generator.device.type == "cuda":
                 graph.register_generator_state(generator)
         for weight in weights:
             weight.grad = None
-        for weight in noted.weights:
-            if weight not in self.lent:
-                self.lent[weight] = torch.zeros_like(weight)
-            weight.grad = self.lent[weight] if several else None
+        for weight in trace.weights:
+            if weight not in self.grad_buffers:
+                self.grad_buffers[weight] = torch.zeros_like(weight)
+            weight.grad = self.grad_buffers[weight] if multiple_backwards else None
         torch.clear_autocast_cache()  # half-precision copies made before would be the graph's for ever
         chance, streams = (torch.get_rng_state(), random.getstate()), self.attached.noise.clone()
         self.attached.last_batches = []  # graphs of the eager step, whose nodes would run on its stream
         try:
             with recording(graph, self._pool, stream_of(device)), tape.captured(), explicit_attention_masks():
-                buffers = [self.lent[weight] for weight in noted.weights]
-                if several and fresh:
+                buffers = [self.grad_buffers[weight] for weight in trace.weights]
+                if multiple_backwards and fresh:
                     zero(buffers)
                 loss.copy_(run(inputs))
-                if {weight for weight in weights if weight.grad is not None} != set(noted.weights):
+                if {weight for weight in weights if weight.grad is not None} != set(trace.weights):
                     raise RuntimeError("other weights got a gradient than in the step before")
-                if not several:
+                if not multiple_backwards:
                     write = copy_all if fresh else add
-                    write(buffers, [cast(Tensor, weight.grad) for weight in noted.weights])
+                    write(buffers, [cast(Tensor, weight.grad) for weight in trace.weights])
             last_batches = self.attached.last_batches
         except Exception as error:
             # A capture that broke off leaves its generators behind as if it still went on.
@@ -168,13 +174,13 @@ class GraphCache:
         if not torch.equal(chance[0], torch.get_rng_state()) or chance[1] != random.getstate():
             self._fall_back("the model draws random numbers on the CPU, which a replay would not draw again")
             return None
-        return Graph(graph, tape, inputs, loss, noted.weights, last_batches)
+        return Graph(graph, tape, inputs, loss, trace.weights, last_batches)
 
     def clear(self) -> None:
         """Forget all graphs."""
         self._graphs.clear()
-        self._noted.clear()
-        self.lent.clear()
+        self._traces.clear()
+        self.grad_buffers.clear()
 
     def _fall_back(self, obstacle: str | None) -> None:
         if obstacle is None or self.obstacle is not None:

@@ -13,10 +13,10 @@ from .graph_cache import GraphCache
 
 MOST_GRAPHS = 8
 # A graph holds these for ever; the learning rate it reads from a tensor.
-HELD = ("betas", "eps", "weight_decay", "amsgrad", "maximize")
+BAKED_OPTIONS = ("betas", "eps", "weight_decay", "amsgrad", "maximize")
 
 
-class Repeated:
+class GraphedCallable:
     """An act on the same memory each time, from the second time on a CUDA graph.
 
     The key tells acts apart; without one, or where the act cannot be captured, it runs as it is.
@@ -61,15 +61,15 @@ class CapturedUpdate:
     """
 
     def __init__(self, captured: GraphCache, optimizer: Optimizer) -> None:
-        self.lent: Mapping[Any, Tensor] = captured.lent
+        self.grad_buffers: Mapping[Any, Tensor] = captured.grad_buffers
         self.optimizer, self._step = optimizer, optimizer.step
-        self._clips, self._steps = Repeated(), Repeated()
+        self._clips, self._steps = GraphedCallable(), GraphedCallable()
         self._rates: list[Tensor] = []
         self._filled: list[float] = []
         self._states: list[Any] = []
 
-    def as_part(self) -> Key | None:
-        """What a captured step that has the update in it takes for granted; None where it must stay outside.
+    def in_graph_key(self) -> Key | None:
+        """Return what a captured step with the update in it takes for granted, None if the update must stay outside.
 
         Gradients are then made, used up and forgotten in the graph, which saves handing them out.
         """
@@ -79,8 +79,8 @@ class CapturedUpdate:
         self._fill()
         return key
 
-    def inside(self, max_norm: float | None) -> None:
-        """The update as a part of a step that is run or captured."""
+    def step_in_graph(self, max_norm: float | None) -> None:
+        """Update as a part of a step that is run or captured."""
         capturing = torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
         with self._reading_rates() if capturing else nullcontext():
             if capturing and any(weight.grad is not None and weight not in self._state for weight in self.weights):
@@ -91,7 +91,7 @@ class CapturedUpdate:
 
     @contextmanager
     def _scaled(self, max_norm: float) -> Generator[None]:
-        """Clipping as the fused optimizer's own division of gradients, which saves a walk over them."""
+        """Clip as the fused optimizer's own division of gradients, which saves a walk over them."""
         optimizer: Any = self.optimizer
         norm = nn.utils.get_total_norm([weight.grad for weight in self.weights if weight.grad is not None])
         optimizer.grad_scale = ((norm.float() + 1e-6) / max_norm).clamp(min=1)
@@ -100,15 +100,15 @@ class CapturedUpdate:
         finally:
             del optimizer.grad_scale
 
-    def outside(self, max_norm: float | None) -> None:
-        """The update after a step."""
+    def step_after(self, max_norm: float | None) -> None:
+        """Update after a step."""
         if max_norm is not None:
             self.clip(self.weights, max_norm)
         self.step()
         self.optimizer.zero_grad(set_to_none=True)
 
     def clip(self, weights: Iterable[Tensor], max_norm: float, act: Callable[[], Any] | None = None) -> Any:
-        """Gradients clipped to a norm; returns the norm they had. `act` does it, `clip_grad_norm_` otherwise."""
+        """Clip gradients to a norm and return the norm they had; `act` does it, or else `clip_grad_norm_`."""
         own = list(weights)
         return self._clips(self._places(own, (max_norm,)), act or (lambda: nn.utils.clip_grad_norm_(own, max_norm)))
 
@@ -128,22 +128,22 @@ class CapturedUpdate:
     def _state(self) -> Any:
         return self.optimizer.state
 
-    def _places(self, weights: Iterable[Tensor], also: Key | None) -> Key | None:
-        """Where weights and gradients lie; None if it may be elsewhere the next time."""
-        if also is None:
+    def _places(self, weights: Iterable[Tensor], extra_key: Key | None) -> Key | None:
+        """Return the addresses of weights and gradients, None if they may change until the next time."""
+        if extra_key is None:
             return None
-        lent, places = self.lent, list(also)
+        buffers_of, places = self.grad_buffers, list(extra_key)
         for weight in weights:
             grad = weight.grad
             if grad is None:
                 continue
-            if grad is not lent.get(weight):
+            if grad is not buffers_of.get(weight):
                 return None
             places += (weight.data_ptr(), grad.data_ptr())
-        return tuple(places) if len(places) > len(also) else None
+        return tuple(places) if len(places) > len(extra_key) else None
 
     def _settings(self) -> Key | None:
-        """What a graph of the optimizer's step holds for ever; None if it cannot be one."""
+        """Return what a graph of the optimizer's step holds for ever, None if there cannot be one."""
         optimizer: Any = self.optimizer
         groups = optimizer.param_groups
         if type(optimizer) not in (Adam, AdamW) or not all(g["fused"] and not g["differentiable"] for g in groups):
@@ -154,12 +154,12 @@ class CapturedUpdate:
             return None
         if not self._states or self._states[-1] is not optimizer.state:
             self._states.append(optimizer.state)  # a loaded one lies in other memory; kept, for graphs write to it
-        held = [group[name] for group in groups for name in HELD]
+        held = [group[name] for group in groups for name in BAKED_OPTIONS]
         rates = [group["lr"].data_ptr() if _on_device(group["lr"]) else None for group in groups]
         return (len(self._states), len(self.weights), *held, *rates)
 
     def _fill(self) -> None:
-        """The learning rates of this step, where the graph reads them."""
+        """Write the learning rates of this step where the graph reads them."""
         rates = [group["lr"] for group in self.optimizer.param_groups]
         if len(self._rates) != len(rates):
             device = self.optimizer.param_groups[0]["params"][0].device
@@ -172,7 +172,7 @@ class CapturedUpdate:
 
     @contextmanager
     def _reading_rates(self) -> Generator[None]:
-        """Round the capture, with rates as tensors; the user and schedulers see numbers before and after."""
+        """Turn rates into tensors for the capture; the user and schedulers see numbers before and after."""
         groups = self.optimizer.param_groups
         before = [(group["lr"], group["capturable"]) for group in groups]
         for group, rate in zip(groups, self._rates, strict=True):

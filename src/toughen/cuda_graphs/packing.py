@@ -16,9 +16,9 @@ from ..internal.foreach import HALF
 from ..sites.base import Detach
 
 NAME = "toughen_packed"  # transformers matches "flash" and "sdpa" inside such names, so neither is part of it
-PARTS = 32  # a batch's tokens are rounded up to one of so many numbers
+NUM_BUCKETS = 32  # a batch's tokens are rounded up to one of so many numbers
 LEAST_TOKENS = 4096  # of a padded batch: below it a step is bound by launches and not by tokens
-MOST_FILLED = 0.9  # above this share of real tokens the packing costs more than it saves
+MAX_FILL = 0.9  # above this share of real tokens the packing costs more than it saves
 # Families whose layers know nothing of positions, and the name of their stack of layers.
 STACKS = {
     **dict.fromkeys(("bert", "roberta", "xlm-roberta", "electra", "camembert", "ernie"), "encoder"),
@@ -45,35 +45,35 @@ class Layout:
 
 
 def layout(mask: Tensor, tokens: int) -> Layout:
-    """The layout of a batch with this attention mask for `tokens` packed tokens, which all real ones must fit in."""
+    """Lay out a batch with this attention mask for `tokens` packed tokens, which all real ones must fit in."""
     mask = mask.reshape(-1, mask.shape[-1]).bool()
     rows, length = mask.shape
     order = torch.sort(~mask.flatten(), stable=True).indices[:tokens]
     ends = torch.nn.functional.pad(mask.sum(1, dtype=torch.int32).cumsum(0, dtype=torch.int32), (1, 0))
     # Padding that fills up the number of tokens is cut into texts of its own, none longer than the others may be. What
     # lies in no text the kernel leaves as it finds it, in the backward pass too: gradients would be what memory held.
-    most = -(-_step(mask.numel()) // length)  # texts; there is less padding than a step
+    most = -(-_bucket_size(mask.numel()) // length)  # texts; there is less padding than a step
     spare = torch.arange(1, most + 1, device=mask.device, dtype=torch.int32) * length
     ends = torch.cat([ends, (ends[-1] + spare).clamp(max=tokens)])
     return Layout(rows, length, order, ends)
 
 
-def rounded(real: int, padded: int) -> int:
-    """How many tokens a batch of `padded` is computed with when `real` are no padding."""
-    step = _step(padded)
+def round_up_tokens(real: int, padded: int) -> int:
+    """Return the number of tokens that a batch of `padded` is computed with if `real` are no padding."""
+    step = _bucket_size(padded)
     return min(-(-real // step) * step, padded)
 
 
-def _step(padded: int) -> int:
-    return max(-(-padded // PARTS), 8)
+def _bucket_size(padded: int) -> int:
+    return max(-(-padded // NUM_BUCKETS), 8)
 
 
 def real_tokens(batch: Mapping[str, Any], pad: int | None = None) -> int | None:
-    """How many tokens of a batch are no padding, asked of a mask on the CPU alone: the device would stop for it.
+    """Count the tokens that are no padding, by a mask on the CPU only: a GPU would have to wait.
 
-    None also where a text starts with padding: these models read the first token, even if it is none. And where texts
-    that fill their batch hold the token `pad`, which decoders' often end in: without a mask it might pass for padding.
-    And where the mask is one of pairs, (B, 1, L, L): it tells a decoder which way to look, also where it hides nothing.
+    Return None if packing is unsafe: with left padding (these models read position 0), with the token `pad` as a real
+    one in a full batch (without a mask it would be treated as padding), and with a mask of pairs (B, 1, L, L), which
+    gives a decoder its direction.
     """
     mask, ids, embeds = (batch.get(name) for name in ("attention_mask", "input_ids", "inputs_embeds"))
     if not isinstance(mask, Tensor) or mask.device.type != "cpu" or not mask[..., 0].all():
@@ -91,16 +91,16 @@ def padding_token(model: nn.Module) -> int | None:
 
 
 def tokens_to_compute(batch: Mapping[str, Any], real: int | None) -> int | None:
-    """The number of tokens to compute a batch with; None where padding had better stay in."""
+    """Return the number of tokens to compute a batch with; None where padding had better stay in."""
     padded = cast(Tensor, batch["attention_mask"]).numel() if real is not None else 0
     if real is None or padded < LEAST_TOKENS:
         return None
-    tokens = rounded(real, padded)
-    return tokens if tokens < MOST_FILLED * padded else None
+    tokens = round_up_tokens(real, padded)
+    return tokens if tokens < MAX_FILL * padded else None
 
 
-def without_idle_mask(batch: Mapping[str, Any], real: int | None) -> Mapping[str, Any]:
-    """A batch without padding needs no mask, and attention without one is faster."""
+def drop_full_mask(batch: Mapping[str, Any], real: int | None) -> Mapping[str, Any]:
+    """Drop the mask of a batch without padding: attention without one is faster."""
     if real is None or real < cast(Tensor, batch["attention_mask"]).numel():
         return batch
     return {name: value for name, value in batch.items() if name != "attention_mask"}
@@ -109,7 +109,7 @@ def without_idle_mask(batch: Mapping[str, Any], real: int | None) -> Mapping[str
 class Packing:
     """A model whose layers can leave padding out, inside `of(batch)`; elsewhere it runs as it always did."""
 
-    at_work: ClassVar["Packing | None"] = None
+    active: ClassVar["Packing | None"] = None
 
     def __init__(self, model: nn.Module) -> None:
         found = _stack(model)
@@ -117,7 +117,7 @@ class Packing:
             raise ValueError(f"{type(model).__name__}: no known stack of layers to leave padding out of.")
         self.base, self.stack = found
         self.layout: Layout | None = None
-        self.bare = False  # the batch has no padding
+        self.unpadded = False  # the batch has no padding
         self._undo: list[Detach] = []
         self.attach()
 
@@ -148,14 +148,14 @@ class Packing:
     def of(self, batch: Mapping[str, Any], tokens: int | None) -> Generator[None]:
         """Passes over this batch with so many tokens; None leaves the padding in."""
         mask = batch.get("attention_mask")
-        self.bare = mask is None
+        self.unpadded = mask is None
         if isinstance(mask, Tensor) and tokens is not None:
             self.layout = layout(mask, tokens)
-        before, Packing.at_work = Packing.at_work, self
+        before, Packing.active = Packing.active, self
         try:
             yield
         finally:
-            self.layout, self.bare, Packing.at_work = None, False, before
+            self.layout, self.unpadded, Packing.active = None, False, before
 
     def _pack(self, _module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self.layout is None:
@@ -174,13 +174,13 @@ class Packing:
 
 
 def packing_of(model: nn.Module, half: bool) -> Packing | None:
-    """A packing where it pays: families we know, on a CUDA device, in `half` precision. float32 has no such kernel."""
+    """Pack where it pays: families we know, on a CUDA device, in `half` precision. float32 has no such kernel."""
     on_device = next(model.parameters()).is_cuda
     return Packing(model) if half and on_device and _stack(model) is not None else None
 
 
 def _stack(model: nn.Module) -> tuple[Any, nn.Module] | None:
-    """The model that has the layers, and its stack of them; None where there is none we know, or it is a decoder."""
+    """Return the model that has the layers, and its stack of them; None for unknown families and decoders."""
     for module in model.modules():
         config: Any = getattr(module, "config", None)
         name = STACKS.get(getattr(config, "model_type", ""))
@@ -200,8 +200,8 @@ def _register() -> None:
         usual: Callable[..., Tensor | None] = ALL_MASK_ATTENTION_FUNCTIONS["sdpa"]
 
         def mask(*args: Any, **kwargs: Any) -> Tensor | None:
-            at_work = Packing.at_work
-            needless = at_work is not None and (at_work.bare or at_work.layout is not None)
+            active = Packing.active
+            needless = active is not None and (active.unpadded or active.layout is not None)
             return None if needless else usual(*args, **kwargs)
 
         AttentionMaskInterface.register(NAME, mask)

@@ -1,9 +1,9 @@
-"""The captured step of a plain PyTorch loop."""
+"""Micro-batches as CUDA graphs, and the captured step of a plain PyTorch loop."""
 
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from functools import partial
-from typing import Any, TypedDict
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -12,22 +12,61 @@ from torch.optim import Optimizer
 from ..engine.attached import Attached
 from ..errors import MethodError
 from ..internal.foreach import HALF
+from .capture import Key
 from .eligibility import can_pack, method_reason
-from .graph_cache import GraphCache
+from .graph_cache import GraphCache, StepFn
 from .optimizer import CapturedUpdate
-from .packing import Packing, packing_of, padding_token, real_tokens, tokens_to_compute, without_idle_mask
+from .packing import Packing, drop_full_mask, packing_of, padding_token, real_tokens, tokens_to_compute
 
 
-class Options(TypedDict, total=False):
-    """What `CapturedStep` can be told, for `attached.captured`."""
+class CapturedPasses:
+    """The passes of one micro-batch at a time as CUDA graphs, without padding where that pays."""
 
-    backward: Callable[[Tensor], Any] | None
-    pack: bool
-    optimizer: Optimizer | None
-    max_norm: float | None
+    def __init__(self, attached: Attached, model: nn.Module, optimizer: Optimizer | None) -> None:
+        self.attached, self.captured = attached, GraphCache(attached, model)
+        self.update = None if optimizer is None else CapturedUpdate(self.captured, optimizer)
+        self.packing: Packing | None = None
+
+    def pack(self, half: bool) -> None:
+        """Leave padding out of the layers from now on, if the method and the model allow it."""
+        self.packing = packing_of(self.attached.model, half) if can_pack(self.attached.states) else None
+
+    def run(
+        self,
+        passes: StepFn,
+        batch: Mapping[str, Any],
+        real: int | None,
+        *,
+        last: bool,
+        extra_key: Key = (),
+        updates: bool = False,
+        **more: Any,
+    ) -> Tensor:
+        """Run `passes` on a batch with `real` tokens that are no padding; `more` travels with the batch."""
+        tokens = tokens_to_compute(batch, real) if self.packing is not None else None
+
+        def run(inputs: dict[str, Any]) -> Tensor:
+            with nullcontext() if self.packing is None else self.packing.of(inputs, tokens):
+                return passes(inputs)
+
+        backward_passes = self.attached.backward_passes(last)
+        return self.captured(
+            run,
+            {**drop_full_mask(batch, real), **more},
+            last=last,
+            multiple_backwards=len(backward_passes) > 1,
+            extra_key=(tokens, *extra_key),
+            obstacle=method_reason(self.attached.states, backward_passes, last, updates),
+        )
+
+    def close(self) -> None:
+        """Give the model its own attention back, and the graphs' memory."""
+        if self.packing is not None:
+            self.packing.detach()
+        self.captured.clear()
 
 
-class CapturedStep:
+class CapturedStep(CapturedPasses):
     """`attached.backward` of a plain loop, captured: returns the loss, detached, and leaves gradients on the weights.
 
     With an `optimizer` it makes the whole update: gradients are clipped to `max_norm`, the weights move, and the
@@ -50,12 +89,9 @@ class CapturedStep:
             raise MethodError("max_norm= clips in an update, which needs its optimizer=; clip yourself without one.")
         if optimizer is not None and backward is not None:
             raise MethodError("backward= (a GradScaler) makes updates of its own: leave optimizer= out.")
-        self.attached, self.model, self._backward = attached, model, backward
-        self.captured = GraphCache(attached, model)
-        self.update = None if optimizer is None else CapturedUpdate(self.captured, optimizer)
-        self.max_norm = max_norm
-        self._undecided = pack and can_pack(attached.states)
-        self.packing: Packing | None = None
+        super().__init__(attached, model, optimizer)
+        self.model, self._backward, self.max_norm = model, backward, max_norm
+        self._undecided = pack
 
     @property
     def obstacle(self) -> str | None:
@@ -67,35 +103,25 @@ class CapturedStep:
 
     def __call__(self, batch: Mapping[str, Any], *, accumulate: int = 1, last: bool = True) -> Tensor:
         if self._undecided:  # until now, as autocast is on round the step and seldom round its making
-            half = torch.is_autocast_enabled("cuda") or next(self.model.parameters()).dtype in HALF
-            self.packing, self._undecided = packing_of(self.model, half), False
-        real = real_tokens(batch, padding_token(self.attached.model))
-        tokens = tokens_to_compute(batch, real) if self.packing is not None else None
-        batch = without_idle_mask(batch, real)
-
+            self.pack(torch.is_autocast_enabled("cuda") or next(self.model.parameters()).dtype in HALF)
+            self._undecided = False
         update = self.update if last else None
-        part = None if update is None else update.as_part()
-        move = None if update is None else partial(update.outside if part is None else update.inside, self.max_norm)
+        key = None if update is None else update.in_graph_key()
+        in_graph = key is not None
+        act = None
+        if update is not None:
+            act = partial(update.step_in_graph if in_graph else update.step_after, self.max_norm)
 
-        def run(inputs: dict[str, Any]) -> Tensor:
-            with nullcontext() if self.packing is None else self.packing.of(inputs, tokens):
-                loss = self.attached.backward(
-                    self.model, inputs, accumulate=accumulate, last=last, backward=self._backward, step=move
-                )
-            if part is not None and move is not None:
-                move()
+        def passes(inputs: dict[str, Any]) -> Tensor:
+            loss = self.attached.backward(
+                self.model, inputs, accumulate=accumulate, last=last, backward=self._backward, step=act
+            )
+            if in_graph and act is not None:
+                act()
             return loss
 
-        also = (accumulate, tokens, part, self.max_norm)
-        backward_passes = self.attached.backward_passes(last)
-        obstacle = method_reason(self.attached.states, backward_passes, last, updates=part is not None)
-        loss = self.captured(run, batch, last=last, several=len(backward_passes) > 1, also=also, obstacle=obstacle)
-        if part is None and move is not None:
-            move()
+        real = real_tokens(batch, padding_token(self.attached.model))
+        loss = self.run(passes, batch, real, last=last, extra_key=(accumulate, key, self.max_norm), updates=in_graph)
+        if not in_graph and act is not None:
+            act()
         return loss
-
-    def close(self) -> None:
-        """Give the model its own attention back, and the graphs' memory."""
-        if self.packing is not None:
-            self.packing.detach()
-        self.captured.clear()

@@ -48,8 +48,8 @@ class Adversary:
 
         return remove
 
-    def warn_if_still(self, updates: int) -> None:
-        """An optimizer made before `attach` does not know the adversary. One look at its weights, once."""
+    def warn_if_not_training(self, updates: int) -> None:
+        """Warn once if the optimizer does not move the adversary, as one that was made before `attach`."""
         if self._before is None or updates < UPDATES_BEFORE_CHECK:
             return
         now = self._first.detach()  # perhaps on another device than at first
@@ -63,16 +63,16 @@ class Adversary:
         self._before = None
 
     def propose(self, batch: Mapping[str, Any], sample: bool) -> tuple[Any, dict[int, Tensor]]:
-        """One perturbed pass without gradients: the output, and each layer's mask, True where a pair is visible."""
+        """Run one perturbed pass without gradients; return its output and masks, True where a pair is visible."""
         injector, answers = self.injector, dict[int, Tensor]()
         injector.set_batch(batch)
-        injector.current, injector.sampled = Perturbation(), sample
-        injector.listen = lambda index, bias: answers.update({index: bias == 0})
+        injector.current, injector.stochastic = Perturbation(), sample
+        injector.on_sample = lambda index, bias: answers.update({index: bias == 0})
         try:
             with torch.no_grad():
                 output = self.model(**batch)
         finally:
-            injector.current, injector.sampled, injector.listen = None, True, None
+            injector.current, injector.stochastic, injector.on_sample = None, True, None
         return output, {index: mask.squeeze(1) if mask.shape[1] == 1 else mask for index, mask in answers.items()}
 
     def state_dict(self) -> dict[str, Tensor]:
@@ -80,26 +80,20 @@ class Adversary:
 
     @torch.no_grad()
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        own = self.module.state_dict()
-        if own.keys() != state.keys():
+        own = {name: local_shard(value) for name, value in self.module.state_dict().items()}
+        saved, ours = ({name: tuple(value.shape) for name, value in one.items()} for one in (state, own))
+        if saved != ours:
             raise MethodError(
-                f"The saved adversary has the weights {sorted(state)}, and this one {sorted(own)}. Resume with the "
-                "settings the run was started with (layers, per_head, rank)."
+                f"The saved adversary has the weights {saved}, and this one has {ours}. Resume with the settings the "
+                "run was started with (layers, per_head, rank)."
             )
         for name, value in own.items():
-            if local_shard(value).shape != state[name].shape:
-                raise MethodError(
-                    f"The saved adversary's {name} is {tuple(state[name].shape)}, and this one's "
-                    f"{tuple(local_shard(value).shape)}. Resume with the settings the run was started with (per_head, "
-                    "rank)."
-                )
-        for name, value in own.items():
-            local_shard(value).copy_(state[name])
+            value.copy_(state[name])
         self._before = None
 
 
 def build(model: nn.Module, injector: Injector, site: Any, seed: int) -> Adversary | None:
-    """What a learnt search needs, from a seed that all processes share; None for every other search."""
+    """Make the weights of a learnt search, from a seed that all processes share; None for every other search."""
     if not isinstance(injector.search, LearnedAdversary):
         return None
     random = torch.Generator().manual_seed(seed)
@@ -107,7 +101,7 @@ def build(model: nn.Module, injector: Injector, site: Any, seed: int) -> Adversa
 
 
 def get_adversary(adversaries: Iterable[Adversary | None]) -> Adversary:
-    """The one learnt adversary of a sum of methods."""
+    """Return the one learnt adversary of a sum of methods."""
     for adversary in adversaries:
         if adversary is not None:
             return adversary
@@ -115,7 +109,7 @@ def get_adversary(adversaries: Iterable[Adversary | None]) -> Adversary:
 
 
 def refuse_wrapped(model: nn.Module, search: Search) -> None:
-    """A wrapper knows only the weights that were there when it was made."""
+    """Refuse a wrapped model: a wrapper knows only the weights that were there when it was made."""
     if isinstance(search, LearnedAdversary) and isinstance(model, nn.parallel.DistributedDataParallel):
         raise MethodError(
             "The adversary's weights must be there when the model is wrapped, or their gradients are not "

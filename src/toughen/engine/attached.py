@@ -1,13 +1,14 @@
 """A method bound to a model: it turns a micro-batch into losses, and gives the model back as it was."""
 
+import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
-from typing_extensions import Unpack  # torch needs it, too; Python has it from 3.11 on
+from torch.optim import Optimizer
 
 from ..combine.base import BackwardPass
 from ..combine.single_pass import Add
@@ -30,9 +31,6 @@ from .perturbation import Injector
 from .state import MethodState, under
 from .step import Forward, MethodStep, NoSync, SharedPasses
 from .validation import (
-    check_accumulate,
-    refuse_detached,
-    require_module,
     special_ids,
     warn_at_start,
     warn_if_method_unused,
@@ -42,10 +40,11 @@ from .validation import (
 )
 
 if TYPE_CHECKING:
-    from ..cuda_graphs.step import CapturedStep, Options
+    from ..cuda_graphs.step import CapturedStep
 
 
 _MARK = "_toughen_attached"
+_RENAMED = {"captured": "capture", "masks": "attention_masks", "perturbed": "perturbed_forward"}
 
 
 class Attached:
@@ -60,7 +59,8 @@ class Attached:
         task: HeadType | None = None,
         total_steps: int | None = None,
     ) -> None:
-        require_module(model)
+        if not isinstance(model, nn.Module):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise MethodError(f"attach() expects an nn.Module, got {type(model).__name__}. Load the model first.")
         self.model = unwrap_parallel(model)
         for method in methods:
             refuse_wrapped(model, method.search)
@@ -102,13 +102,13 @@ class Attached:
         self._undo.append(partial(delattr, self.model, _MARK))
 
     def backward_passes(self, last: bool = True) -> tuple[BackwardPass, ...]:
-        """The backward passes of the coming micro-batch. Ask before `losses`; `last` closes an accumulation window."""
+        """Return the backward passes of the coming micro-batch. Ask before `losses`; `last` closes a window."""
         return self.states[0].method.combine.backward_passes(last, len(self._window) + 1)
 
     def losses(
         self, forward: Forward, batch: Mapping[str, Any], *, last: bool = True, no_sync: NoSync = nullcontext
     ) -> Generator[Tensor]:
-        """Losses of one micro-batch, in order; back-propagate each one before the next is asked for.
+        """Yield the losses of one micro-batch; back-propagate each one before the next is asked for.
 
         `forward` runs the model once on the batch and returns its output. `no_sync` is the context in which passes of
         the search run, e.g. `model.no_sync`. Under gradient accumulation, `last` marks the last micro-batch.
@@ -118,39 +118,28 @@ class Attached:
         if self._checkpoints is not None:
             self._checkpoints.follow()
         with self.window(last):
-            yield from self._losses(passes, last)
-
-    def _losses(self, passes: SharedPasses, last: bool) -> Generator[Tensor]:
-        self.last_batches = batches = [
-            MethodStep(
-                one.method, passes, one.injector, last, self._window, one.predict_reference(passes), one.label_variance
-            )
-            for one in self.states
-        ]
-        main, *others = batches
-        self._window.append(main)
-        backward_passes, whole = main.method.combine.backward_passes(last, len(self._window)), False
-        try:
-            for number, loss in enumerate(main.method.combine(main), start=1):
-                passes.backwards += 1
-                if number == len(backward_passes) and others:
-                    regularizer = [
-                        cast(Add, other.method.combine).regularizer(other) for other in others
-                    ]  # Sum takes no other
-                    loss = torch.stack([loss, *regularizer]).sum()
-                yield loss
-            whole = True
-        finally:
-            self._switch.restore()
-            passes.release()
-            again = (
-                not last and whole and declared(main.method.combine, "num_rounds") > 1
-            )  # goes over the window once more
-            if not again:
-                self._window[:] = [batch for batch in self._window if batch is not main]
-                for states, batch in zip(self.states, batches, strict=True):
-                    states.gradients.add(batch.perturbation)
-                    batch.perturbation.release()
+            self.last_batches = steps = [one.step(passes, last, self._window) for one in self.states]
+            main, *others = steps
+            self._window.append(main)
+            combine, finished = main.method.combine, False
+            number_of_passes = len(combine.backward_passes(last, len(self._window)))
+            try:
+                for number, loss in enumerate(combine(main), start=1):
+                    passes.backwards += 1
+                    if number == number_of_passes and others:  # a sum takes no other combine than Add
+                        terms = [cast(Add, other.method.combine).regularizer(other) for other in others]
+                        loss = torch.stack([loss, *terms]).sum()
+                    yield loss
+                finished = True
+            finally:
+                self._switch.restore()
+                passes.release()
+                # SAM and its like go over the window once more at its last micro-batch.
+                if last or not finished or declared(combine, "num_rounds") <= 1:
+                    self._window[:] = [step for step in self._window if step is not main]
+                    for states, step in zip(self.states, steps, strict=True):
+                        states.gradients.add(step.perturbation)
+                        step.perturbation.release()
 
     def backward(
         self,
@@ -168,40 +157,83 @@ class Attached:
         `accumulate` and say which is the `last`. `backward` replaces `loss.backward()`: `lambda loss: scaler.scale(
         loss).backward()`. `step` (FreeAT) updates and clears gradients between the passes; the last update is yours.
         """
-        backward_passes, share = self.backward_passes(last), check_accumulate(accumulate)
-        if step is None and any(turn.optimizer_step for turn in backward_passes):
-            raise MethodError(
-                "This method updates the weights after every pass (FreeAT). Give it the update as step=..., a function "
-                "that calls optimizer.step() and optimizer.zero_grad()."
-            )
+        if accumulate < 1:
+            raise MethodError(f"accumulate={accumulate}: an update has at least one micro-batch.")
+        backward_passes = self.backward_passes(last)
 
-        def take(_turn: BackwardPass) -> Tensor:
-            loss = next(losses) / share
+        def take(_each: BackwardPass) -> Tensor:
+            loss = next(losses) / accumulate
             with no_autocast(loss):  # which would round the gradients of what was computed in float32
                 loss.backward() if backward is None else backward(loss)
             return loss
 
         losses = self.losses(lambda: model(**batch), batch, last=last, no_sync=lambda: no_sync(model))
-        total = run_backward_passes(losses, backward_passes, take, no_sync=lambda: no_sync(model), step=step)
-        return torch.zeros((), device=next(self.model.parameters()).device) if total is None else total
+        return self.run_backward_passes(losses, backward_passes, take, no_sync=lambda: no_sync(model), step=step)
 
-    def captured(self, model: nn.Module, **options: "Unpack[Options]") -> "CapturedStep":
-        """Steps as CUDA graphs: `step = attached.captured(model, optimizer=..., max_norm=1)`, `loss = step(batch)`."""
+    def run_backward_passes(
+        self,
+        losses: Generator[Tensor],
+        backward_passes: Sequence[BackwardPass],
+        backward: Callable[[BackwardPass], Tensor],
+        *,
+        no_sync: NoSync,
+        step: Callable[[], Any] | None = None,
+    ) -> Tensor:
+        """Return the sum of the losses that count, detached.
+
+        `backward` takes the next loss and returns it as it propagated it; `step` updates the weights between passes.
+        """
+        if step is None and any(each.optimizer_step for each in backward_passes):
+            raise MethodError(
+                "This method updates the weights after every pass (FreeAT). Give it the update as step=..., a function "
+                "that calls optimizer.step() and optimizer.zero_grad()."
+            )
+        counted: list[Tensor] = []
+        with closing(losses):  # also after an error: weights moved by SAM go back at once
+            for each in backward_passes:
+                with nullcontext() if each.sync_gradients else no_sync():
+                    loss = backward(each)
+                if each.counts:
+                    counted.append(loss.detach())
+                if each.optimizer_step and step is not None:
+                    step()
+                    torch.clear_autocast_cache()  # its half-precision copies are of the weights before the step
+            next(losses, None)  # runs what stands after the last yield
+        return torch.stack(counted).sum() if counted else torch.zeros((), device=next(self.model.parameters()).device)
+
+    def capture(
+        self,
+        model: nn.Module,
+        *,
+        backward: Callable[[Tensor], Any] | None = None,
+        pack: bool = True,
+        optimizer: Optimizer | None = None,
+        max_norm: float | None = None,
+    ) -> "CapturedStep":
+        """Capture steps as CUDA graphs: `step = attached.capture(model, optimizer=...)`, `loss = step(batch)`."""
         from ..cuda_graphs.step import CapturedStep
 
         self.keep_schedules_on_device()
-        return CapturedStep(self, model, **options)
+        return CapturedStep(self, model, backward, pack, optimizer, max_norm)
 
     def keep_schedules_on_device(self) -> None:
         """Keep settings that change with training as tensors: a graph would hold a number for ever."""
         self._clock.device = next(self.model.parameters()).device
 
+    if not TYPE_CHECKING:  # for a type checker every name would exist
+
+        def __getattr__(self, name: str) -> Any:
+            if name not in _RENAMED:
+                raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}.")
+            warnings.warn(f"Use attached.{_RENAMED[name]}, not {name}.", DeprecationWarning, stacklevel=2)
+            return getattr(self, _RENAMED[name])
+
     def report(self) -> dict[str, Tensor]:
-        """Is it adversarial? Norms, shares and losses of the last micro-batch, as tensors; nothing is read here."""
+        """Return norms, shares and losses of the last micro-batch, as tensors; nothing is read here."""
         return step_metrics(self.last_batches)
 
     def probe(self) -> dict[str, Tensor]:
-        """How much of the regulariser is dropout: divergences caused by a second mask and by the perturbation alone.
+        """Measure how much of the regulariser is dropout: divergences under a second mask, and under the perturbation.
 
         Costs three forward passes on the last micro-batch, so it is made on request only.
         """
@@ -220,14 +252,16 @@ class Attached:
         """The weights of a learnt search (ASA), one module a layer, under the layer's number."""
         return get_adversary(states.adversary for states in self.states).module
 
-    def masks(self, batch: Mapping[str, Any], *, sample: bool = False) -> dict[int, Tensor]:
-        """Which attention pairs a learnt adversary leaves visible, by layer: (batch, queries, keys), with a dimension
-        for heads in second place if each has its own. Without `sample` a pair is visible if that is the likelier.
-        """
-        return self.perturbed(batch, sample=sample)[1]
+    def attention_masks(self, batch: Mapping[str, Any], *, sample: bool = False) -> dict[int, Tensor]:
+        """Return the attention pairs that a learnt adversary leaves visible, by layer.
 
-    def perturbed(self, batch: Mapping[str, Any], *, sample: bool = False) -> tuple[Any, dict[int, Tensor]]:
-        """The model's output under a learnt adversary, without gradients, and the `masks` it was made with."""
+        Masks are (batch, queries, keys), with a dimension for heads in second place if each has its own. Without
+        `sample` a pair is visible if that is the likelier.
+        """
+        return self.perturbed_forward(batch, sample=sample)[1]
+
+    def perturbed_forward(self, batch: Mapping[str, Any], *, sample: bool = False) -> tuple[Any, dict[int, Tensor]]:
+        """Return the model's output under a learnt adversary, without gradients, and its `attention_masks`."""
         return get_adversary(states.adversary for states in self.states).propose(batch, sample)
 
     def detach(self) -> None:
@@ -244,15 +278,17 @@ class Attached:
 
     @contextmanager
     def window(self, last: bool) -> Generator[None]:
-        """Round a micro-batch: the first of an update opens a window, the last closes it. Inside another it is idle."""
+        """Open a window with the first micro-batch of an update, close it with the last; idle in another."""
         if self._inside:
             yield
             return
-        refuse_detached(self._undo)
+        if not self._undo:  # it would train plainly, or say that the batch never came by its hooks
+            raise MethodError("the method was detached from its model; put it back with attached.attach() first.")
         self._clock.updates, self._clock.total = self.updates, self.total_steps
         if not self._open:
             reshard(self.model)  # an evaluation may have come before
-            warn_at_start(self.model, [states.method for states in self.states], self.updates)
+            if not self.updates:
+                warn_at_start(self.model, [states.method for states in self.states])
             for states in sorted(self.states, key=lambda one: one.method.constraint is None):  # then teachers
                 states.open_window(self.model, self._clock)
             self._clock.update_values()
@@ -267,7 +303,7 @@ class Attached:
                 self.updates += 1
 
     def state_dict(self) -> dict[str, Tensor]:
-        """What a resumed run needs: updates made, noise generators, the weights of teachers and adversaries."""
+        """Return what a resumed run needs: updates made, noise generators, the weights of teachers and adversaries."""
         state = {"updates": torch.tensor(self.updates)}
         state |= {f"noise/{device}": value for device, value in self.noise.state_dict().items()}
         for i, states in enumerate(self.states):
@@ -284,8 +320,9 @@ class Attached:
 def install_hooks(
     model: nn.Module, states: Sequence[MethodState], seed: int, undo: list[Detach]
 ) -> tuple[FeatureHook | None, CheckpointedLayers | None]:
-    """What watches features and checkpointed layers, if anything does. The ways back are added to `undo` one by one, so
-    that whoever calls can take them also when something is refused half-way.
+    """Put all hooks in; return what watches features and checkpointed layers.
+
+    The functions that remove them are added to `undo` one by one, also if something is refused half-way.
     """
     for one in states:
         undo.append(one.method.site.attach(model, one.injector))
@@ -305,26 +342,3 @@ def install_hooks(
         undo.append(checkpoints.release)
     undo.append(warn_if_method_unused(model, lambda: states[0].used))
     return watch, checkpoints
-
-
-def run_backward_passes(
-    losses: Generator[Tensor],
-    backward_passes: Sequence[BackwardPass],
-    backward: Callable[[BackwardPass], Tensor],
-    *,
-    no_sync: Callable[[], AbstractContextManager[Any]],
-    step: Callable[[], Any] | None = None,
-) -> Tensor | None:
-    """The sum of the losses that count, detached. `backward` takes the next one and returns it as it propagated it."""
-    total: list[Tensor] = []
-    with closing(losses):  # also after an error: weights moved by SAM go back at once
-        for turn in backward_passes:
-            with nullcontext() if turn.sync_gradients else no_sync():
-                loss = backward(turn)
-            if turn.counts:
-                total.append(loss.detach())
-            if turn.optimizer_step and step is not None:
-                step()
-                torch.clear_autocast_cache()  # its half-precision copies are of the weights before the step
-        next(losses, None)  # runs what stands after the last yield
-    return torch.stack(total).sum() if total else None

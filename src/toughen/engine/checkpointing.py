@@ -22,19 +22,19 @@ class CheckpointedLayers:
     def follow(self) -> None:
         for layer in self.layers:
             original = getattr(layer, "_gradient_checkpointing_func", None)
-            if original is not None and not isinstance(original, _Remembering):
-                setattr(layer, "_gradient_checkpointing_func", _Remembering(original, self.injectors))
+            if original is not None and not isinstance(original, _PerturbedCheckpoint):
+                setattr(layer, "_gradient_checkpointing_func", _PerturbedCheckpoint(original, self.injectors))
 
     def release(self) -> None:
         for layer in self.layers:
             function = getattr(layer, "_gradient_checkpointing_func", None)
-            if isinstance(function, _Remembering):
+            if isinstance(function, _PerturbedCheckpoint):
                 setattr(layer, "_gradient_checkpointing_func", function.original)
 
 
 @dataclass(frozen=True)
-class _Remembering:
-    """A checkpoint function that runs what it is given under the perturbations of the time it was given it."""
+class _PerturbedCheckpoint:
+    """Wraps a checkpoint function so that recomputation sees the perturbation that was active in the forward pass."""
 
     original: Callable[..., Any]
     injectors: Sequence[Injector]
@@ -42,7 +42,7 @@ class _Remembering:
     def __call__(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         then = [injector.current for injector in self.injectors]
 
-        def as_it_was(*inner: Any, **named: Any) -> Any:
+        def recompute(*inner: Any, **named: Any) -> Any:
             now = [injector.current for injector in self.injectors]
             self._set(then)
             try:
@@ -50,7 +50,7 @@ class _Remembering:
             finally:
                 self._set(now)
 
-        return self.original(as_it_was, *args, **kwargs)
+        return self.original(recompute, *args, **kwargs)
 
     def _set(self, currents: Sequence[Perturbation | None]) -> None:
         for injector, current in zip(self.injectors, currents, strict=True):

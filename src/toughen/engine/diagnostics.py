@@ -23,30 +23,30 @@ def step_metrics(batches: Sequence[MethodStep]) -> dict[str, Tensor]:
     found: dict[str, Tensor] = {}
     for number, batch in enumerate(batches):
         prefix = f"{number}/" if len(batches) > 1 else ""
-        found |= {prefix + key: value for key, value in _figures(batch).items()}
+        found |= {prefix + key: value for key, value in _metrics_of(batch).items()}
     return found
 
 
 @torch.no_grad()
-def _figures(batch: MethodStep) -> dict[str, Tensor]:
-    found = dict(batch.metrics)
-    found["forwards"] = torch.tensor(float(batch.passes.forwards))
-    found["backwards"] = torch.tensor(float(batch.passes.backwards))
+def _metrics_of(batch: MethodStep) -> dict[str, Tensor]:
+    metrics = dict(batch.metrics)
+    metrics["forwards"] = torch.tensor(float(batch.passes.forwards))
+    metrics["backwards"] = torch.tensor(float(batch.passes.backwards))
     perturbation = batch.perturbation
     for place, delta in perturbation.at.items():
         end = "" if len(perturbation.at) == 1 else f"_{place}"
         if place not in perturbation.views:  # a learnt search: what it answers with is no vector
-            found["visible" + end] = delta.detach().mean()
+            metrics["visible" + end] = delta.detach().mean()
             continue
         view, start = perturbation.views[place], perturbation.starts[place]
         size = delta.detach().flatten(1).norm(dim=1)
-        found["delta_norm" + end] = size.mean()
-        whole = view.masked(view.value.to(delta.dtype)).flatten(1).norm(dim=1)
-        found["delta_relative" + end] = (size / whole.clamp(min=1e-30)).mean()  # a text may have nothing to perturb
-        found["delta_from_gradient" + end] = gradient_fraction(delta.detach(), start)
+        metrics["delta_norm" + end] = size.mean()
+        norm = view.masked(view.value.to(delta.dtype)).flatten(1).norm(dim=1)
+        metrics["delta_relative" + end] = (size / norm.clamp(min=1e-30)).mean()  # a text may have nothing to perturb
+        metrics["delta_from_gradient" + end] = gradient_fraction(delta.detach(), start)
     if perturbation.gradient_counts is not None:
-        _, found["zero_gradient"], found["skipped"] = perturbation.gradient_counts
-    return found
+        _, metrics["zero_gradient"], metrics["skipped"] = perturbation.gradient_counts
+    return metrics
 
 
 def gradient_fraction(delta: Tensor, start: Tensor) -> Tensor:
@@ -93,7 +93,7 @@ class GradientMonitor:
             self.counts += counts  # in place: a CUDA graph goes on with the memory it knows
 
     def warn_if_missing(self, updates: int) -> None:
-        """Before the first micro-batch of an update."""
+        """Warn before an update if many texts had no gradient."""
         if self.counts is None or self._warned:
             return
         if self._read is not None and (self._read[1] is None or self._read[1].query()):

@@ -39,12 +39,12 @@ class EmaWeights:
         lerp_all(self.mean, now, 1 - decay)
 
     @contextmanager
-    def in_place(self) -> Generator[None]:
-        """The model with the teacher's weights, without dropout and gradients. Only while no graph is alive."""
+    def applied(self) -> Generator[None]:
+        """Return the model with the teacher's weights, without dropout and gradients. Only while no graph is alive."""
         with torch.no_grad(), without_dropout(self.model):
             values = [mean.to(weight.dtype) for weight, mean in zip(self.weights, self.mean, strict=True)]
-            go_back = swap_weights(self.model, self.weights, values)
+            restore = swap_weights(self.model, self.weights, values)
             try:
                 yield
             finally:
-                go_back()
+                restore()

@@ -25,12 +25,12 @@ class FeatureHook:
         config = getattr(model, "config", None)
         self.decoder = is_causal_decoder(config)
         self.masked = not getattr(config, "is_encoder_decoder", False)  # the batch's mask is the encoder's
-        self.watching = False
+        self.enabled = False
         self.seen: Tensor | None = None
         self.detach: Detach = base.register_forward_hook(self._see).remove
 
     def _see(self, module: nn.Module, _args: Any, output: Any) -> None:
-        if not self.watching:
+        if not self.enabled:
             return
         if hasattr(output, "last_hidden_state"):
             self.seen = output.last_hidden_state
@@ -42,19 +42,19 @@ class FeatureHook:
                 "The model needs a `base_model` whose output has `last_hidden_state`, or is a tuple beginning with it."
             )
 
-    def around(self, run: Callable[[], ModelOutputs], batch: Mapping[str, Any]) -> ModelOutputs:
-        """The outcome of a pass over the batch, with its features."""
-        self.watching = True
+    def capture(self, run: Callable[[], ModelOutputs], batch: Mapping[str, Any]) -> ModelOutputs:
+        """Return the outcome of a pass over the batch, with its features."""
+        self.enabled = True
         try:
             outcome = run()
         finally:
-            hidden, self.seen, self.watching = self.seen, None, False
+            hidden, self.seen, self.enabled = self.seen, None, False
         mask = batch.get("attention_mask") if self.masked else None
         return outcome if hidden is None else replace(outcome, features=class_token(hidden, mask, self.decoder))
 
 
 def _backbone(model: nn.Module) -> nn.Module:
-    """The part that gives hidden states; T5 with a language model's head has its decoder and no backbone around it."""
+    """Return the part that gives hidden states; T5 with a language model's head has a decoder and no backbone."""
     base = cast(nn.Module, getattr(model, "base_model", model))
     bare = base is model and getattr(getattr(model, "config", None), "is_encoder_decoder", False)
     return cast(Any, model).get_decoder() if bare else base

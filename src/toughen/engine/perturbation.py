@@ -16,7 +16,7 @@ from ..sites.base import Activation, AttentionActivation
 
 
 def per_example(rows: Tensor, like: Tensor) -> Tensor:
-    """One value an example, ready to broadcast over `like`."""
+    """Shape one value per example, ready to broadcast over `like`."""
     return rows.view(-1, *[1] * (like.dim() - 1))
 
 
@@ -53,7 +53,7 @@ class Perturbation:
 
     @staticmethod
     def _count(size: Tensor, mask: Tensor | None) -> Tensor:
-        """Texts that have a position to perturb, those with a zero gradient, those with one that is not finite."""
+        """Count texts with a position to perturb, those with a zero gradient, those with one that is not finite."""
         texts = torch.ones_like(size, dtype=torch.bool) if mask is None else mask.bool().flatten(1).any(1)
         return torch.stack([texts, texts & (size == 0), texts & ~size.isfinite()]).sum(1)
 
@@ -80,7 +80,7 @@ class Perturbation:
         self.at = {index: delta.detach() for index, delta in self.at.items()}
 
     def project_final(self, search: Search) -> None:
-        """What the last pass sees: no gradient is wanted for it any more."""
+        """Project for the last pass, which needs no gradient of the perturbation."""
         for index, delta in self.at.items():
             self.at[index] = search.project_final(delta.detach(), self.views[index])
 
@@ -99,18 +99,18 @@ class Injector:
         self.special_ids = special_ids
         self.batch: Mapping[str, Any] = {}
         self.current: Perturbation | None = None
-        self.read: Tensor | None = None  # the first input of the pass, as it is embedded
+        self.first_input: Tensor | None = None  # the first input of the pass, as it is embedded
         self.module: nn.Module | None = None  # the weights of a learnt search
         self.half: torch.dtype | None = None  # the half precision of the last pass, if it has one
-        self.sampled = True  # whether a learnt search draws, or gives what is most likely
-        self.listen: Callable[[int, Tensor], None] | None = None  # sees every answer of a learnt search
+        self.stochastic = True  # whether a learnt search draws, or gives what is most likely
+        self.on_sample: Callable[[int, Tensor], None] | None = None  # sees every answer of a learnt search
 
     @property
     def active(self) -> bool:
         return self.current is not None
 
     def set_batch(self, batch: Mapping[str, Any]) -> None:
-        """The inputs of the coming passes, from which masks are made."""
+        """Set the inputs of the coming passes, from which masks are made."""
         self.batch = batch
         ids = batch.get("input_ids")
         if self.special_ids is not None and isinstance(ids, Tensor) and self.special_ids.device != ids.device:
@@ -145,11 +145,11 @@ class Injector:
         assert isinstance(search, LearnedAdversary)
         assert isinstance(view, AttentionActivation)
         keys = current.keys
-        if self.sampled and index not in keys:
+        if self.stochastic and index not in keys:
             keys[index] = self.noise.key(view.value.device)
         view = replace(view, noise_key=keys.get(index), progress=self.progress)
         delta, counted = search.propose(module, view)
         current.at.setdefault(index, counted)
-        if self.listen is not None:
-            self.listen(index, delta)
+        if self.on_sample is not None:
+            self.on_sample(index, delta)
         return delta

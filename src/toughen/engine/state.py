@@ -1,11 +1,11 @@
 """One method on a model, and what it carries from one update to the next."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 from torch import Tensor, nn
 
-from ..compare.model_outputs import ModelOutputs
 from ..method import Method
 from ..schedules import TrainingProgress
 from .adversary_state import Adversary
@@ -13,7 +13,7 @@ from .diagnostics import GradientMonitor
 from .ema_weights import EmaWeights
 from .label_variance import RunningLabelVariance
 from .perturbation import Injector
-from .step import SharedPasses
+from .step import MethodStep, SharedPasses
 from .validation import warn_if_below_resolution
 
 
@@ -33,13 +33,13 @@ class MethodState:
         self.label_variance = RunningLabelVariance() if self.method.needs("needs_label_variance") else None
 
     def open_window(self, model: nn.Module, progress: TrainingProgress) -> None:
-        """Before the first micro-batch of an update."""
+        """Prepare an update, before its first micro-batch."""
         self.used = True
         self.gradients.warn_if_missing(progress.updates)
         if progress.updates == 1 and self.injector.half is not None:
             warn_if_below_resolution(model, self.method, self.injector.half)
         if self.adversary is not None:
-            self.adversary.warn_if_still(progress.updates)
+            self.adversary.warn_if_not_training(progress.updates)
         if self.method.constraint is not None:
             self.method.constraint.apply(model)
         teacher = self.method.reference
@@ -51,16 +51,16 @@ class MethodState:
             self.ema.update(teacher.decay_at(progress.updates - 1, progress.total))
 
     def restart(self) -> None:
-        """Before a training that starts anew: no past weights, no labels of another training."""
+        """Forget past weights and labels, before a new training."""
         self.ema = None
         self.gradients = GradientMonitor()
         self.label_variance = None if self.label_variance is None else RunningLabelVariance()
 
-    def predict_reference(self, passes: SharedPasses) -> ModelOutputs | None:
-        if self.ema is None:
-            return None
-        with self.ema.in_place():
-            return passes.predict()
+    def step(self, passes: SharedPasses, last: bool, window: Sequence[MethodStep]) -> MethodStep:
+        """Start a micro-batch; a teacher predicts first."""
+        with nullcontext() if self.ema is None else self.ema.applied():
+            teacher = None if self.ema is None else passes.predict()
+        return MethodStep(self.method, passes, self.injector, last, window, teacher, self.label_variance)
 
     def state_dict(self, number: int) -> dict[str, Tensor]:
         parts = {"mean": self.ema, "adversary": self.adversary, "spread": self.label_variance}

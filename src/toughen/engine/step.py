@@ -61,7 +61,7 @@ class SharedPasses:
         if dropout == "off":
             self.switch.off()
         self.forwards += 1
-        return self.predict() if self.hook is None else self.hook.around(self.predict, self.inputs)
+        return self.predict() if self.hook is None else self.hook.capture(self.predict, self.inputs)
 
     def rewind(self) -> None:
         """Back to the dropout mask of the first pass."""
@@ -69,7 +69,7 @@ class SharedPasses:
             self._snapshot.restore()
 
     def predict(self) -> ModelOutputs:
-        """One pass, with dropout as the model has it."""
+        """Run one pass, with dropout as the model has it."""
         return parse_output(self.forward(), self.inputs, self.task, getattr(self.model, "config", None))
 
     def clean(self, dropout: Dropout) -> ModelOutputs:
@@ -122,7 +122,7 @@ class MethodStep:
         return self.clean() if declared(compare, "needs_clean") else None
 
     def perturbed(self) -> ModelOutputs:
-        """A perturbed pass."""
+        """Run a perturbed pass."""
         site = self.method.site
         if declared(site, "target") == "none":
             return self.clean()
@@ -151,7 +151,7 @@ class MethodStep:
         try:
             return run()
         finally:
-            self.injector.current = self.injector.read = None
+            self.injector.current = self.injector.first_input = None
 
     def run_search(self) -> None:
         search = self.method.search
@@ -172,14 +172,15 @@ class MethodStep:
         self.perturbation.project_final(search)
 
     def _points_outward(self, goal: Compare) -> bool:
-        """Whether the sign of a half-precision gradient is known without it: `goal` is least at the clean pass, and
-        that pass has the same dropout mask.
+        """Tell whether the sign of a half-precision gradient is known without it.
+
+        It is if `goal` is least at the clean pass, and that pass has the same dropout mask.
         """
         same_mask = self.method.dropout != "fresh" and self.teacher is None
         return self.injector.half is not None and same_mask and declared(goal, "least_at_clean")
 
     def _gradients(self, objective: Tensor, outcome: ModelOutputs | None) -> list[Tensor | None]:
-        """The gradient of the perturbation alone; the weights get none.
+        """Return the gradient of the perturbation alone; the weights get none.
 
         `outcome` is that of the pass, if `objective` depends on its predictions alone.
         """
@@ -194,8 +195,10 @@ class MethodStep:
 
     @staticmethod
     def _gradients_by_example(objective: Tensor, scores: list[Tensor], deltas: list[Tensor]) -> list[Tensor | None]:
-        """The same gradient, with a scale for each example: the divergence of a confident prediction has a gradient so
-        small that no common scale keeps it from underflow in float16 and others from overflow.
+        """Return the same gradient, with a scale for each example.
+
+        The divergence of a confident prediction has a gradient so small that no common scale keeps it from underflow in
+        float16 and others from overflow.
         """
         upstream = torch.autograd.grad(objective, scores, retain_graph=True)
         sizes = torch.stack([each.flatten(1).abs().amax(1).float() for each in upstream]).amax(0)
@@ -239,10 +242,10 @@ class MethodStep:
         views = [Activation(weight.detach(), index=i) for i, weight in enumerate(weights)]
         moves = self.method.search.ascend([], grads, views)
         self.metrics["weight_move"] = l2_norm(moves)
-        go_back = swap_weights(self.passes.model, weights, add_pairs(weights, moves))
+        restore = swap_weights(self.passes.model, weights, add_pairs(weights, moves))
         if not keep_gradient:
             self._drop_gradients()
-        return go_back
+        return restore
 
     def _drop_gradients(self) -> None:
         """Let go of them: the next backward pass then leaves its own, with no zeros to add to. A CUDA graph that is

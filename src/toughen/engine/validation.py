@@ -1,13 +1,13 @@
 """Refuse and warn: what is wrong with a method on a model, before the first step or while it trains."""
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
-from ..errors import MethodError, RobustnessWarning, SiteError
+from ..errors import RobustnessWarning, SiteError
 from ..internal.foreach import HALF, local_shard
 from ..internal.rng import has_batch_norm, has_dropout
 from ..method import Method
@@ -17,26 +17,8 @@ from ..sites.locate import input_embedding, track_encoder_forward
 from .perturbation import Injector
 
 
-def check_accumulate(micro_batches: int) -> int:
-    """The number of micro-batches of an update; by none the loss cannot be shared."""
-    if micro_batches < 1:
-        raise MethodError(f"accumulate={micro_batches}: an update has at least one micro-batch.")
-    return micro_batches
-
-
-def refuse_detached(hooks: Sequence[Any]) -> None:
-    """Without its hooks a method would train plainly, or say that the batch never came by them."""
-    if not hooks:
-        raise MethodError("the method was detached from its model; put it back with attached.attach() before a step.")
-
-
-def require_module(model: Any) -> None:
-    """A method is attached to a module, and not to its name or its tokenizer."""
-    if not isinstance(model, nn.Module):
-        raise MethodError(f"a method is attached to a model, and {type(model).__name__} is none; load it first.")
-
-
 def warn_incompatible(model: nn.Module, method: Method) -> None:
+    """Warn where model and method do not fit, so that a term would be 0 or a state wrong."""
     if declared(method.site, "target") == "dropout" and not has_dropout(model):
         _warn(
             f"R-Drop compares two dropout masks, and {type(model).__name__} has no dropout: both passes are the same "
@@ -47,82 +29,62 @@ def warn_incompatible(model: nn.Module, method: Method) -> None:
             f"{type(model).__name__} has BatchNorm: every pass of the method, perturbed ones too, updates its running "
             "statistics. Put it in eval mode, or replace it by LayerNorm."
         )
-    if _at_input_embedding(method):
-        _warn_if_below_resolution(model, method)
+    warn_if_below_resolution(model, method)
 
 
-def warn_at_start(model: nn.Module, methods: Iterable[Method], updates: int) -> None:
-    """What the first step shows, and no error would."""
-    if not updates:
-        _warn_if_frozen(model)
-        _warn_if_half(model)
-        if any(method.dropout != "off" for method in methods):
-            _warn_if_in_eval_mode(model)
-
-
-def _warn_if_in_eval_mode(model: nn.Module) -> None:
-    """`from_pretrained` leaves a model so, and a loop without `train()` goes on without dropout."""
-    if not model.training and has_dropout(model):
-        _warn(f"{type(model).__name__} is in eval mode, so its dropout is off: call model.train() first.")
-
-
-def _warn_if_frozen(model: nn.Module) -> None:
-    """Plain training fails there; a loss of the perturbation has a gradient all the same, and nothing would be said."""
-    if not any(weight.requires_grad for weight in model.parameters()):
+def warn_at_start(model: nn.Module, methods: Iterable[Method]) -> None:
+    """Warn before the first step about what it would show, and no error would."""
+    name = type(model).__name__
+    trained = [weight for weight in model.parameters() if weight.requires_grad]
+    # Plain training fails without one; a loss of the perturbation has a gradient all the same.
+    if not trained:
         _warn(
-            f"{type(model).__name__} has no trainable weight, so nothing is learnt. Unfreeze some of them "
-            "(weight.requires_grad_()), or add adapters before the method is attached."
+            f"{name} has no trainable weight, so nothing is learnt. Unfreeze some of them (weight.requires_grad_()), "
+            "or add adapters before the method is attached."
         )
-
-
-def _warn_if_half(model: nn.Module) -> None:
-    """`from_pretrained` keeps the dtype of the file, so this is seldom what a person chose."""
-    kind = next((weight.dtype for weight in model.parameters() if weight.requires_grad and weight.dtype in HALF), None)
-    if kind is not None:
+    # `from_pretrained` keeps the dtype of the file, so this is seldom what a person chose.
+    half = next((weight.dtype for weight in trained if weight.dtype in HALF), None)
+    if half is not None:
         _warn(
-            f"The trained weights of {type(model).__name__} are in {_name(kind)}: small updates are rounded away, "
-            "and so are the small gradients of a perturbation. from_pretrained takes the dtype of the file: load the "
-            "model with dtype=torch.float32, and train under autocast (Trainer: bf16=True)."
+            f"The trained weights of {name} are in {_name(half)}: small updates are rounded away, and so are the small "
+            "gradients of a perturbation. from_pretrained takes the dtype of the file: load the model with "
+            "dtype=torch.float32, and train under autocast (Trainer: bf16=True)."
         )
+    # `from_pretrained` leaves a model in eval mode, and a loop without `train()` goes on without dropout.
+    if any(method.dropout != "off" for method in methods) and not model.training and has_dropout(model):
+        _warn(f"{name} is in eval mode, so its dropout is off: call model.train() first.")
 
 
-def warn_if_below_resolution(model: nn.Module, method: Method, half: torch.dtype) -> None:
-    """An absolute perturbation that the first layer rounds away, as most of the papers' are under autocast."""
+def warn_if_below_resolution(model: nn.Module, method: Method, half: torch.dtype | None = None) -> None:
+    """Warn about an absolute perturbation that half precision rounds away, as most of the papers' are.
+
+    `half` is the precision of the layers under autocast. Without it the embedding's own is looked at.
+    """
     size = getattr(method.search, "absolute_size", None)
     weight: Any = getattr(input_embedding(model), "weight", None) if _at_input_embedding(method) else None
-    if size is None or not isinstance(weight, Tensor) or weight.dtype in HALF:  # those were warned about at the start
+    if size is None or not isinstance(weight, Tensor) or (weight.dtype in HALF) == (half is not None):
         return
-    felt = share_felt(size, local_shard(weight.detach()), half)
-    if felt < 0.5:
-        _warn(
-            f"A perturbation of {size:g} changes {felt:.0%} of the embedding's elements in {_name(half)}; the others "
-            "are rounded back. Train in float32, or use a radius in units of the embedding (the default preset)."
-        )
-
-
-def share_felt(size: float, values: Tensor, half: torch.dtype) -> float:
-    """The share of values that become another number of half precision when `size` is added."""
-    moved = (values + size).to(half) != values.to(half)
-    return float(moved.float().mean())
-
-
-def _name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
-
-
-def _warn_if_below_resolution(model: nn.Module, method: Method) -> None:
-    """An absolute perturbation below the resolution of a half-precision embedding is rounded away."""
-    size = getattr(method.search, "absolute_size", None)
-    weight: Any = getattr(input_embedding(model), "weight", None)
-    if size is None or not isinstance(weight, Tensor) or weight.dtype not in HALF:
+    if half is not None:
+        values = local_shard(weight.detach())
+        felt = float(((values + size).to(half) != values.to(half)).float().mean())
+        if felt < 0.5:
+            _warn(
+                f"A perturbation of {size:g} changes {felt:.0%} of the embedding's elements in {_name(half)}; the "
+                "others are rounded back. Train in float32, or use a radius in units of the embedding (the default "
+                "preset)."
+            )
         return
     typical = float(weight.detach().float().square().mean().sqrt())
     if size < torch.finfo(weight.dtype).eps * typical:
         _warn(
-            f"A perturbation of {size:g} is lost in a {str(weight.dtype).removeprefix('torch.')} embedding (typical "
-            f"value {typical:.2g}). Load the model with dtype=torch.float32 and train under autocast, or use a radius "
-            "in units of the embedding (the default preset)."
+            f"A perturbation of {size:g} is lost in a {_name(weight.dtype)} embedding (typical value {typical:.2g}). "
+            "Load the model with dtype=torch.float32 and train under autocast, or use a radius in units of the "
+            "embedding (the default preset)."
         )
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 def _at_input_embedding(method: Method) -> bool:
@@ -134,7 +96,7 @@ def _warn(message: str) -> None:
 
 
 def special_ids(model: nn.Module, tokenizer: Any) -> Tensor | None:
-    """Ids of the tokens that carry no text: the tokenizer's, else those the model's config knows."""
+    """Return the ids of the tokens that carry no text: the tokenizer's, else those the model's config knows."""
     ids = list(getattr(_tokenizer(tokenizer), "all_special_ids", ()) or ())
     if not ids:
         config = getattr(model, "config", None)
@@ -145,22 +107,22 @@ def special_ids(model: nn.Module, tokenizer: Any) -> Tensor | None:
 
 
 def _tokenizer(given: Any) -> Any:
-    """The tokenizer itself, also of a processor that has one beside other parts."""
+    """Return the tokenizer itself, also of a processor that has one beside other parts."""
     return getattr(given, "tokenizer", given)
 
 
 def warn_if_special_unknown(model: nn.Module, method: Method, tokenizer: Any) -> None:
-    """Many encoders' configs do not name their class and separator tokens."""
+    """Warn if special tokens are unknown, as many encoders' configs do not name them."""
     site = method.site
     masked = "special" in declared(site, "skip")
     config = getattr(model, "config", None)
     text = getattr(model, "main_input_name", "input_ids") == "input_ids"
     known = any(getattr(config, name, None) is not None for name in ("bos_token_id", "eos_token_id", "cls_token_id"))
-    told = hasattr(_tokenizer(tokenizer), "all_special_ids")
-    if masked and text and not told and not known and config is not None:
+    has_tokenizer = hasattr(_tokenizer(tokenizer), "all_special_ids")
+    if masked and text and not has_tokenizer and not known and config is not None:
         _warn(
-            "Special tokens are to be left alone, and nobody says which they are, so they are perturbed like words. "
-            "Give the tokenizer: method.attach(model, tokenizer), or a 'special_tokens_mask' in the batch."
+            "Special tokens should not be perturbed, but their ids are unknown, so they are perturbed like words. "
+            "Pass the tokenizer: method.attach(model, tokenizer), or a 'special_tokens_mask' in the batch."
         )
 
 
@@ -181,13 +143,16 @@ def warn_if_method_unused(model: nn.Module, used: Callable[[], bool]) -> Detach:
             handle.remove()
         elif trained >= WARN_AFTER_BATCHES:
             handle.remove()
-            _warn_unused(model, trained)
+            _warn(
+                f"{trained} batches went forward and backward through {type(model).__name__} without the method that "
+                "is attached to it: this is plain training. A Trainer must be made by toughen.robust(Trainer)(..., "
+                "method=method); in a loop of your own attached.backward(model, batch) stands in place of "
+                "model(**batch).loss.backward()."
+            )
         elif model.training and torch.is_grad_enabled():
-            once = _FirstCall(count)
-            for tensor in _tensors(output):
-                tensor.register_hook(once)
+            torch.autograd.graph.register_multi_grad_hook(_tensors(output), count, mode="any")
 
-    def count() -> None:
+    def count(_gradient: Tensor) -> None:
         nonlocal trained
         trained += 1
 
@@ -195,33 +160,11 @@ def warn_if_method_unused(model: nn.Module, used: Callable[[], bool]) -> Detach:
     return handle.remove
 
 
-class _FirstCall:
-    """A hook for several outputs of one pass, which may all get a gradient in its backward pass."""
-
-    def __init__(self, then: Callable[[], None]) -> None:
-        self.then: Callable[[], None] | None = then
-
-    def __call__(self, _gradient: Tensor) -> None:
-        then, self.then = self.then, None
-        if then is not None:
-            then()
-
-
 def _tensors(output: Any) -> list[Tensor]:
-    """The loss, the logits: what somebody may back-propagate from."""
+    """List the tensors that somebody may back-propagate from."""
     parts = cast("Mapping[str, Any]", output).values() if isinstance(output, Mapping) else output
     several = cast("Iterable[Any]", parts if isinstance(parts, Iterable) and not isinstance(parts, Tensor) else [parts])
     return [each for each in several if isinstance(each, Tensor) and each.requires_grad]
-
-
-def _warn_unused(model: nn.Module, batches: int) -> None:
-    warnings.warn(
-        f"{batches} batches went forward and backward through {type(model).__name__} without the method that is "
-        "attached to it: this is plain training. A Trainer must be made by toughen.robust(Trainer)(..., method=method);"
-        " in a loop of your own attached.backward(model, batch) stands in place of model(**batch).loss.backward().",
-        RobustnessWarning,
-        stacklevel=5,
-    )
 
 
 def warn_if_multiple_inputs(model: nn.Module, injector: Injector) -> Detach:
@@ -239,9 +182,9 @@ def warn_if_multiple_inputs(model: nn.Module, injector: Injector) -> Detach:
     def look(called: nn.Module, args: Any) -> None:
         if torch.compiler.is_compiling() or not injector.active or called is not embedding or not args or not reading():
             return
-        first, now = injector.read, args[0]
+        first, now = injector.first_input, args[0]
         if first is None:
-            injector.read = now
+            injector.first_input = now
         elif first.shape == now.shape and first.data_ptr() != now.data_ptr():
             handle.remove()
             warnings.warn(

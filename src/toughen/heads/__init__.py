@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from .modeling import SecondOrderForMultipleChoice as SecondOrderForMultipleChoice
     from .modeling import SecondOrderForSequenceClassification as SecondOrderForSequenceClassification
     from .normalize import SVPN as SVPN
+    from .normalize import matrix_square_root as matrix_square_root
     from .normalize import svpn as svpn
+    from .normalize import svpn_exact as svpn_exact
     from .pooling import AveragePooling as AveragePooling
     from .pooling import CovariancePooling as CovariancePooling
     from .pooling import MultiHeadPooling as MultiHeadPooling
     from .settings import PRESETS as PRESETS
     from .settings import HeadSettings as HeadSettings
     from .settings import head_settings as head_settings
-    from .square_root import matrix_square_root as matrix_square_root
-    from .svd import svpn_exact as svpn_exact
 
 _HOME = {
     "second_order": "build",
@@ -34,7 +34,7 @@ _HOME = {
     "SecondOrderConfig": "configuration",
     "CrossCovariance": "covariance",
     "cross_covariance": "covariance",
-    "svpn_exact": "svd",
+    "svpn_exact": "normalize",
     "SecondOrderHead": "head",
     "SecondOrderForImageClassification": "modeling",
     "SecondOrderForMultipleChoice": "modeling",
@@ -47,7 +47,7 @@ _HOME = {
     "HeadSettings": "settings",
     "PRESETS": "settings",
     "head_settings": "settings",
-    "matrix_square_root": "square_root",
+    "matrix_square_root": "normalize",
 }
 __all__ = sorted(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]
 __getattr__, __dir__ = lazily(__name__, _HOME)

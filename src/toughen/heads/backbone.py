@@ -29,8 +29,8 @@ def class_token_of(model: Any) -> str:
     """Return `last` for decoders (their last token sees all others), `pooled` for vision models without class token."""
     config = model.config
     if is_vision(config):
-        named = any(name.endswith(CLASS_TOKENS) for name, _ in model.named_parameters())
-        return "first" if named else "pooled"
+        has_class_token = any(name.endswith(CLASS_TOKENS) for name, _ in model.named_parameters())
+        return "first" if has_class_token else "pooled"
     if config.model_type == "xlnet":
         return "last"  # the class token closes the sequence
     return "last" if getattr(config, "is_decoder", False) or is_causal_decoder(config) else "first"
@@ -50,9 +50,9 @@ def body_of(model: Any, class_token: str) -> Any:
     """Return the part of a model that the head reads, without task head, decoder and unused pooler."""
     from transformers.models.auto.modeling_auto import MODEL_MAPPING
 
-    kinds = cast(Any, MODEL_MAPPING).get(type(model.config), ())
+    classes = cast(Any, MODEL_MAPPING).get(type(model.config), ())
     # DINOv3's own model calls its encoder what others call the model below their head.
-    body = model if kinds and isinstance(model, kinds) else model.base_model
+    body = model if classes and isinstance(model, classes) else model.base_model
     # The config of an encoder cut out of such a model no longer says so, its modules still do.
     if body.config.is_encoder_decoder or all(
         isinstance(getattr(body, name, None), nn.Module) for name in ("encoder", "decoder")

@@ -38,8 +38,8 @@ def sizes(state_dict: Mapping[str, Tensor]) -> tuple[int, int, dict[str, Any]]:
         if w > 0 and rows % (2 * w) == 0 and rows // (2 * w) * w * w + extra == pooled:
             start = state_dict.get("representation.norm.weight")
             if start is None or start.shape[0] == w:
-                found = {"q": w, "k": w, "heads": rows // (2 * w), "fusion": fusion}
-                return dim, labels, {"preset": "original-vision", **found}
+                settings = {"q": w, "k": w, "heads": rows // (2 * w), "fusion": fusion}
+                return dim, labels, {"preset": "original-vision", **settings}
     raise ValueError(f"{rows} projected channels fit no number of heads for {pooled} inputs of visual_fc.")
 
 

@@ -74,11 +74,11 @@ class SecondOrderConfig(PretrainedConfig):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values for config.json, without the local folder that a backbone came from."""
-        told = super().to_dict()
-        backbone = told.get("backbone_config")
+        values = super().to_dict()
+        backbone = values.get("backbone_config")
         if isinstance(backbone, dict) and not is_published(backbone.get("_name_or_path")):
             backbone.pop("_name_or_path", None)
-        return told
+        return values
 
     @property
     def hidden_size(self) -> int:

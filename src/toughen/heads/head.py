@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ..internal.foreach import no_autocast
-from . import checkpoint_import as original
+from . import checkpoint_import
 from .pooling import POOLINGS
 from .settings import HeadSettings, head_settings
 
@@ -100,9 +100,9 @@ class SecondOrderHead(nn.Module):
     @classmethod
     def from_original(cls, state_dict: Mapping[str, Tensor], **changes: Any) -> SecondOrderHead:
         """Load a head from a checkpoint of the authors' text or vision code; the weights give its sizes."""
-        dim, num_labels, found = original.sizes(state_dict)
-        head = cls(dim, num_labels, head_settings(**{**found, **changes}))
-        weights = original.rename(state_dict)
+        dim, num_labels, settings = checkpoint_import.sizes(state_dict)
+        head = cls(dim, num_labels, head_settings(**{**settings, **changes}))
+        weights = checkpoint_import.rename(state_dict)
         head.to(next(value.dtype for value in weights.values() if value.is_floating_point()))
         kept = head.state_dict().keys()
         head.load_state_dict({name: value for name, value in weights.items() if name in kept})

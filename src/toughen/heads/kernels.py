@@ -80,20 +80,20 @@ def _launch(
 
 
 @triton.jit
-def _load(at, row, count, places, channels, first, size, width, relu: tl.constexpr):
+def _load(at, row, count, positions, channels, first, size, width, relu: tl.constexpr):
     """Load channels `first` to `first + size` of some tokens, zero outside of either."""
-    inside = (places < count)[:, None] & (channels < size)[None, :]
-    x = tl.load(at + (row * count + places[:, None]) * width + first + channels[None, :], mask=inside, other=0.0)
+    inside = (positions < count)[:, None] & (channels < size)[None, :]
+    x = tl.load(at + (row * count + positions[:, None]) * width + first + channels[None, :], mask=inside, other=0.0)
     x = x.to(tl.float32)
     return tl.where(x < 0, 0.0, x) if relu else x  # not a maximum: what is not a number must stay so
 
 
 @triton.jit
-def _kept(mask, row, count, places, masked: tl.constexpr):
+def _load_weights(mask, row, count, positions, masked: tl.constexpr):
     """Load the weight of each of some tokens, not yet divided by their number."""
-    inside = places < count
+    inside = positions < count
     return (
-        tl.load(mask + row * count + places, mask=inside, other=0).to(tl.float32)
+        tl.load(mask + row * count + positions, mask=inside, other=0).to(tl.float32)
         if masked
         else tl.where(inside, 1.0, 0.0)
     )
@@ -124,7 +124,7 @@ def _forward(
     number = tl.zeros([N], tl.float32)
     first = 0
     while first < count:
-        kept = _kept(mask_at, row, count, first + tokens, masked)
+        kept = _load_weights(mask_at, row, count, first + tokens, masked)
         number += kept
         left = _load(x_at, row, count, first + tokens, rows, 0, q, q + k, relu)
         right = _load(x_at, row, count, first + tokens, columns, q, k, q + k, relu)
@@ -139,7 +139,7 @@ def _forward(
     matrix = tl.zeros([Q, K], tl.float32)
     first = 0
     while first < count:
-        weight = _kept(mask_at, row, count, first + tokens, masked) / total
+        weight = _load_weights(mask_at, row, count, first + tokens, masked) / total
         left = _load(x_at, row, count, first + tokens, rows, 0, q, q + k, relu) - left_mean[None, :]
         right = _load(x_at, row, count, first + tokens, columns, q, k, q + k, relu) - right_mean[None, :]
         matrix += tl.dot(tl.trans(left), right * weight[:, None], input_precision="ieee")
@@ -148,10 +148,10 @@ def _forward(
     start = tl.load(start_at + rows, mask=rows < q, other=0.0).to(tl.float32)
     _length, v, y, _s, inverse, scale = _powers(matrix, start, alpha, eps, floor, tiny)
     out = matrix * scale + (y * (inverse - scale))[:, None] * v[None, :]
-    places = row * q * k + rows[:, None] * k + columns[None, :]
+    positions = row * q * k + rows[:, None] * k + columns[None, :]
     inside = (rows < q)[:, None] & (columns < k)[None, :]
-    tl.store(matrix_at + places, matrix, mask=inside)
-    tl.store(out_at + places, out, mask=inside)
+    tl.store(matrix_at + positions, matrix, mask=inside)
+    tl.store(out_at + positions, out, mask=inside)
 
 
 @triton.jit(do_not_specialize=["count", "alpha", "eps", "floor", "tiny"])
@@ -162,10 +162,10 @@ def _backward(
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     rows, columns, tokens = tl.arange(0, Q), tl.arange(0, K), tl.arange(0, N)
-    places = row * q * k + rows[:, None] * k + columns[None, :]
+    positions = row * q * k + rows[:, None] * k + columns[None, :]
     inside = (rows < q)[:, None] & (columns < k)[None, :]
-    grad = tl.load(grad_at + places, mask=inside, other=0.0)
-    matrix = tl.load(matrix_at + places, mask=inside, other=0.0)
+    grad = tl.load(grad_at + positions, mask=inside, other=0.0)
+    matrix = tl.load(matrix_at + positions, mask=inside, other=0.0)
     start = tl.load(start_at + rows, mask=rows < q, other=0.0).to(tl.float32)
     length, v, y, s, inverse, scale = _powers(matrix, start, alpha, eps, floor, tiny)
 
@@ -186,10 +186,10 @@ def _backward(
     number = tl.zeros([N], tl.float32)
     first = 0
     while first < count:
-        number += _kept(mask_at, row, count, first + tokens, masked)
+        number += _load_weights(mask_at, row, count, first + tokens, masked)
         first += N
     some = tl.program_id(1) * N + tokens
-    weight = (_kept(mask_at, row, count, some, masked) / tl.maximum(tl.sum(number), 1.0))[:, None]
+    weight = (_load_weights(mask_at, row, count, some, masked) / tl.maximum(tl.sum(number), 1.0))[:, None]
     left_mean = tl.load(mean_at + row * (q + k) + rows, mask=rows < q, other=0.0)
     right_mean = tl.load(mean_at + row * (q + k) + q + columns, mask=columns < k, other=0.0)
     left = _load(x_at, row, count, some, rows, 0, q, q + k, relu)

@@ -10,9 +10,8 @@ from torch import Tensor, nn
 from ..internal.foreach import at_least_float32, no_autocast
 from .covariance import CrossCovariance, token_weights, weighted_mean
 from .fused import fused_pool
-from .normalize import SVPN
+from .normalize import SVPN, matrix_square_root, upper_triangle
 from .settings import HeadSettings, head_settings
-from .square_root import matrix_square_root, upper_triangle
 
 
 class MultiHeadPooling(nn.Module):
@@ -27,16 +26,15 @@ class MultiHeadPooling(nn.Module):
         self.covariance = _covariance(dim, chosen, chosen.k)
         self.normalize = _svpn(chosen, chosen.k)
         self.width = chosen.heads * chosen.q * chosen.k
-        self.at_once = (chosen.q, chosen.activation == "relu", chosen.alpha, chosen.eps)
-        usual = {"heads": 1, "center": "channel", "normalization": "svpn", "exact": False, "side": "rows"}
-        usual |= {"singular_values": 1, "iterations": 1, "start": "learned"}
-        self.usual = chosen.norm != "layer" and all(getattr(chosen, name) == value for name, value in usual.items())
+        self.fused_options = (chosen.q, chosen.activation == "relu", chosen.alpha, chosen.eps)
+        names = ("heads", "center", "normalization", "exact", "side", "singular_values", "iterations", "start")
+        self.fusable = chosen.norm != "layer" and _pick(chosen, *names) == _pick(HeadSettings(), *names)
 
     def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
         # A compiler fuses the plain path by itself.
-        if self.usual and not torch.compiler.is_compiling():
+        if self.fusable and not torch.compiler.is_compiling():
             x = self.covariance.project(tokens, mask)
-            return fused_pool(x, mask, cast(Tensor, self.normalize.start), *self.at_once).flatten(1)
+            return fused_pool(x, mask, cast(Tensor, self.normalize.start), *self.fused_options).flatten(1)
         return self.normalize(self.covariance(tokens, mask)).flatten(1)
 
 
@@ -78,28 +76,15 @@ POOLINGS = {"cross_covariance": MultiHeadPooling, "covariance": CovariancePoolin
 
 
 def _covariance(dim: int, chosen: HeadSettings, k: int | None) -> CrossCovariance:
-    return CrossCovariance(
-        dim,
-        chosen.q,
-        k,
-        heads=chosen.heads,
-        norm=chosen.norm,
-        activation=chosen.activation,
-        bias=chosen.bias,
-        center=chosen.center,
-    )
+    return CrossCovariance(dim, chosen.q, k, **_pick(chosen, "heads", "norm", "activation", "bias", "center"))
 
 
 def _svpn(chosen: HeadSettings, columns: int) -> nn.Module:
     if chosen.normalization == "none":
         return nn.Identity()
-    return SVPN(
-        chosen.q if chosen.side == "rows" else columns,
-        alpha=chosen.alpha,
-        singular_values=chosen.singular_values,
-        iterations=chosen.iterations,
-        start=chosen.start,
-        side=chosen.side,
-        eps=chosen.eps,
-        exact=chosen.exact,
-    )
+    names = ("alpha", "singular_values", "iterations", "start", "side", "eps", "exact")
+    return SVPN(chosen.q if chosen.side == "rows" else columns, **_pick(chosen, *names))
+
+
+def _pick(chosen: HeadSettings, *names: str) -> dict[str, Any]:
+    return {name: getattr(chosen, name) for name in names}

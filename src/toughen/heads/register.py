@@ -12,10 +12,6 @@ import sys
 from collections.abc import Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
-from typing import TYPE_CHECKING, cast
-
-if TYPE_CHECKING:
-    from importlib.abc import Loader
 
 AUTO = "transformers.models.auto.configuration_auto"
 _models_done = False
@@ -63,25 +59,14 @@ class _Watch:  # not of importlib.abc, which imports half the standard library
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname != AUTO:
-            return None
-        spec = PathFinder.find_spec(fullname, path, target)
+        spec = PathFinder.find_spec(fullname, path, target) if fullname == AUTO else None
         if spec is not None and spec.loader is not None:
-            spec.loader = cast("Loader", _ThenRegister(spec.loader))
+            run = spec.loader.exec_module
+
+            def exec_module(module: ModuleType) -> None:
+                run(module)
+                sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, _Watch)]
+                _register_config(module)
+
+            setattr(spec.loader, "exec_module", exec_module)
         return spec
-
-
-class _ThenRegister:
-    def __init__(self, inner: Loader) -> None:
-        self.inner = inner
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        return self.inner.create_module(spec)
-
-    def exec_module(self, module: ModuleType) -> None:
-        self.inner.exec_module(module)
-        sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, _Watch)]
-        _register_config(module)
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self.inner, name)  # get_source and the like, for tools that ask the loader

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal, get_args, get_type_hints
 
 from .covariance import Activation, Center, Norm
 from .normalize import Side, Start, check_power_method
@@ -12,17 +12,6 @@ from .normalize import Side, Start, check_power_method
 Pooling = Literal["cross_covariance", "covariance", "average", "class"]
 Fusion = Literal["sum_fc", "concat", "aggre_all", "sum_loss"]
 Normalization = Literal["svpn", "isqrt", "none"]
-
-CHOICES: dict[str, tuple[str, ...]] = {
-    "pooling": get_args(Pooling),
-    "fusion": get_args(Fusion),
-    "normalization": get_args(Normalization),
-    "norm": get_args(Norm),
-    "activation": get_args(Activation),
-    "center": get_args(Center),
-    "start": get_args(Start),
-    "side": get_args(Side),
-}
 
 
 @dataclass(frozen=True)
@@ -61,8 +50,8 @@ class HeadSettings:
     exact: bool = False
 
     def __post_init__(self) -> None:
-        for name, allowed in CHOICES.items():
-            if getattr(self, name) not in allowed:
+        for name, hint in get_type_hints(HeadSettings).items():
+            if (allowed := get_args(hint)) and getattr(self, name) not in allowed:
                 raise ValueError(f"{name}={getattr(self, name)!r} is unknown. Use one of {', '.join(allowed)}.")
         if min(self.q, self.k, self.heads) < 1:
             raise ValueError(f"q={self.q}, k={self.k}, heads={self.heads}: each must be at least 1.")

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from .head import SecondOrderHead
+from .normalize import matrix_square_root
 from .pooling import CovariancePooling, MultiHeadPooling
-from .square_root import matrix_square_root
 
 
 @torch.no_grad()
@@ -19,22 +19,22 @@ def spectrum(model: nn.Module, batch: Mapping[str, Any]) -> dict[str, Any] | Non
 
     One forward pass of the model. None for a head that pools no covariance.
     """
-    seen: list[tuple[nn.Module, Tensor, Tensor | None]] = []
+    recorded: list[tuple[nn.Module, Tensor, Tensor | None]] = []
 
-    def see(pool: nn.Module, given: tuple[Any, ...]) -> None:
-        seen.append((pool, given[0], given[1] if len(given) > 1 else None))
+    def record(pool: nn.Module, given: tuple[Any, ...]) -> None:
+        recorded.append((pool, given[0], given[1] if len(given) > 1 else None))
 
-    # Adapters keep an idle copy of the head: only the one that runs is seen.
+    # Adapters keep an idle copy of the head: only the one that runs is recorded.
     pools = [module.pool for module in model.modules() if isinstance(module, SecondOrderHead)]
-    hooks = [pool.register_forward_pre_hook(see) for pool in pools if pool is not None]
+    hooks = [pool.register_forward_pre_hook(record) for pool in pools if pool is not None]
     try:
         model(**batch)
     finally:
         for hook in hooks:
             hook.remove()
-    if not seen:
+    if not recorded:
         return None
-    pool, tokens, mask = seen[0]
+    pool, tokens, mask = recorded[0]
     if not isinstance(pool, (MultiHeadPooling, CovariancePooling)):
         return None
     matrix = pool.covariance(tokens, mask)

@@ -12,28 +12,6 @@ from .configuration import SecondOrderConfig
 from .covariance import token_weights, weighted_mean
 
 
-def text_inputs(
-    input_ids: Tensor | None,
-    attention_mask: Tensor | None,
-    token_type_ids: Tensor | None,
-    position_ids: Tensor | None,
-    inputs_embeds: Tensor | None,
-) -> dict[str, Tensor | None]:
-    """Return the inputs of a text model by name."""
-    return {
-        "input_ids": input_ids,
-        "attention_mask": attention_mask,
-        "token_type_ids": token_type_ids,
-        "position_ids": position_ids,
-        "inputs_embeds": inputs_embeds,
-    }
-
-
-def wants_tuple(config: SecondOrderConfig, return_dict: bool | None) -> bool:
-    """Tell whether the caller, or else the config, asks for a plain tuple."""
-    return not (config.return_dict if return_dict is None else return_dict)
-
-
 def real_tokens(config: SecondOrderConfig, inputs: dict[str, Any]) -> Tensor | None:
     """Return the mask (B, L) of tokens that are no padding; None if there is no padding."""
     mask = inputs.get("attention_mask")
@@ -57,8 +35,8 @@ def class_index(config: SecondOrderConfig, tokens: Tensor, real: Tensor | None) 
         return None if real is None else real.int().argmax(1)
     if real is None:
         return torch.full(tokens.shape[:1], tokens.shape[1] - 1, device=tokens.device)
-    places = torch.arange(real.shape[1], device=real.device)
-    return (real.ne(0) * places).argmax(1)
+    positions = torch.arange(real.shape[1], device=real.device)
+    return (real.ne(0) * positions).argmax(1)
 
 
 def mean_of(tokens: Tensor, real: Tensor | None) -> Tensor:

@@ -27,8 +27,8 @@ OLD_HEAD_TYPES: dict[str, HeadType] = {
 IGNORED = -100  # the label of a position that has none, everywhere in transformers
 
 
-# Decoders of encoder-decoders: alone, too, they leave it to others to shift the labels, which stand where they are
-# predicted as a masked model's do. MBart and PLBart end like Bart, BigBirdPegasus like Pegasus.
+# Decoder-only classes of seq2seq families do not shift labels: logits at position t predict labels[t], as in masked
+# language models. MBart and PLBart end like Bart, BigBirdPegasus like Pegasus.
 _SEQ2SEQ_DECODERS = (
     *("Bart", "Blenderbot", "BlenderbotSmall", "Marian", "Mvp", "Pegasus", "ProphetNet", "TrOCR", "Whisper"),
     "CpmAnt",  # not a half, but so all the same
@@ -55,12 +55,12 @@ _BY_CLASS_NAME: tuple[tuple[str, HeadType], ...] = (
 
 
 def unwrap_peft(model: nn.Module) -> nn.Module:
-    """The transformers model under PEFT's wrapper, whose `base_model` is not the backbone but the whole model."""
+    """Return the transformers model under PEFT's wrapper, whose `base_model` is the model and not its backbone."""
     return cast(Any, model).get_base_model() if hasattr(model, "get_base_model") else model
 
 
 def find_classifier(model: nn.Module) -> nn.Linear | None:
-    """The linear layer that gives the logits: the last one that is not inside the backbone."""
+    """Return the linear layer that gives the logits: the last one that is not inside the backbone."""
     model = unwrap_peft(model)
     backbone = getattr(model, "base_model", None)
     inside = set(backbone.modules()) if isinstance(backbone, nn.Module) and backbone is not model else set[nn.Module]()
@@ -69,7 +69,7 @@ def find_classifier(model: nn.Module) -> nn.Linear | None:
 
 
 def is_causal_decoder(config: Any) -> bool:
-    """Whether a model is a decoder, of whose tokens only the last one has seen the whole text."""
+    """Tell whether a model is a decoder, of whose tokens only the last one has seen the whole text."""
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as CAUSAL
     from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES as MASKED
 
@@ -78,7 +78,7 @@ def is_causal_decoder(config: Any) -> bool:
 
 
 def infer_head_type(model: nn.Module) -> HeadType:
-    """What the model's head does, from its class name; "sequence" for sentence and image heads."""
+    """Infer what the model's head does from its class name; "sequence" for sentence and image heads."""
     own = unwrap_peft(model)
     name = type(own).__name__
     found: list[HeadType] = [task for ending, task in _BY_CLASS_NAME if ending in name]

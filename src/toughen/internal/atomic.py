@@ -11,8 +11,8 @@ from typing import Any
 
 
 @contextmanager
-def whole(path: Path) -> Generator[Path]:
-    """A name beside the place, to write to; what is there at the end is moved to the place, and gone after an error.
+def atomic_path(path: Path) -> Generator[Path]:
+    """Give a name beside `path` to write to; move it to `path` at the end, or remove it after an error.
 
     A reader sees the old file or the new one, never a half.
     """
@@ -28,7 +28,7 @@ def whole(path: Path) -> Generator[Path]:
 def write_bytes(path: Path, content: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with whole(path) as unfinished:
+        with atomic_path(path) as unfinished:
             unfinished.write_bytes(content)
     except OSError as error:  # told in the name of the file that was asked for
         raise OSError(error.errno, error.strerror, str(path)) from error
@@ -39,12 +39,12 @@ def write_text(path: Path, text: str) -> None:
 
 
 def json_line(value: Any) -> str:
-    """A line of JSON that every reader takes: numbers that are not finite become null."""
+    """Return a line of JSON that every reader takes: numbers that are not finite become null."""
     return json.dumps(_finite(value), ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def write_json(path: Path, value: Any) -> None:
-    """JSON that every reader takes: numbers that are not finite become null."""
+    """Write JSON that every reader takes: numbers that are not finite become null."""
     write_text(path, json.dumps(_finite(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
@@ -75,7 +75,7 @@ def write_new(path: Path, text: str) -> bool:
 
 
 def copy_folder(source: Path, target: Path) -> None:
-    """A copy of a folder that is there whole or not at all; hard links where the file system has them."""
+    """Copy a folder completely or not at all, with hard links where the file system has them."""
     unfinished = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}")
     try:
         shutil.copytree(source, unfinished, copy_function=_link)

@@ -11,7 +11,7 @@ from .foreach import copy_all, swap_storage
 
 
 def no_sync(model: nn.Module) -> AbstractContextManager[Any]:
-    """No gradient exchange in this block, for DDP and FSDP2; forward and backward must both be inside."""
+    """Exchange no gradients in this block, for DDP and FSDP2; forward and backward must both be inside."""
     if hasattr(model, "no_sync"):
         return cast(Any, model).no_sync()
     if hasattr(model, "set_requires_gradient_sync"):
@@ -34,7 +34,7 @@ def _unsharded_gradients(model: Any) -> Generator[None]:
 
 
 def is_single_process() -> bool:
-    """Whether there is no other process, and so no wrapper that shards the weights."""
+    """Tell whether there is no other process, and so no wrapper that shards the weights."""
     return not (distributed.is_available() and distributed.is_initialized())
 
 
@@ -54,7 +54,7 @@ def reshard(model: nn.Module) -> None:
 
 @torch.no_grad()
 def swap_weights(model: nn.Module, weights: Sequence[nn.Parameter], values: Sequence[Tensor]) -> Callable[[], None]:
-    """Other values for weights of the model, until the function that is returned is called.
+    """Give weights of the model other values, until the function that is returned is called.
 
     They exchange their memory, so that nothing is copied. With several processes they are copied, as wrappers that
     shard weights keep addresses of their own.
@@ -65,9 +65,9 @@ def swap_weights(model: nn.Module, weights: Sequence[nn.Parameter], values: Sequ
     torch.clear_autocast_cache()  # it would go on serving half-precision copies of the weights before
 
     @torch.no_grad()
-    def go_back() -> None:
+    def restore() -> None:
         reshard(model)
         swap_storage(weights, before) if swapped else copy_all(weights, before)
         torch.clear_autocast_cache()
 
-    return go_back
+    return restore

@@ -13,7 +13,7 @@ _torch: Any = torch  # the list operations have leading underscores, in torch's 
 
 
 def half_dtype(tensor: Tensor) -> torch.dtype | None:
-    """The half precision in which layers compute with this tensor: its own or autocast's; None in full precision.
+    """Return the half precision in which layers compute with this tensor, its own or autocast's, or None.
 
     Ask inside the forward pass: Accelerate enables autocast only there.
     """
@@ -23,12 +23,12 @@ def half_dtype(tensor: Tensor) -> torch.dtype | None:
 
 
 def at_least_float32(x: Tensor) -> Tensor:
-    """float16 and bfloat16 as float32, all else untouched."""
+    """Convert float16 and bfloat16 to float32, and nothing else."""
     return x.float() if x.dtype in HALF else x
 
 
 def floor_of(x: Tensor) -> float:
-    """The smallest magnitude whose square does not underflow in the type of `x`."""
+    """Return the smallest magnitude whose square does not underflow in the type of `x`."""
     return torch.finfo(x.dtype).tiny ** 0.5
 
 
@@ -40,7 +40,7 @@ def no_autocast(x: Tensor) -> AbstractContextManager[object]:
 
 
 def local_shard(tensor: Tensor) -> Tensor:
-    """A process's own shard of a sharded tensor, the tensor itself otherwise."""
+    """Return a process's own shard of a sharded tensor, the tensor itself otherwise."""
     return cast(Any, tensor).to_local() if hasattr(tensor, "to_local") else tensor
 
 
@@ -54,13 +54,13 @@ def copy_all(targets: Sequence[Tensor], values: Sequence[Tensor]) -> None:
 
 
 def swap_storage(some: Sequence[Tensor], others: Sequence[Tensor]) -> None:
-    """Each takes the memory of its counterpart; nothing is copied. Not for shards, whose owner has their addresses."""
+    """Exchange the memory of each with its counterpart, without a copy. Not for shards: others have their address."""
     for one, other in zip(some, others, strict=True):
         one.data, other.data = other.data, one.data
 
 
 def add_pairs(some: Sequence[Tensor], others: Sequence[Tensor]) -> list[Tensor]:
-    """The sums in memory of their own and the first ones' dtype, of sharded tensors those of the own shards."""
+    """Return the sums in new memory and the first ones' dtype; of sharded tensors those of the own shards."""
     own = _own(some)
     return [x.to(one.dtype) for x, one in zip(_torch._foreach_add(own, _own(others)), own, strict=True)]
 
@@ -81,19 +81,19 @@ def scale(targets: Sequence[Tensor], factors: Tensor | Sequence[Tensor]) -> None
 
 
 def absolute(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """The absolute values, of sharded tensors those of the own shards."""
+    """Return the absolute values, of sharded tensors those of the own shards."""
     return _torch._foreach_abs(_own(tensors))
 
 
 def clamp_abs(targets: Sequence[Tensor], limits: Sequence[Tensor]) -> None:
-    """No element beyond plus or minus its limit, which is given in own shards and written over."""
+    """Clamp each element to plus or minus its limit, which is given in own shards and written over."""
     _torch._foreach_clamp_max_(_own(targets), limits)
     _torch._foreach_neg_(limits)
     _torch._foreach_clamp_min_(_own(targets), limits)
 
 
 def nan_to_zero(targets: Sequence[Tensor]) -> None:
-    """NaN and infinity to zero."""
+    """Set NaN and infinity to zero."""
     for target in _own(targets):
         target.nan_to_num_(0.0, 0.0, 0.0)
 
@@ -104,12 +104,12 @@ def zero(targets: Sequence[Tensor]) -> None:
 
 
 def l2_norms(tensors: Sequence[Tensor]) -> Tensor:
-    """The l2 norm of each tensor, in float32 at least; of sharded ones over all their shards."""
+    """Return the l2 norm of each tensor, in float32 at least; of sharded ones over all their shards."""
     wide = torch.promote_types(tensors[0].dtype, torch.float32)
     found = _torch._foreach_norm(list(tensors), 2, dtype=wide)
     return torch.stack([n.full_tensor() if hasattr(n, "full_tensor") else n for n in found])
 
 
 def l2_norm(tensors: Sequence[Tensor]) -> Tensor:
-    """The l2 norm of several tensors as one vector."""
+    """Return the l2 norm of several tensors as one vector."""
     return torch.linalg.vector_norm(l2_norms(tensors))

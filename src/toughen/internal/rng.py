@@ -46,7 +46,7 @@ class NoiseGenerators:
         return self.generators[device]
 
     def key(self, device: torch.device) -> torch.Tensor:
-        """Two random words, left on the device, for noise that is computed from where it falls."""
+        """Draw two random words, left on the device, for noise that is computed from where it falls."""
         words = torch.randint(-(2**31), 2**31, (2,), generator=self.on(device), device=device)
         return words.to(torch.int32)
 
@@ -62,7 +62,7 @@ class NoiseGenerators:
 
 
 def per_rank_seed(seed: int | None) -> int:
-    """The run's seed, so that `torch.manual_seed` makes a run repeat; each process draws noise of its own."""
+    """Return the run's seed plus the rank: with `torch.manual_seed` a run repeats; each process has its own noise."""
     base = torch.initial_seed() if seed is None else seed
     return (base + (0 if is_single_process() else torch.distributed.get_rank())) % 2**63
 
@@ -85,7 +85,7 @@ class RngSnapshot:
 
     def restore(self) -> None:
         if self.tape is not None:
-            self.tape.rewind(self.mark)
+            self.tape.restore(self.mark)
             return
         torch.set_rng_state(self.cpu)
         if self.cuda is not None:
@@ -95,11 +95,11 @@ class RngSnapshot:
 
 
 class GraphSafeRng:
-    """The places in dropout's random stream that a step goes back to, so that its CUDA graph can do so as well.
+    """Restores of dropout's random state within a step, in a form that a CUDA graph can replay.
 
-    A graph cannot read or set a generator's state. So the step runs once with the tape on, which notes how far into the
-    stream each place is. For the capture every way back gets a stream of its own, which is put at its place before a
-    replay. Random numbers are then those of the same step run eagerly.
+    A graph cannot read or set a generator's state. So the step runs once while the offset of each mark is recorded.
+    During capture, each restore uses its own generator, whose offset is set before every replay. Random numbers are
+    then those of the same step run eagerly.
     """
 
     running: ClassVar["GraphSafeRng | None"] = None
@@ -107,39 +107,39 @@ class GraphSafeRng:
     def __init__(self, device: torch.device) -> None:
         self.generator: torch.Generator = torch.cuda.default_generators[device.index or 0]
         self.marks: list[int] = []
-        self.rewinds: list[int] = []  # of each way back: the place it goes to
+        self.restores: list[int] = []  # of each restore: its mark
         self.streams: list[torch.Generator] = []
         self.start = self.length = 0
-        self._taken: list[int] | None = None  # the ways back while a graph is captured
+        self._taken: list[int] | None = None  # the restores while a graph is captured
 
     @contextmanager
-    def noted(self) -> Generator[None]:
-        """Round a step that is run."""
+    def recording(self) -> Generator[None]:
+        """Record a step that is run."""
         self.start = self.generator.get_offset()
         with self._on():
             yield
         self.length = self.generator.get_offset() - self.start
 
-    def lend_streams(self, graph: Any) -> None:
-        """Before the capture: one stream for each way back."""
+    def register_streams(self, graph: Any) -> None:
+        """Make one stream for each restore, before the capture."""
         self._before = self.generator.clone_state()
-        self.streams = [self.generator.clone_state() for _ in self.rewinds]
+        self.streams = [self.generator.clone_state() for _ in self.restores]
         for stream in self.streams:
             graph.register_generator_state(stream)
 
     def reset(self) -> None:
-        """After a capture that failed."""
+        """Restore the generator after a capture that failed."""
         self.generator.graphsafe_set_state(self._before)
 
     @contextmanager
     def captured(self) -> Generator[None]:
-        """Inside the capture of a step like the noted one."""
+        """Run inside the capture of a step like the recorded one."""
         own, marks = self.generator.graphsafe_get_state(), self.marks
         self.marks, self._taken = [], []
         try:
             with self._on():
                 yield
-            if (len(self.marks), self._taken) != (len(marks), self.rewinds):
+            if (len(self.marks), self._taken) != (len(marks), self.restores):
                 raise RuntimeError("the step went another way when it was captured")
         finally:
             self.generator.graphsafe_set_state(own)
@@ -157,20 +157,20 @@ class GraphSafeRng:
         self.marks.append(self.generator.get_offset() - self.start if self._taken is None else 0)
         return len(self.marks) - 1
 
-    def rewind(self, mark: int) -> None:
+    def restore(self, mark: int) -> None:
         if self._taken is not None:
             self.generator.graphsafe_set_state(self.streams[len(self._taken)])
             self._taken.append(mark)
             return
         if GraphSafeRng.running is self:
-            self.rewinds.append(mark)
+            self.restores.append(mark)
         self.generator.set_offset(self.start + self.marks[mark])
 
     @contextmanager
-    def played(self) -> Generator[None]:
-        """Round a replay."""
+    def replaying(self) -> Generator[None]:
+        """Place the streams for a replay."""
         self.start, seed = self.generator.get_offset(), self.generator.initial_seed()
-        for stream, mark in zip(self.streams, self.rewinds, strict=True):
+        for stream, mark in zip(self.streams, self.restores, strict=True):
             if stream.initial_seed() != seed:
                 stream.manual_seed(seed)
             stream.set_offset(self.start + self.marks[mark])

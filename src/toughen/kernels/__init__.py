@@ -13,13 +13,13 @@ from torch import Tensor
 
 from ..internal.foreach import HALF
 
-ENABLED = True  # set to False, the torch code runs everywhere
-FOUND = find_spec("triton") is not None
+enabled = True  # set to False, the torch code runs everywhere
+HAS_TRITON = find_spec("triton") is not None
 
 
-def at_hand(tensor: Tensor) -> bool:
-    """Whether our kernels may run on such a tensor."""
-    return ENABLED and FOUND and tensor.is_cuda and tensor.dtype in HALF and _capable()
+def supports(tensor: Tensor) -> bool:
+    """Tell whether our kernels may run on such a tensor."""
+    return enabled and HAS_TRITON and tensor.is_cuda and tensor.dtype in HALF and _capable()
 
 
 @torch.compiler.assume_constant_result
@@ -30,8 +30,8 @@ def _capable() -> bool:
 
 @cache
 def triton_works() -> bool:
-    """Whether Triton is there and can build its part in C, for which it needs a compiler; looked at once."""
-    if not FOUND:
+    """Tell whether Triton is there and can build its part in C, for which it needs a compiler; looked at once."""
+    if not HAS_TRITON:
         return False
     try:
         from triton.runtime import driver  # pyright: ignore[reportMissingImports, reportUnknownVariableType]

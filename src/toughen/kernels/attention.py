@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import at_hand
+from . import supports
 
 WIDTHS = (16, 32, 64, 128)  # of a head
 # Of each kernel: queries and keys in a tile, warps, stages of its pipeline. Fixed, as nothing may be tried out while a
@@ -25,9 +25,9 @@ WIDE = {
 
 
 def fits(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> bool:
-    """Whether `attend` can take the place of torch's attention here."""
+    """Tell whether `attend` can take the place of torch's attention here."""
     same = query.shape == key.shape == value.shape and query.dtype == key.dtype == value.dtype
-    if not same or not at_hand(query) or query.shape[-1] not in WIDTHS:
+    if not same or not supports(query) or query.shape[-1] not in WIDTHS:
         return False
     if mask is None:
         return True
@@ -69,7 +69,7 @@ def _(
 
 
 def _empty(query: Tensor, dropout: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """What comes out, and what is kept for the backward pass.
+    """Allocate the output and what is kept for the backward pass.
 
     That is a number for each query, and for dropout a random word for each query of each head, and one for each key
     behind two that the queries' are made from.
@@ -166,7 +166,7 @@ class _Call:
         return queries, keys, warps if queries * keys >= 4096 else 4, stages
 
     def count(self, name: str, side: int) -> int:
-        """Programs over blocks of queries (side 0) or of keys, for each text and head."""
+        """Count the programs over blocks of queries (side 0) or of keys, for each text and head."""
         return self.batch * self.heads * -(-self.length // self.block(name)[side])
 
     def tiles(self, name: str, masks: int) -> int:

@@ -11,7 +11,7 @@ Queries, keys and values are (batch, heads, L, D) of any strides but 1 in the la
 import triton
 import triton.language as tl
 
-from .counter_rng import kept, row_words
+from .counter_rng import dropout_keep, row_words
 
 LOG2E = tl.constexpr(1.4426950408889634)
 LOWEST = tl.constexpr(-16384.0)  # of a hidden pair: no weight beside a visible one, and a row of them alone is level
@@ -20,7 +20,7 @@ NO_MASK, VISIBLE, ADDITIVE = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
 
 @triton.jit
 def _here(heads, length, BLOCK: tl.constexpr):
-    """Of this program: its text, its head, and the first of its positions."""
+    """Return this program's text, its head, and the first of its positions."""
     pid = tl.program_id(0)
     blocks = tl.cdiv(length, BLOCK)
     rest = pid // heads
@@ -55,7 +55,7 @@ def forward(
     heads, length, scale, threshold, grow,
     KIND: tl.constexpr, DROP: tl.constexpr, EVEN: tl.constexpr, D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
-    """Attention of a block of queries, and of each query the binary logarithm of what its weights were divided by."""
+    """Compute attention of a block of queries, and the binary logarithm of what their weights were divided by."""
     text, head, start = _here(heads, length, BM)
     m, n, d = start + tl.arange(0, BM), tl.arange(0, BN), tl.arange(0, D)
     q = _read(Q + text * qb + head * qh + m[:, None] * ql + d, (m < length)[:, None], EVEN)
@@ -82,7 +82,7 @@ def forward(
         total = total * shrink + tl.sum(weights, 1)
         if DROP:
             key_words = _row_of(SEED + 2, keys, length, 0, EVEN)
-            weights *= tl.where(kept(words[:, None], key_words[None, :], threshold), grow, 0.0)
+            weights *= tl.where(dropout_keep(words[:, None], key_words[None, :], threshold), grow, 0.0)
         v = _read(V + keys[:, None] * vl + d, (keys < length)[:, None], EVEN)
         out = tl.dot(weights.to(v.dtype), v, out * shrink[:, None])
         highest = higher
@@ -94,7 +94,7 @@ def forward(
 
 @triton.jit
 def products(OUT, GRAD, DELTA, rows, heads, length, D: tl.constexpr, ROWS: tl.constexpr):
-    """Of each query and head: its output times the output's gradient, which the softmax's derivative takes off."""
+    """Multiply output and its gradient of each query and head, which the softmax's derivative takes off."""
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     place, inside = row[:, None] * D + tl.arange(0, D), (row < rows)[:, None]
     out, grad = tl.load(OUT + place, mask=inside, other=0), tl.load(GRAD + place, mask=inside, other=0)
@@ -105,10 +105,10 @@ def products(OUT, GRAD, DELTA, rows, heads, length, D: tl.constexpr, ROWS: tl.co
 
 @triton.jit
 def _score_gradient(logits, grad_weights, lse, delta, words, key_words, threshold, grow, DROP: tl.constexpr):
-    """The weights, and the gradient of the logits, from that of the weights after dropout."""
+    """Return the weights, and the gradient of the logits, from that of the weights after dropout."""
     weights = tl.exp2(logits * LOG2E - lse)
     if DROP:
-        grad_weights *= tl.where(kept(words, key_words, threshold), grow, 0.0)
+        grad_weights *= tl.where(dropout_keep(words, key_words, threshold), grow, 0.0)
     return weights, weights * (grad_weights - delta)
 
 
@@ -118,8 +118,8 @@ def _row_of(pointers, positions, length, beyond, EVEN: tl.constexpr):
 
 
 @triton.jit
-def _waited(sums):
-    """The same numbers, waited for. On Hopper a product still under way would make the next ones wait one by one."""
+def _barrier(sums):
+    """Wait for the sums. On Hopper a product still under way would make the next ones wait one by one."""
     return sums.to(tl.int32, bitcast=True).to(tl.float32, bitcast=True)
 
 
@@ -156,7 +156,7 @@ def query_gradient(
             logits, grad_weights, lse[:, None], delta[:, None], words[:, None], key_words[None, :], threshold, grow,
             DROP,
         )  # fmt: skip
-        dq = _waited(tl.dot(ds.to(k.dtype), tl.trans(k), dq))
+        dq = _barrier(tl.dot(ds.to(k.dtype), tl.trans(k), dq))
     tl.store(DQ + place, (dq * scale).to(DQ.dtype.element_ty), mask=(m < length)[:, None])
 
 
@@ -166,7 +166,7 @@ def key_value_gradient(
     heads, length, scale, threshold, grow,
     KIND: tl.constexpr, DROP: tl.constexpr, EVEN: tl.constexpr, D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
-    """A block of keys goes over all queries. Tiles are transposed, so that no weights need to be."""
+    """Go over all queries with a block of keys. Tiles are transposed, so that no weights need to be."""
     text, head, start = _here(heads, length, BN)
     n, m, d = start + tl.arange(0, BN), tl.arange(0, BM), tl.arange(0, D)
     real = (n < length)[:, None]
@@ -194,9 +194,9 @@ def key_value_gradient(
             grow, DROP,
         )  # fmt: skip
         if DROP:
-            weights *= tl.where(kept(words[None, :], key_words, threshold), grow, 0.0)
+            weights *= tl.where(dropout_keep(words[None, :], key_words, threshold), grow, 0.0)
         dv = tl.dot(weights.to(grad.dtype), grad, dv)
-        dk = _waited(tl.dot(ds.to(q.dtype), tl.trans(q), dk))
+        dk = _barrier(tl.dot(ds.to(q.dtype), tl.trans(q), dk))
     place = ((text * length + n) * heads + head)[:, None] * D + d
     tl.store(DK + place, (dk * scale).to(DK.dtype.element_ty), mask=real)
     tl.store(DV + place, dv.to(DV.dtype.element_ty), mask=real)
@@ -208,7 +208,7 @@ def mask_gradient(
     heads, length, scale, threshold, grow, share,
     KIND: tl.constexpr, DROP: tl.constexpr, EVEN: tl.constexpr, D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
-    """The gradient of one tile of a mask: the logits', summed over the heads that have this mask."""
+    """Compute the gradient of one tile of a mask: the logits', summed over the heads that have this mask."""
     pid = tl.program_id(0)
     across, down = tl.cdiv(length, BN), tl.cdiv(length, BM)
     m = (pid // across % down) * BM + tl.arange(0, BM)

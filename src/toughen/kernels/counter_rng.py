@@ -8,7 +8,7 @@ import triton.language as tl
 
 @triton.jit
 def mixed(x):
-    """Every bit of the result depends on every bit of the input (the finaliser of MurmurHash3)."""
+    """Mix: every bit of the result depends on every bit of the input (the finaliser of MurmurHash3)."""
     x = x.to(tl.uint32)
     x = (x ^ (x >> 16)) * 0x85EBCA6B
     x = (x ^ (x >> 13)) * 0xC2B2AE35
@@ -16,20 +16,20 @@ def mixed(x):
 
 
 @triton.jit
-def perturbed(x):
-    """A permutation that bends the lattice on which sums of products lie (Rivest et al. 1998, RC6)."""
+def permute(x):
+    """Permute, which bends the lattice on which sums of products lie (Rivest et al. 1998, RC6)."""
     return x * (2 * x + 1)
 
 
 @triton.jit
 def row_words(seed, text, rows):
-    """A word for every query of one text's head, from two drawn ones."""
+    """Return a word for every query of one text's head, from two drawn ones."""
     return mixed(mixed(rows ^ tl.load(seed + 1)) + mixed(text + tl.load(seed)))
 
 
 @triton.jit
-def kept(rows, columns, threshold):
-    """Which pairs dropout keeps, from random words (signed) for their queries and for their keys.
+def dropout_keep(rows, columns, threshold):
+    """Tell which pairs dropout keeps, from random words (signed) for their queries and for their keys.
 
     The product modulo 2^32 is compared, one instruction where a hash of the pair takes ten: kernels for half precision
     are bound by what they do to single elements. Among a few pairs of a row nothing can be told from the others, as the

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from ..engine.attached import Attached
 from ..errors import MethodError, require
 from ..internal.architectures import infer_head_type
-from ..internal.atomic import whole
+from ..internal.atomic import atomic_path
 from ..internal.rng import without_dropout
 from ..sites.attention_interface import WRAPPED_IMPLEMENTATIONS
 from .drawing import plain
@@ -30,7 +30,7 @@ def attention_maps(attached: Attached, batch: Mapping[str, Any], *, sample: bool
     asking = {**batch, "output_attentions": True}
     with torch.no_grad(), without_dropout(attached.model), _weights_shown(attached.model):
         clean = attached.model(**asking).attentions
-        output, masks = attached.perturbed(asking, sample=sample)
+        output, masks = attached.perturbed_forward(asking, sample=sample)
     if not clean or clean[0] is None:
         raise MethodError(f"{type(attached.model).__name__} returns no attention weights, so there is nothing to draw.")
     return {
@@ -93,7 +93,7 @@ def draw_attention(
             figure.colorbar(image, ax=axes, shrink=0.8)
     figure.suptitle(f"layer {number}, {which}")
     path = Path(path)
-    with whole(path) as unfinished:
+    with atomic_path(path) as unfinished:
         figure.savefig(unfinished, format=path.suffix.lstrip(".") or "png")
     return path
 

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..kernels import hiding
+from ..kernels import mask_function as kernels
 from .counter_rng import logistic_noise
 
 
@@ -48,9 +48,9 @@ class StraightThroughMask(torch.autograd.Function):
         dtype: torch.dtype,
     ) -> tuple[Tensor, Tensor]:
         low = torch.finfo(dtype).min if config.hidden_value is None else config.hidden_value
-        if hiding.fits(query, pairs):
-            rows = hiding.Rows(query @ key.mT, noise_key, pairs, queries)
-            bias, kept, among = hiding.hide(rows, config.scale, config.offset, low, config.keep_own_pair, dtype)
+        if kernels.fits(query, pairs):
+            rows = kernels.Rows(query @ key.mT, noise_key, pairs, queries)
+            bias, kept, among = kernels.hide(rows, config.scale, config.offset, low, config.keep_own_pair, dtype)
             count = among.clamp(min=1) if config.count_share else torch.full_like(among, query.shape[1])
         else:
             bias, kept = _hidden(_scores(query, key, noise_key, queries, config), pairs, queries, config, low, dtype)
@@ -65,10 +65,10 @@ class StraightThroughMask(torch.autograd.Function):
         config: MaskConfig = ctx.config
         grad_bias, grad_kept = grads
         price, factor = grad_kept / count, -config.reversal * config.scale / config.temperature
-        if hiding.fits(query, pairs):
-            rows = hiding.Rows(query @ key.mT, noise_key, pairs, queries)
+        if kernels.fits(query, pairs):
+            rows = kernels.Rows(query @ key.mT, noise_key, pairs, queries)
             sharpness = 1 / config.temperature
-            grad = hiding.score_gradient(
+            grad = kernels.score_gradient(
                 rows, grad_bias, price, config.scale, config.offset, config.slope, sharpness, factor
             )
             return grad @ key, grad.mT @ query, None, None, None, None, None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..internal.atomic import whole
+from ..internal.atomic import atomic_path
 from .catalog import GLUE, GLUE_TEST_ROWS, SPELLED
 from .registry import task as task_named
 from .spec import DataError, Task
@@ -89,7 +89,7 @@ def _written(task: Task, row: int, value: Any) -> str:
 
 
 def _write(path: Path, tables: Mapping[str, str]) -> None:
-    with whole(path) as half, zipfile.ZipFile(half, "w", zipfile.ZIP_DEFLATED) as archive:
+    with atomic_path(path) as half, zipfile.ZipFile(half, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in tables.items():
             # A fixed date: the same predictions give the same file.
             archive.writestr(zipfile.ZipInfo(name, (2020, 1, 1, 0, 0, 0)), content, zipfile.ZIP_DEFLATED)

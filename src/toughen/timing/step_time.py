@@ -146,7 +146,7 @@ class _TrainingStep:
         self.attached, self.model, self.device = attached, model, settings.device
         self.half = None if settings.dtype == "float32" else getattr(torch, settings.dtype)
         self.optimizer = torch.optim.AdamW(model.parameters(), lr=1e-6, fused=self.device == "cuda")
-        self.captured = attached.captured(model, optimizer=self.optimizer, max_norm=1.0) if fast else None
+        self.captured = attached.capture(model, optimizer=self.optimizer, max_norm=1.0) if fast else None
 
     def __call__(self, batch: Mapping[str, Tensor]) -> None:
         with torch.autocast(self.device, self.half, enabled=self.half is not None):

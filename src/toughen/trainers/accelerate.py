@@ -4,12 +4,10 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from ..combine.base import BackwardPass
-from ..engine.attached import Attached, run_backward_passes
-from ..errors import MethodError
+from ..engine.attached import Attached
 
 
 def accelerate_backward(
@@ -28,8 +26,6 @@ def accelerate_backward(
     """
     sync: bool = accelerator.sync_gradients
     backward_passes = attached.backward_passes(last=sync)
-    if step is None and any(turn.optimizer_step for turn in backward_passes):
-        raise MethodError("This method updates the weights after every pass (FreeAT): give the update as step=...")
 
     def no_sync() -> Any:
         # accumulate() already holds no_sync open when sync is off, and it does not nest under FSDP2.
@@ -37,15 +33,14 @@ def accelerate_backward(
 
     state = accelerator.gradient_state
 
-    def take(turn: BackwardPass) -> Tensor:
-        state._set_sync_gradients(turn.sync_gradients)  # DeepSpeed steps its engine inside backward when True
+    def take(each: BackwardPass) -> Tensor:
+        state._set_sync_gradients(each.sync_gradients)  # DeepSpeed steps its engine inside backward when True
         loss = next(losses)
         accelerator.backward(loss)
         return loss
 
     losses = attached.losses(lambda: model(**batch), batch, last=sync, no_sync=no_sync)
     try:
-        total = run_backward_passes(losses, backward_passes, take, no_sync=no_sync, step=step)
+        return attached.run_backward_passes(losses, backward_passes, take, no_sync=no_sync, step=step)
     finally:
         state._set_sync_gradients(sync)
-    return torch.zeros((), device=accelerator.device) if total is None else total

@@ -6,7 +6,7 @@ from safetensors.torch import load_file, save_file
 
 from ..engine.attached import Attached
 from ..errors import StepError
-from ..internal.atomic import whole
+from ..internal.atomic import atomic_path
 
 
 def _path(folder: str | Path, rank: int) -> Path:
@@ -14,8 +14,8 @@ def _path(folder: str | Path, rank: int) -> Path:
 
 
 def save(attached: Attached, folder: str | Path, rank: int = 0) -> None:
-    """One file a process, written whole or not at all."""
-    with whole(_path(folder, rank)) as unfinished:
+    """Write one file per process, complete or not at all."""
+    with atomic_path(_path(folder, rank)) as unfinished:
         save_file(attached.state_dict(), unfinished)
 
 

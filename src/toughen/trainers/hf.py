@@ -2,38 +2,36 @@
 
 import inspect
 from collections.abc import Callable, Generator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor
-from transformers import PreTrainedModel, Trainer
+from transformers import PreTrainedModel, Trainer, TrainerCallback
 
 from ..combine.base import BackwardPass
 from ..compare.model_outputs import ModelOutputs
 from ..cuda_graphs.packing import padding_token
-from ..engine.attached import Attached, run_backward_passes
+from ..engine.attached import Attached
 from ..errors import MethodError
 from ..method import Method, MethodSum
 from . import checkpoint as state
-from .cuda_graph_step import CapturedTraining
+from .cuda_graph_step import CapturedTraining, TokenCountCollator
 from .hf_loss_scaling import (
     compares_predictions,
     divides_by_items,
-    divides_its_own_loss,
     logits_of,
     replayable_forward,
+    trainer_scales_loss,
     with_loss,
 )
-from .override_guard import OverrideGuard, reject_return_outputs
-from .token_counts import TokenCountCollator
 
 T = TypeVar("T", bound=Trainer)
 PROBE_EVERY = 50  # updates at least between two probes, which cost three forward passes
 
 
 def robust(trainer: type[T] = Trainer) -> type[T]:
-    """The given Trainer class with a `method=` argument: `robust(Seq2SeqTrainer)(..., method=toughen.smart())`.
+    """Return the given Trainer class with a `method=` argument: `robust(Seq2SeqTrainer)(..., method=toughen.smart())`.
 
     `fast=True` captures each step as a CUDA graph and leaves padding out of the layers where that pays; pad batches to
     a few lengths then (`pad_to_multiple_of`). Steps that cannot be captured run as always, and a warning says why.
@@ -49,15 +47,35 @@ def robust(trainer: type[T] = Trainer) -> type[T]:
     return cast("type[T]", Robust)
 
 
+class _OverrideGuard(TrainerCallback):
+    """Refuses a class over robust(Trainer) that replaces what runs the method."""
+
+    def __init__(self, kind: type[Trainer], ours: type[Trainer]) -> None:
+        self.kind, self.step_ran = kind, False
+        if kind.compute_loss is not ours.compute_loss:
+            self._refuse("compute_loss")
+
+    def on_pre_optimizer_step(self, *args: Any, **kwargs: Any) -> None:
+        """Check before any weight moves. Only a step shows it: the user's may call ours by any name."""
+        if not self.step_ran:
+            self._refuse("training_step")
+
+    def _refuse(self, name: str) -> None:
+        raise MethodError(
+            f"{self.kind.__name__}.{name} takes the place of the one that runs the method. Write it into a "
+            "class of Trainer's own, and give that to robust: robust(MyTrainer)(..., method=...)."
+        )
+
+
 class _RobustTrainer(Trainer):
     def __init__(
         self, *args: Any, method: Method | MethodSum, probe: bool = True, fast: bool = False, **kwargs: Any
     ) -> None:
         if not isinstance(method, (Method, MethodSum)):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise MethodError(f"method={method!r} is not a method. Give e.g. method=toughen.smart().")
-        self._in_place = OverrideGuard(type(self), _RobustTrainer)
+        self._guard = _OverrideGuard(type(self), _RobustTrainer)
         super().__init__(*args, **kwargs)
-        self.add_callback(self._in_place)
+        self.add_callback(self._guard)
         if getattr(self.args, "n_gpu", 1) > 1:
             raise MethodError("DataParallel copies the model in every pass; start one process a GPU with torchrun.")
         self._method, self._fast = method, fast
@@ -68,14 +86,14 @@ class _RobustTrainer(Trainer):
         self._probe = probe
         self._probed: dict[str, Tensor] = {}
         self._probed_at = -PROBE_EVERY
-        self._pending: Generator[Tensor] | None = None
+        self._losses: Generator[Tensor] | None = None  # those of the training step that is under way
 
     def _attach(self, model: Any) -> None:
         own = cast(PreTrainedModel, self.accelerator.unwrap_model(model))
         self.attached: Attached = self._method.attach(own, self.processing_class, seed=self.args.seed)
         # Some language models divide by the number of labels of the whole update, and so does Trainer's smoothed loss;
         # other heads only say they would, and Trainer would multiply their loss by accumulation steps and processes.
-        divided = divides_by_items(own, self.attached.task) or divides_its_own_loss(self, _RobustTrainer)
+        divided = divides_by_items(own, self.attached.task) or trainer_scales_loss(self, _RobustTrainer)
         self.model_accepts_loss_kwargs = self.model_accepts_loss_kwargs and divided
 
     def call_model_init(self, trial: Any = None) -> Any:
@@ -86,8 +104,8 @@ class _RobustTrainer(Trainer):
             self._attach(model)
         return model
 
-    def _spread(self, num_items_in_batch: Any) -> int:
-        """By how many micro-batches a loss is already divided: then Trainer leaves that division out."""
+    def _loss_divisor(self, num_items_in_batch: Any) -> int:
+        """Return the number of micro-batches that Trainer will not divide a loss by, because it already is divided."""
         scaled: bool | None = getattr(self, "loss_is_scaled_for_ga", None)  # transformers 5.19 and later
         if scaled is None:
             counted = self.model_accepts_loss_kwargs and num_items_in_batch is not None
@@ -127,40 +145,36 @@ class _RobustTrainer(Trainer):
     def compute_loss(
         self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
-        if self._pending is None:  # evaluation, or a pass of the method itself
-            # By name, as Trainer does: a loss of the user's may have them in another order, or as **kwargs.
-            named = {"return_outputs": return_outputs, "num_items_in_batch": num_items_in_batch}
-            return super().compute_loss(model, inputs, **named)
+        if self._losses is None:  # evaluation
+            return self._class_loss(model, inputs, return_outputs, num_items_in_batch)
         if return_outputs:
-            reject_return_outputs(type(self))
+            raise MethodError(
+                f"The training_step under {type(self).__name__} asks self.compute_loss for the outputs of the model, "
+                "and a method makes several passes for one loss. Look at them in a compute_loss of your own: every "
+                "pass goes through it."
+            )
         # A regulariser is a mean over its micro-batch and so must be divided whatever the model's loss is.
-        return next(self._pending) / self._spread(num_items_in_batch)
+        return next(self._losses) / self._loss_divisor(num_items_in_batch)
 
-    @contextmanager
-    def _own_pass(self) -> Generator[None]:
-        pending, self._pending = self._pending, None
-        try:
-            yield
-        finally:
-            self._pending = pending
+    def _class_loss(self, model: Any, inputs: Any, return_outputs: bool, num_items_in_batch: Any) -> Any:
+        """Return the loss of one pass as the Trainer's class makes it: with label smoothing, by the user's function."""
+        # By name, as Trainer does: a loss of the user's may have them in another order, or as **kwargs.
+        named = {"return_outputs": return_outputs, "num_items_in_batch": num_items_in_batch}
+        return super().compute_loss(model, inputs, **named)
 
     def _forward(self, model: Any, inputs: dict[str, Any], num_items_in_batch: Any) -> Any:
-        """One pass, with the loss the Trainer's class makes of it: label smoothing, a loss function of the user's."""
-        spread = self._spread(num_items_in_batch)
-        with self._own_pass():
-            if torch.is_grad_enabled() and not self._compares:
-                loss = self.compute_loss(model, dict(inputs), num_items_in_batch=num_items_in_batch)
-                return ModelOutputs(loss * spread, ())
-            again = replayable_forward(model, inputs, self.args.device)
-            loss, outputs = self.compute_loss(
-                model, dict(inputs), return_outputs=True, num_items_in_batch=num_items_in_batch
-            )
-            if torch.is_grad_enabled() and not logits_of(outputs).requires_grad:
-                outputs = again()
-        return with_loss(outputs, loss * spread)
+        """Run one pass for the method; the result has the loss of the Trainer's class."""
+        divisor = self._loss_divisor(num_items_in_batch)
+        if torch.is_grad_enabled() and not self._compares:
+            return ModelOutputs(self._class_loss(model, dict(inputs), False, num_items_in_batch) * divisor, ())
+        again = replayable_forward(model, inputs, self.args.device)
+        loss, outputs = self._class_loss(model, dict(inputs), True, num_items_in_batch)
+        if torch.is_grad_enabled() and not logits_of(outputs).requires_grad:
+            outputs = again()
+        return with_loss(outputs, loss * divisor)
 
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Tensor:
-        self._in_place.ran = True
+        self._guard.step_ran = True
         inputs = self._prepare_inputs(inputs)
         sync = self.accelerator.sync_gradients
         self.attached.total_steps = self.state.max_steps
@@ -183,7 +197,7 @@ class _RobustTrainer(Trainer):
         return total
 
     def _passes(self, model: Any, inputs: Any, num_items_in_batch: Any) -> Tensor:
-        """All passes of one micro-batch, back-propagated."""
+        """Run and back-propagate all passes of one micro-batch."""
         sync = self.accelerator.sync_gradients
 
         def no_sync() -> Any:
@@ -194,12 +208,12 @@ class _RobustTrainer(Trainer):
             return self._forward(model, inputs, num_items_in_batch)
 
         backward_passes = self.attached.backward_passes(last=sync)
-        losses = self._pending = self.attached.losses(forward, inputs, last=sync, no_sync=no_sync)
+        losses = self._losses = self.attached.losses(forward, inputs, last=sync, no_sync=no_sync)
         gradients: Any = self.accelerator.gradient_state
         step = super().training_step
 
-        def take(turn: BackwardPass) -> Tensor:
-            gradients._set_sync_gradients(turn.sync_gradients)  # DeepSpeed steps its engine inside backward when True
+        def take(each: BackwardPass) -> Tensor:
+            gradients._set_sync_gradients(each.sync_gradients)  # DeepSpeed steps its engine inside backward when True
             loss = step(model, inputs, num_items_in_batch)
             if inspect.getgeneratorstate(losses) == inspect.GEN_CREATED:
                 raise MethodError(
@@ -209,13 +223,12 @@ class _RobustTrainer(Trainer):
             return loss.float()  # in half precision a sum of several would be rounded
 
         try:
-            total = run_backward_passes(
+            return self.attached.run_backward_passes(
                 losses, backward_passes, take, no_sync=no_sync, step=lambda: self._inner_update(model)
             )
         finally:
-            self._pending = None
+            self._losses = None
             gradients._set_sync_gradients(sync)
-        return torch.zeros((), device=self.args.device) if total is None else total
 
     def _clip_grad_norm(self, model: Any) -> Any:
         clip = cast("Callable[[Any], Any]", super()._clip_grad_norm)
@@ -225,7 +238,7 @@ class _RobustTrainer(Trainer):
         return update.clip(model.parameters(), self.args.max_grad_norm, lambda: clip(model))
 
     def _inner_update(self, model: Any) -> None:
-        """An optimizer step between two passes (FreeAT); the schedule moves with the Trainer's own steps only."""
+        """Step the optimizer between two passes (FreeAT); the schedule moves with the Trainer's own steps only."""
         if self.args.max_grad_norm:
             self.accelerator.clip_grad_norm_(model.parameters(), self.args.max_grad_norm)
         optimizer: Any = self.optimizer
@@ -241,7 +254,7 @@ class _RobustTrainer(Trainer):
         return True
 
     def figures(self) -> dict[str, Tensor]:
-        """What is logged as `robust/...`: the last micro-batch, as this process saw it."""
+        """Return what is logged as `robust/...`: the last micro-batch, as this process saw it."""
         return {**self.attached.report(), **self._probed}
 
     def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:

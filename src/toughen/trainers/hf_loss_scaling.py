@@ -16,13 +16,13 @@ from ..method import Method, MethodSum
 
 
 def compares_predictions(method: Method | MethodSum) -> bool:
-    """Whether predictions are compared, or losses alone: some Trainers make an extra pass for their outputs."""
+    """Tell whether predictions are compared, or losses alone: some Trainers make an extra pass for their outputs."""
     methods = method.methods if isinstance(method, MethodSum) else (method,)
     return any(one.needs("needs_predictions") for one in methods)
 
 
 def divides_by_items(model: nn.Module, task: HeadType) -> bool:
-    """Whether a head's loss is divided by the `num_items_in_batch` it is given.
+    """Tell whether a head's loss is divided by the `num_items_in_batch` it is given.
 
     Only those language models do that use transformers' `loss_function`; T5's, BART's and all other heads take the
     argument and leave it.
@@ -35,9 +35,11 @@ def divides_by_items(model: nn.Module, task: HeadType) -> bool:
     return any("loss_function" in code.co_names for code in codes if code is not None)
 
 
-def divides_its_own_loss(trainer: Trainer, above: type[Trainer]) -> bool:
-    """Whether a Trainer divides by the number of labels itself: it smooths them, its class says so, or a `compute_loss`
-    of the user's, under `above`, names `num_items_in_batch` and leaves the loss to no other.
+def trainer_scales_loss(trainer: Trainer, above: type[Trainer]) -> bool:
+    """Tell whether a Trainer divides by the number of labels itself.
+
+    It does if it smooths them, if its class declares it, or if a `compute_loss` of the user's, under `above`, uses
+    `num_items_in_batch` and leaves the loss to no other.
     """
     if trainer.label_smoother is not None or getattr(trainer, "loss_is_scaled_for_ga", None):
         return True
@@ -52,7 +54,7 @@ def divides_its_own_loss(trainer: Trainer, above: type[Trainer]) -> bool:
 
 
 def replayable_forward(model: nn.Module, inputs: Mapping[str, Any], device: torch.device) -> Callable[[], Any]:
-    """The pass that comes next, once more: under the same dropout mask, and to be trained through.
+    """Return a function that repeats the coming pass under the same dropout mask, with gradients.
 
     TRL's SFTTrainer computes its loss without logits, and gives them from a pass without gradients.
     """
@@ -69,14 +71,14 @@ def replayable_forward(model: nn.Module, inputs: Mapping[str, Any], device: torc
 
 
 def logits_of(outputs: Any) -> Tensor:
-    """Any of the outputs' scores: it is only asked for its graph."""
+    """Return any of the outputs' scores; only its graph is asked for."""
     if isinstance(outputs, Mapping):
         return field(cast("Mapping[str, Any]", outputs), "logits", "start_logits")
     return outputs if isinstance(outputs, Tensor) else _without_loss(outputs)[0]
 
 
 def with_loss(outputs: Any, loss: Tensor) -> Any:
-    """The model's output with the loss the Trainer made of it. A loss of the user's may give the scores alone."""
+    """Return the model's output with the Trainer's loss. A loss function of the user's may give scores alone."""
     if isinstance(outputs, Tensor):
         return loss, outputs
     if isinstance(outputs, dict):
@@ -85,5 +87,5 @@ def with_loss(outputs: Any, loss: Tensor) -> Any:
 
 
 def _without_loss(outputs: "tuple[Tensor, ...]") -> "tuple[Tensor, ...]":
-    """A tuple of a model (`return_dict=False`) starts with its loss, unless the labels were kept from it."""
+    """Drop the loss that a tuple of a model (`return_dict=False`) starts with if the model got labels."""
     return outputs[1:] if outputs[0].dim() == 0 else outputs

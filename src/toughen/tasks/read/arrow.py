@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...errors import require
-from ...internal.atomic import whole, write_bytes
+from ...internal.atomic import atomic_path, write_bytes
 from ..spec import Task
 from .rows import FileSource
 
@@ -71,7 +71,7 @@ def write_arrow(rows: Iterable[Mapping[str, Any]], columns: "Features", file: Pa
     arrow = require("pyarrow", "tasks")
     schema = columns.arrow_schema
     source = iter(rows)
-    with whole(file) as half, arrow.OSFile(str(half), "wb") as sink, arrow.ipc.new_stream(sink, schema) as writer:
+    with atomic_path(file) as half, arrow.OSFile(str(half), "wb") as sink, arrow.ipc.new_stream(sink, schema) as writer:
         while batch := list(islice(source, _BATCH)):
             arrays = [arrow.array([row.get(name) for row in batch], type=schema.field(name).type) for name in columns]
             writer.write_batch(arrow.record_batch(arrays, schema=schema))

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from toughen.kernels import hiding
+from toughen.kernels import mask_function
 from toughen.search.mask_function import MaskConfig, StraightThroughMask
 
 from .interpreted import interpreter, needed
@@ -46,7 +46,7 @@ def asked(rule, batch, masks, length, padded, causal, noise=True, dtype=torch.fl
 def test_as_in_torch(rule, shape, padded, causal, monkeypatch):
     expected = asked(rule, *shape, padded, causal, noise=rule.keep_own_pair, dtype=torch.float16)
     calls = []
-    monkeypatch.setattr(hiding, "at_hand", lambda _: calls.append(1) or True)
+    monkeypatch.setattr(mask_function, "supports", lambda _: calls.append(1) or True)
     ours = asked(rule, *shape, padded, causal, noise=rule.keep_own_pair, dtype=torch.float16)
     assert len(calls) == 2
     assert ours[0].dtype == torch.float16
@@ -57,14 +57,14 @@ def test_as_in_torch(rule, shape, padded, causal, monkeypatch):
 
 
 def test_noise_hides_the_share_it_should(monkeypatch):
-    monkeypatch.setattr(hiding, "at_hand", lambda _: True)
+    monkeypatch.setattr(mask_function, "supports", lambda _: True)
     rule = MaskConfig(0.0, math.log(0.8 / 0.2), 1.0, 1.0, 1.0, None, True, True)
     kept = asked(rule, 2, 1, 150, False, False)[1]
     assert kept.mean() == pytest.approx(0.8, abs=0.01)
 
 
 def test_a_query_that_loses_all_keys_keeps_itself(monkeypatch):
-    monkeypatch.setattr(hiding, "at_hand", lambda _: True)
+    monkeypatch.setattr(mask_function, "supports", lambda _: True)
     rule = MaskConfig(0.0, -100.0, 1.0, 1.0, 1.0, None, True, True)
     bias, kept, *_ = asked(rule, 2, 1, 12, True, False)
     assert torch.equal(bias[0, 0] == 0, torch.eye(12, dtype=torch.bool))

@@ -10,12 +10,12 @@ be broadcast.
 import triton
 import triton.language as tl
 
-from .counter_rng import mixed, perturbed
+from .counter_rng import mixed, permute
 
 
 @triton.jit
 def _rows(masks, length, BM: tl.constexpr, BN: tl.constexpr):
-    """Of this program: its mask, its text, its rows and all columns."""
+    """Return this program's mask, its text, its rows and all columns."""
     pid = tl.program_id(0)
     blocks = tl.cdiv(length, BM)
     mask = (pid // blocks).to(tl.int64)
@@ -34,7 +34,7 @@ def _scores(SCORES, KEY, PLACES, mask, text, rows, columns, length, scale, offse
         factor = mixed(row_places + mixed(mask.to(tl.int32) + key).to(tl.int32, bitcast=True))
         start = mixed(factor + other.to(tl.uint32, bitcast=True))
         column = mixed(column_places - other) | 1
-        words = perturbed(factor[:, None] * column[None, :] + start[:, None]).to(tl.int32, bitcast=True)
+        words = permute(factor[:, None] * column[None, :] + start[:, None]).to(tl.int32, bitcast=True)
         uniform = words.to(tl.float32) * (1.0 / 4294967296.0) + 0.5
         uniform = tl.minimum(tl.maximum(uniform, 1.0 / 16777216.0), 1.0 - 1.0 / 16777216.0)
         scores += tl.log(uniform / (1.0 - uniform))
@@ -53,7 +53,7 @@ def _allowed(PAIRS, text, rows, columns, pb, pq, pk, inside, PAIRED: tl.constexp
 
 @triton.jit
 def _real(REAL, text, rows, length, PADDED: tl.constexpr):
-    """Rows that are no padding's."""
+    """Tell which rows are no padding's."""
     return tl.load(REAL + text * length + rows, mask=rows < length, other=0) != 0 if PADDED else rows < length
 
 
@@ -63,7 +63,7 @@ def hide(
     DRAW: tl.constexpr, PADDED: tl.constexpr, PAIRED: tl.constexpr, SPARE: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
-    """The mask, and of each of its rows how many pairs are visible and how many could be."""
+    """Compute the mask, and of each of its rows how many pairs are visible and how many could be."""
     mask, text, rows, columns = _rows(masks, length, BM, BN)
     scores, place, inside = _scores(SCORES, KEY, PLACES, mask, text, rows, columns, length, scale, offset, DRAW)
     real = _real(REAL, text, rows, length, PADDED)
@@ -85,7 +85,7 @@ def score_gradient(
     DRAW: tl.constexpr, PADDED: tl.constexpr, PAIRED: tl.constexpr, DIALS: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
-    """The derivative of the sigmoid that stands for the step function, times what mask and price ask for.
+    """Compute the derivative of the sigmoid that stands for the step function, times what mask and price ask for.
 
     Settings that change over a training (`DIALS`) are read from the device.
     """

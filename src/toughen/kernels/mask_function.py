@@ -1,20 +1,20 @@
-"""The kernels of `search.hide` on tensors."""
+"""The kernels of `search.mask_function` on tensors."""
 
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from . import at_hand
+from . import supports
 
 LONGEST = 16384  # of a row that one program can hold
 PAIRS = 4096  # of a program
 
 
 def fits(query: Tensor, pairs: Tensor | None) -> bool:
-    """Whether the kernels can take scores of such queries, with a model's mask that is the same for all heads."""
+    """Tell whether the kernels can take scores of such queries, with a model's mask that is the same for all heads."""
     shared = pairs is None or (pairs.dim() == 4 and pairs.shape[1] == 1)
-    return shared and at_hand(query) and query.shape[-2] <= LONGEST
+    return shared and supports(query) and query.shape[-2] <= LONGEST
 
 
 class Rows:
@@ -52,8 +52,8 @@ class Rows:
 def hide(
     rows: Rows, scale: float, offset: float, low: float, spare: bool, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The additive mask, and for each text how many pairs are visible in all its masks, and how many there are."""
-    from . import hiding_triton as triton
+    """Compute the additive mask, and for each text the number of visible pairs in all its masks, and of all pairs."""
+    from . import mask_function_triton as triton
 
     bias = torch.empty_like(rows.scores, dtype=dtype)
     seen, among = torch.empty(2, rows.texts, rows.masks, rows.length, dtype=torch.int32, device=bias.device)
@@ -71,11 +71,11 @@ def score_gradient(
     sharpness: float | Tensor,
     factor: float | Tensor,
 ) -> Tensor:
-    """The gradient of the scores, from the mask's and the `price` (texts,) of a visible pair.
+    """Compute the gradient of the scores, from the mask's and the `price` (texts,) of a visible pair.
 
     `sharpness` is one over the temperature, and `factor` what all is multiplied by.
     """
-    from . import hiding_triton as triton
+    from . import mask_function_triton as triton
 
     out, value_tensors = torch.empty_like(rows.scores), isinstance(sharpness, Tensor) or isinstance(factor, Tensor)
     if value_tensors:

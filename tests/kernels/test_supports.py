@@ -17,7 +17,7 @@ def forgotten():
 
 
 def test_without_triton(monkeypatch):
-    monkeypatch.setattr(kernels, "FOUND", False)
+    monkeypatch.setattr(kernels, "HAS_TRITON", False)
     assert not kernels.triton_works()
 
 
@@ -29,11 +29,11 @@ def test_with_a_broken_triton(monkeypatch):
     runtime.driver = SimpleNamespace(active=SimpleNamespace(get_current_target=fail))
     monkeypatch.setitem(sys.modules, "triton", ModuleType("triton"))
     monkeypatch.setitem(sys.modules, "triton.runtime", runtime)
-    monkeypatch.setattr(kernels, "FOUND", True)
+    monkeypatch.setattr(kernels, "HAS_TRITON", True)
     with pytest.warns(UserWarning, match="torch does all, more slowly: no C compiler"):
         assert not kernels.triton_works()
     assert not kernels.triton_works()  # told once
 
 
 def test_on_a_cpu_they_are_not_at_hand():
-    assert not kernels.at_hand(torch.zeros(1, dtype=torch.bfloat16))
+    assert not kernels.supports(torch.zeros(1, dtype=torch.bfloat16))
