@@ -15,7 +15,7 @@ from typing import Any, TextIO
 
 from .._version import __version__
 from ..internal.atomic import write_json, write_text
-from ..runs.progress import clock
+from ..runs.progress import format_duration
 from ..tasks.spec import Task
 from .summary import AttackSummary
 from .target import Attack, Outcome, Target
@@ -158,7 +158,7 @@ class Progress:
 
     def _left(self) -> str:
         since = time.perf_counter() - self._began
-        return clock((self.total - self.done) * since / max(1, self.done - self._first))
+        return format_duration((self.total - self.done) * since / max(1, self.done - self._first))
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if self._bar is not None:

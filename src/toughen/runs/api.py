@@ -11,8 +11,8 @@ from .config import Config, DataConfig, TrainConfig
 from .config_io import build, merge, normalised
 from .errors import RunError
 from .folder import RunFolder
-from .launch import execute_everywhere, launch_new
-from .method_config import OWN, config_of, is_method_of
+from .launch import launch, launch_new
+from .method_config import CUSTOM, is_method_of, method_to_config
 from .predictor import Predictor, load
 from .results import Results
 
@@ -82,7 +82,7 @@ def train(
     if method is None:
         method = str(below.get("method", {}).get("name") or "smart")
     given: dict[str, Any] = {
-        "method": {"name": method, **settings} if made is None else config_of(made),
+        "method": {"name": method, **settings} if made is None else method_to_config(made),
         "model": None if model is None else os.fspath(model),
         "task": task,
         "seed": list(seeds) if isinstance(seeds, Sequence) else seeds,
@@ -124,7 +124,7 @@ def resume(run: "str | os.PathLike[str]", method: "Method | MethodSum | None" = 
     config = folder.config()
     if method is not None and not is_method_of(config.method, method):
         raise RunError(f"{run} began with another method: {config.method.get('repr', config.method)}.")
-    execute_everywhere(folder, method=method)
+    launch(folder, method=method)
     return Run(folder.path)
 
 
@@ -133,7 +133,7 @@ def _object(method: Any, settings: Mapping[str, Any], nproc: int) -> Any:
         raise RunError(f"method={method!r}: give a name such as 'smart', or a method such as toughen.smart().")
     if settings:
         raise RunError(f"{', '.join(settings)}: settings go with a method's name; this one is made already.")
-    if nproc > 1 and config_of(method)["name"] == OWN:
+    if nproc > 1 and method_to_config(method)["name"] == CUSTOM:
         raise RunError(
             "a method object cannot go to other processes: write it into a file (toughen new) and name that."
         )

@@ -1,8 +1,9 @@
 """What a run is made of: typed, nested, plain values; written to and read from config.yaml."""
 
 import inspect
+import types
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Union, get_args, get_origin
 
 from ..options import attribute_docs
 
@@ -163,3 +164,35 @@ GROUPS: dict[str, Any] = {"data": DataConfig, "train": TrainConfig, "head": Head
 def docs_of(group: type) -> dict[str, str]:
     """What each field of a group means, by name, and under "" the group itself."""
     return {"": inspect.getdoc(group) or "", **attribute_docs(group)}
+
+
+WORDS = {float: "a number", int: "a whole number", str: "text", bool: "true or false", type(None): "null"}
+
+
+def matches_type(value: Any, kind: Any) -> bool:
+    """Whether a plain value can stand for an option of this type; whole numbers do for numbers."""
+    origin = get_origin(kind)
+    if origin in (Union, types.UnionType):
+        return any(matches_type(value, each) for each in get_args(kind))
+    if origin is Literal:
+        return value in get_args(kind)
+    if origin in (list, tuple):
+        return isinstance(value, (list, tuple)) and all(matches_type(each, get_args(kind)[0]) for each in value)
+    if kind is float:
+        return isinstance(value, (int, float)) and not isinstance(value, bool)
+    if kind is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    return kind is Any or isinstance(value, origin or kind)
+
+
+def describe_type(kind: Any) -> str:
+    """The type as a person says it: `a whole number or null`."""
+    origin = get_origin(kind)
+    if origin in (Union, types.UnionType):
+        return " or ".join(describe_type(each) for each in get_args(kind))
+    if origin is Literal:
+        return ", ".join(map(str, get_args(kind)))
+    if origin in (list, tuple):
+        inner = describe_type(get_args(kind)[0]).removeprefix("a ").replace("number", "numbers")
+        return f"a list of {inner} such as [a, b]"
+    return WORDS.get(kind, getattr(kind, "__name__", str(kind)))

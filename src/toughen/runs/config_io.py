@@ -6,18 +6,17 @@ import re
 from collections.abc import Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, fields, is_dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_type_hints
 
 import yaml
 from yaml.scanner import ScannerError
 
 from ..errors import nearest
-from .config import GROUPS, NAMED_GROUPS, Config
+from .config import GROUPS, NAMED_GROUPS, Config, describe_type, matches_type
 from .errors import RunError
-from .hf_options import check_model_keys, check_trainer
-from .kinds import fits, worded
-from .method_config import check_method
+from .method_config import check_method, config_type
 
 
 class _Strict(yaml.SafeLoader):
@@ -190,8 +189,8 @@ def _known(prefix: str, given: Mapping[str, Any], names: list[str]) -> None:
 def _typed(prefix: str, given: Mapping[str, Any], group: type) -> None:
     kinds = {each.name: each.type for each in fields(group)}
     for key, value in given.items():
-        if not fits(value, kinds[key]):
-            raise RunError(f"{prefix}{key}={value}: expected {worded(kinds[key])}.")
+        if not matches_type(value, kinds[key]):
+            raise RunError(f"{prefix}{key}={value}: expected {describe_type(kinds[key])}.")
         if isinstance(value, float) and not math.isfinite(value):
             raise RunError(f"{prefix}{key}={value}: give a finite number.")
 
@@ -255,3 +254,70 @@ def to_yaml(config: Config) -> str:
     """config.yaml: merged and re-runnable. A null of a config with a recipe goes over what the recipe says."""
     values = plain(config, nulls=config.recipe is not None)
     return "# Run it again with: toughen train --config config.yaml\n" + yaml.safe_dump(values, sort_keys=False)
+
+
+# Fields a run decides itself, and what to use instead.
+TRAINER_RESERVED: Mapping[str, str] = {
+    "output_dir": "output_dir",
+    "seed": "seed",
+    **{key: f"train.{key}" for key in ("max_steps", "learning_rate", "weight_decay", "max_grad_norm", "save_steps")},
+    "warmup_steps": "train.warmup",
+    "warmup_ratio": "train.warmup",
+    "logging_steps": "train.log_steps",
+    "per_device_eval_batch_size": "train.eval_batch_size",
+    "save_total_limit": "train.keep_checkpoints",
+    "num_train_epochs": "train.epochs",
+    "per_device_train_batch_size": "train.micro_batch",
+    "gradient_accumulation_steps": "train.batch_size and train.micro_batch",
+    "resume_from_checkpoint": "--resume",
+    "load_best_model_at_end": "train.patience, or nothing: the best epoch is always taken",
+    "metric_for_best_model": "the task's first metric",
+    "greater_is_better": "the task's first metric",
+    "eval_strategy": "nothing: each epoch is scored",
+    "save_strategy": "train.save_steps",
+    "save_only_model": "nothing: a run that can be resumed needs the optimizer too",
+    "bf16": "train.precision",
+    "fp16": "train.precision",
+    **dict.fromkeys(("bf16_full_eval", "fp16_full_eval"), "train.precision: it would halve the saved weights too"),
+    "auto_find_batch_size": "nothing: passes shrink by themselves where memory runs out, and updates keep their rows",
+    **dict.fromkeys(
+        ("prediction_loss_only", "batch_eval_metrics", "eval_do_concat_batches"),
+        "nothing: scores and predictions are of all rows together",
+    ),
+    "do_train": "toughen train",
+    "do_eval": "toughen evaluate",
+    "do_predict": "toughen predict",
+}
+
+
+@cache
+def trainer_options() -> dict[str, Any]:
+    """Return the type of each field of TrainingArguments; Any where a command line cannot write it. Imports torch."""
+    from transformers import TrainingArguments
+
+    hints = get_type_hints(TrainingArguments)
+    return {each.name: config_type(hints[each.name]) or Any for each in fields(TrainingArguments) if each.init}
+
+
+def check_trainer(given: Mapping[str, Any]) -> None:
+    """Refuse unknown fields and those that a run decides itself."""
+    for key in given:
+        if key in TRAINER_RESERVED:
+            raise RunError(f"trainer.{key} is the run's own; use {TRAINER_RESERVED[key]}.")
+        if key not in trainer_options():
+            raise RunError(f"transformers.TrainingArguments has no {key!r}. {nearest(key, trainer_options())}")
+
+
+# Keys a run decides itself, and what to use instead.
+MODEL_RESERVED: Mapping[str, str] = {
+    **dict.fromkeys(("num_labels", "id2label", "label2id", "problem_type"), "the task's labels say it"),
+    **dict.fromkeys(("dtype", "torch_dtype"), "use train.precision"),
+    **dict.fromkeys(("architectures", "model_type", "auto_map", "return_dict"), "the model's class says it"),
+}
+
+
+def check_model_keys(given: Mapping[str, Any]) -> None:
+    """Refuse keys that a run decides itself, before anything is loaded."""
+    for key in given:
+        if key in MODEL_RESERVED:
+            raise RunError(f"model_config.{key} cannot be changed: {MODEL_RESERVED[key]}.")

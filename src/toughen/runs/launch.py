@@ -12,12 +12,14 @@ from types import FrameType
 from typing import Any
 
 from .errors import Interrupted, RunError
+from .finish import write_page, write_results
 from .folder import RunFolder
-from .progress import ProgressLogger
-from .signals import BY_PERSON, announce, handled_signals, request_stop
+from .prepare import SeedJob, prepare_run
+from .progress import ProgressLogger, silence_libraries
+from .train_seed import train_seed
 
 
-def execute_everywhere(
+def launch(
     path: "str | os.PathLike[str]",
     nnodes: int = 1,
     node_rank: int = 0,
@@ -32,8 +34,6 @@ def execute_everywhere(
     processes = folder.config().nproc
     with folder.lock() if node_rank == 0 else nullcontext(()) as lock:  # the other machines come to a folder in use
         if processes == 1 and nnodes == 1:
-            from .execute import execute
-
             execute(folder, method)
         else:
             _start(folder, processes, nnodes, node_rank, rdzv_endpoint, lock)
@@ -61,11 +61,11 @@ def _start(
     _raise_worker_error(folder, code)
 
 
-def launch_new(path: "str | os.PathLike[str]", node_rank: int = 0, **launch: Any) -> None:
+def launch_new(path: "str | os.PathLike[str]", node_rank: int = 0, **machines: Any) -> None:
     """Train in a folder just made; a run that could not begin leaves nothing behind."""
     folder = RunFolder.of(path)
     try:
-        execute_everywhere(folder, node_rank=node_rank, **launch)
+        launch(folder, node_rank=node_rank, **machines)
     except Interrupted:  # it says how to go on
         raise
     except BaseException as error:
@@ -136,3 +136,121 @@ def wait_for_config(folder: RunFolder, seconds: float = 600.0) -> RunFolder:
             raise RunError(f"{folder}/config.yaml did not appear; is the folder shared with the first machine?")
         time.sleep(1.0)
     return folder
+
+
+def execute(path: "str | os.PathLike[str]", method: Any = None) -> None:
+    """Train what is left of a run; every process of a distributed run calls this. `method` goes for the config's."""
+    folder = RunFolder.of(path)
+    config = folder.config()
+    rank, world_size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+    if config.train.batch_size % world_size:
+        raise RunError(f"train.batch_size={config.train.batch_size} cannot be shared by {world_size} processes evenly.")
+    if config.train.shard and world_size == 1:
+        raise RunError("train.shard shares a model among processes: give --nproc 2 or more, or leave it out.")
+    reporter = ProgressLogger(folder.path / "train.log" if rank == 0 else None, speak=rank == 0)
+    first, log = _first(world_size), folder.path / ("train.log" if rank == 0 else f"train-{rank}.log")
+    with GracefulStop(folder, shared=world_size > 1) as stop, silence_libraries(log, reporter.line):
+        with first():
+            prepared = prepare_run(folder, config, method, world_size, reporter)
+        for variant in ("method", "baseline") if config.baseline else ("method",):
+            for seed in config.seed:
+                place = folder.seed_folder(variant, seed)
+                if folder.seed_result(variant, seed) is not None:
+                    continue
+                if stop.requested(0):
+                    raise Interrupted(place, 0, stop.signal)
+                job = SeedJob(config, folder, place, variant, seed, world_size, prepared)
+                with folder.disk_full_as_run_error():
+                    result = train_seed(job, reporter, stop)
+                    if rank == 0:
+                        score, epoch = result.metrics[job.data.task.primary_metric], result.best_epoch
+                        reporter.line(f"{job.title}: {job.data.task.primary_metric} {score:.4f} (epoch {epoch:g})")
+                        write_results(folder, config, prepared)
+        if rank == 0:
+            if not folder.is_complete(config):  # ended between a seed's result and the run's
+                write_results(folder, config, prepared)
+            write_page(folder, reporter)
+
+
+def _first(world_size: int) -> Any:
+    """A context in which the first process goes before the others, so that one prepares the data and all find it."""
+    if world_size == 1:
+        return nullcontext
+    import torch
+    from accelerate import PartialState
+
+    return PartialState(cpu=not torch.accelerator.is_available()).main_process_first
+
+
+AGREE_EVERY = 10  # updates between two questions to the other processes
+BY_PERSON = (signal.SIGINT, signal.SIGTERM)  # a closed terminal gives a SIGHUP from the shell and one from the system
+MESSAGE = b"toughen: stopping after this step, and saving; once more ends at once\n"
+
+
+def handled_signals() -> list[signal.Signals]:
+    """Those to listen to: not SIGHUP where it is ignored, as nohup does for a run that outlives its terminal."""
+    hangup: signal.Signals | None = getattr(signal, "SIGHUP", None)  # Windows has none
+    if hangup is None or signal.getsignal(hangup) == signal.SIG_IGN:
+        return [*BY_PERSON]
+    return [*BY_PERSON, hangup]
+
+
+def announce() -> None:
+    """Tell the person that the run will stop; a closed terminal cannot be written to."""
+    with suppress(OSError):
+        os.write(2, MESSAGE)
+
+
+def request_stop(run: RunFolder, number: int) -> None:
+    """Ask the processes of a run to stop: torchrun would kill them 30 s after a signal."""
+    run.stop_file.write_text(str(number), encoding="utf-8")
+
+
+class GracefulStop:
+    """Knows whether a signal came. A second one ends the process at once, as it would without us.
+
+    One of several processes (`shared`) does not end at a second: torchrun sends one of its own accord.
+    """
+
+    def __init__(self, run: RunFolder, shared: bool = False) -> None:
+        self.signal, self.run, self.shared = 0, run, shared
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> "GracefulStop":
+        if threading.current_thread() is threading.main_thread():
+            for number in handled_signals():
+                self._before[number] = signal.signal(number, self._catch)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._restore()
+
+    def _catch(self, number: int, frame: FrameType | None) -> None:
+        self.signal = number
+        if not self.shared and number in BY_PERSON:
+            announce()
+            self._restore()
+
+    def _restore(self) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        self._before.clear()
+
+    def requested(self, step: int) -> bool:
+        """Whether to stop after this step; several processes agree on it every few steps."""
+        if not self.shared:
+            return bool(self.signal)
+        if step % AGREE_EVERY:
+            return False
+        import torch
+
+        device = "cuda" if torch.distributed.get_backend() == "nccl" else "cpu"
+        told = torch.tensor(self.signal or self._asked(), device=device)
+        torch.distributed.all_reduce(told, op=torch.distributed.ReduceOp.MAX)
+        self.signal = int(told)
+        return bool(self.signal)
+
+    def _asked(self) -> int:
+        with suppress(OSError, ValueError):
+            return int(self.run.stop_file.read_text(encoding="utf-8"))
+        return 0

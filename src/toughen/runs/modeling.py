@@ -1,18 +1,19 @@
 """The model and tokenizer of a run: dtype, head, labels, adapters."""
 
+import copy
+import inspect
 import re
 from collections.abc import Collection, Mapping
 from functools import partial
-from inspect import signature
 from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from ..errors import require
+from ..errors import nearest, require
 from ..tasks import Task, auto_class, longest_input, model_kwargs
-from .config import Config, DataConfig, PeftConfig
+from .config import Config, DataConfig, PeftConfig, describe_type, matches_type
+from .config_io import MODEL_RESERVED
 from .errors import RunError
-from .hf_options import check_keys, model_class
 
 
 def load_tokenizer(name: str) -> Any:
@@ -22,7 +23,7 @@ def load_tokenizer(name: str) -> Any:
     model = Path(name) / "model"
     if (model / "config.json").is_file() and not (Path(name) / "config.json").is_file():
         raise RunError(f"model {name!r} is a run; give its model: {str(model)!r}.")
-    tokenizer = loaded(partial(AutoTokenizer.from_pretrained, name), name)
+    tokenizer = load_or_run_error(partial(AutoTokenizer.from_pretrained, name), name)
     # Where the files are missing transformers makes an empty one, to which every word is unknown.
     if len(tokenizer) <= len(tokenizer.all_special_ids):
         raise RunError(f"model {name!r} has no tokenizer: it knows no word; put one there with save_pretrained.")
@@ -33,7 +34,7 @@ def load_tokenizer(name: str) -> Any:
     return tokenizer
 
 
-def length_of(config: Config, tokenizer: Any) -> tuple[int, int | None, str | None]:
+def max_input_length(config: Config, tokenizer: Any) -> tuple[int, int | None, str | None]:
     """Tokens a text is cut at, those the model reads at most, and a notice where these are fewer than the default.
 
     Asking for more than it reads is an error.
@@ -41,7 +42,7 @@ def length_of(config: Config, tokenizer: Any) -> tuple[int, int | None, str | No
     from transformers import AutoConfig
 
     asked, default = config.data.max_length, DataConfig.max_length
-    limit = longest_input(tokenizer, loaded(partial(AutoConfig.from_pretrained, config.model), config.model))
+    limit = longest_input(tokenizer, load_or_run_error(partial(AutoConfig.from_pretrained, config.model), config.model))
     if limit is None or asked <= limit:
         return asked, limit, None
     if asked != default:
@@ -56,17 +57,17 @@ def load_model(config: Config, task: Task, tokenizer: Any) -> Any:
     settings: dict[str, Any] = {"dtype": torch.float32}
     report: dict[str, Any] = {"missing_keys": ()}
     if config.head.name == "second-order":
-        settings |= changed_config(config, task)
+        settings |= overridden_config(config, task)
         model = _second_order(config, task, tokenizer, settings)
     else:
         kind = auto_class(task)
-        settings |= changed_config(config, task) or model_kwargs(task)
+        settings |= overridden_config(config, task) or model_kwargs(task)
         # A head of another size is made anew; the LOAD REPORT of transformers says so.
         settings |= {"ignore_mismatched_sizes": True, "output_loading_info": True}
-        model, report = loaded(partial(kind.from_pretrained, config.model, **settings), config.model)
+        model, report = load_or_run_error(partial(kind.from_pretrained, config.model, **settings), config.model)
         _check_weights(config.model, model, report)
-    _check_words(config.model, model, tokenizer)
-    _pad_behind(model, tokenizer)
+    _check_vocabulary(config.model, model, tokenizer)
+    _pad_right(model, tokenizer)
     if getattr(model.config, "pad_token_id", None) is None:
         model.config.pad_token_id = tokenizer.pad_token_id
     return with_adapters(model, config.peft, task, report["missing_keys"]) if config.peft.name else model
@@ -92,28 +93,30 @@ def load_trained(kind: Any, place: Path, tokenizer: Any) -> Any:
 
     name = str(place)
     settings = {"dtype": torch.float32, "output_loading_info": True}
-    model, report = loaded(partial(kind.from_pretrained, place, **settings), name)
+    model, report = load_or_run_error(partial(kind.from_pretrained, place, **settings), name)
     if lacking := sorted(report["missing_keys"]):
         more = f" and {len(lacking) - 2} more" if len(lacking) > 2 else ""
         raise RunError(
             f"model {name!r}: {', '.join(lacking[:2])}{more} are not in its file, so its answers would be random; "
             f"fine-tune it first: toughen train --model {quote(name)}"
         )
-    _check_words(name, model, tokenizer)
-    _pad_behind(model, tokenizer)
+    _check_vocabulary(name, model, tokenizer)
+    _pad_right(model, tokenizer)
     ends = tokenizer("a")["input_ids"][-1:]  # where texts end with that token, it would move what is read
     if getattr(model.config, "pad_token_id", None) is None and ends != [tokenizer.pad_token_id]:
         model.config.pad_token_id = tokenizer.pad_token_id  # a decoder reads the class at the last token before it
     return model
 
 
-def _pad_behind(model: Any, tokenizer: Any) -> None:
+def _pad_right(model: Any, tokenizer: Any) -> None:
     """Padded at the left, a text of BERT's or GPT-2's has other positions beside a longer one, and is another text."""
-    if "position_ids" in signature(model.forward).parameters:  # XLNet has none, and reads its class at the right end
+    if (
+        "position_ids" in inspect.signature(model.forward).parameters
+    ):  # XLNet has none, and reads its class at the right end
         tokenizer.padding_side = "right"
 
 
-def _check_words(name: str, model: Any, tokenizer: Any) -> None:
+def _check_vocabulary(name: str, model: Any, tokenizer: Any) -> None:
     try:
         rows = getattr(model.get_input_embeddings(), "num_embeddings", None)
     except NotImplementedError:  # CANINE and Perceiver read characters
@@ -123,7 +126,7 @@ def _check_words(name: str, model: Any, tokenizer: Any) -> None:
         raise RunError(f"model {name!r}: the tokenizer has {words}; it is the tokenizer of another model.")
 
 
-def changed_config(config: Config, task: Task) -> dict[str, Any]:
+def overridden_config(config: Config, task: Task) -> dict[str, Any]:
     """The model's config with the keys of `model_config` put in, as an argument; nothing where there are none.
 
     Keys and values that do not fit are refused; no weight is read for that.
@@ -134,7 +137,7 @@ def changed_config(config: Config, task: Task) -> dict[str, Any]:
 
     own = config.head.name == "second-order"
     kind, kwargs = (AutoModel, {}) if own else (auto_class(task), model_kwargs(task))
-    below = loaded(partial(AutoConfig.from_pretrained, config.model, **kwargs), config.model)
+    below = load_or_run_error(partial(AutoConfig.from_pretrained, config.model, **kwargs), config.model)
     check_keys(config.model_config, below, model_class(below, kind))
     for key, value in config.model_config.items():
         setattr(below, key, value)
@@ -148,7 +151,7 @@ def _second_order(config: Config, task: Task, tokenizer: Any, arguments: dict[st
 
     if task.head == "tokens":
         raise RunError("head second-order pools all words into one vector; leave it out for token tasks.")
-    if loaded(partial(AutoConfig.from_pretrained, config.model), config.model).model_type == "second_order":
+    if load_or_run_error(partial(AutoConfig.from_pretrained, config.model), config.model).model_type == "second_order":
         raise RunError(f"model {config.model!r} has a second-order head already; leave head out to train it on.")
     labels = model_kwargs(task)
     if task.head == "choices":
@@ -165,7 +168,7 @@ def _second_order(config: Config, task: Task, tokenizer: Any, arguments: dict[st
         "from_pretrained": arguments,
         **labels,
     }
-    return loaded(partial(second_order, config.model, **settings), config.model)
+    return load_or_run_error(partial(second_order, config.model, **settings), config.model)
 
 
 def with_adapters(model: Any, peft: PeftConfig, task: Task, fresh: Collection[str] = ()) -> Any:
@@ -193,12 +196,12 @@ def with_adapters(model: Any, peft: PeftConfig, task: Task, fresh: Collection[st
     return library.get_peft_model(model, settings)
 
 
-def merged(model: Any) -> Any:
+def merge_adapters(model: Any) -> Any:
     """The same model with its adapters added into the weights: a plain checkpoint."""
     return model.merge_and_unload() if hasattr(model, "merge_and_unload") else model
 
 
-def loaded(load: Any, name: str) -> Any:
+def load_or_run_error(load: Any, name: str) -> Any:
     """What `load` gives, or one line on why the model is not to be had."""
     from safetensors import SafetensorError
 
@@ -216,3 +219,44 @@ def loaded(load: Any, name: str) -> Any:
         first = str(error).strip().partition("\n")[0]
         where = "is no model folder" if local else "is neither a folder here nor to be had from the Hub (offline?)"
         raise RunError(f"model {name!r} {where}: {first}") from error
+
+
+def check_keys(given: Mapping[str, Any], config: Any, kind: type | None) -> None:
+    """Refuse keys that neither the model's config has nor the model reads, and values of another type."""
+    for key, value in given.items():
+        if not hasattr(config, key) and key not in _optional_keys(config, kind):
+            known = [name for name in config.to_dict() if not name.startswith("_") and name not in MODEL_RESERVED]
+            hint = f"{nearest(key, known)} To leave out what a recipe or file says, give null."
+            raise RunError(f"model_config.{key}: {type(config).__name__} has no such key. {hint}")
+        now = getattr(config, key, None)
+        # None says nothing of the type, and a whole number may stand for a dropout of 0.
+        kinds = float if isinstance(now, float) else type(now)
+        if now is not None and isinstance(now, (bool, int, float, str)) and not matches_type(value, kinds):
+            raise RunError(f"model_config.{key}={value}: expected {describe_type(kinds)}.")
+
+
+def model_class(config: Any, auto: Any) -> type | None:
+    """Return the class that an Auto class would make."""
+    try:
+        return auto._model_mapping[type(config)]
+    except (AttributeError, KeyError):
+        return None
+
+
+def _optional_keys(config: Any, kind: Any) -> set[str]:
+    """Return the keys that a model asks for and its config need not have, such as cls_dropout of DeBERTa's heads."""
+    if kind is None:
+        return set()
+    import torch
+
+    asked: set[str] = set()
+
+    def note(_: Any, key: str) -> Any:
+        asked.add(key)
+        raise AttributeError(key)
+
+    noting = copy.copy(config)
+    noting.__class__ = type(type(config).__name__, (type(config),), {"__getattr__": note})
+    with torch.device("meta"):  # no memory for weights
+        kind(noting)
+    return asked

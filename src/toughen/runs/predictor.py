@@ -17,8 +17,8 @@ from ..tasks.scoring import check_numbers
 from ..tasks.tokenising import tokeniser
 from .errors import RunError
 from .folder import RunFolder
-from .predictions import probabilities
 from .progress import silence_libraries
+from .results import probabilities
 
 PAIR = ("text", "text_pair")
 Input = str | Sequence[str] | Mapping[str, Any]
@@ -113,7 +113,7 @@ class Predictor:
             each = zip(words, own, rows, strict=True)
             return [Prediction(_tags(self.task, ids, one.argmax(-1), row["tokens"])) for ids, one, row in each]
         chances, answers = probabilities(self.task, logits), answers_of(self.task, logits)
-        return [self._said(answers[i], None if chances is None else chances[i]) for i in range(len(rows))]
+        return [self._to_prediction(answers[i], None if chances is None else chances[i]) for i in range(len(rows))]
 
     def logits(self, encoded: Any, count: int) -> Any:
         """The model's raw output for tokenised rows, as a NumPy array."""
@@ -126,7 +126,7 @@ class Predictor:
             output = self.model(**{name: value.to(device) for name, value in batch.items()})
         return output.logits.float().cpu().numpy()
 
-    def _said(self, answer: Any, chances: Any) -> Prediction:
+    def _to_prediction(self, answer: Any, chances: Any) -> Prediction:
         task = self.task
         if task.head == "regression":
             return Prediction(float(answer))

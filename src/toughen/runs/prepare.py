@@ -13,7 +13,7 @@ from .config import Config, Precision
 from .errors import RunError
 from .folder import RunFolder
 from .method_config import make_method, parts_of, settings_of
-from .modeling import length_of, load_tokenizer
+from .modeling import load_tokenizer, max_input_length
 from .progress import ProgressLogger
 from .results import RunManifest
 
@@ -230,7 +230,7 @@ def prepare_run(
     data = load_data(config)
     folder.check_manifest(_manifest(config, data, world_size))
     tokenizer = load_tokenizer(config.model)
-    length, longest, shorter = length_of(config, tokenizer)
+    length, longest, shorter = max_input_length(config, tokenizer)
     others, missing = load_extra_eval_sets(config, data.task)
     notes = [*filter(None, (note, shorter)), *missing]
     if reporter.speak:

@@ -34,7 +34,7 @@ class ProgressLogger:
     def line(self, text: str) -> None:
         """One line for the person and the log."""
         if self.speak:
-            tell(text, self.log, self.bar)
+            write_line(text, self.log, self.bar)
 
     def begin(self, head: str, names: Sequence[str], selects: str, state: Any) -> None:
         """Training of a seed starts, or goes on; `names` are the methods', `selects` the metric, `state` Trainer's."""
@@ -91,7 +91,7 @@ class ProgressLogger:
 
     def _left(self, step: int) -> str:
         pace = self._pace(step)
-        return f"{pace:.1f} it/s · ETA {clock((self._total - step) / pace)}"
+        return f"{pace:.1f} it/s · ETA {format_duration((self._total - step) / pace)}"
 
     def _pace(self, step: int) -> float:
         return max(step - self._began[0], 1) / max(time.perf_counter() - self._began[1], 1e-9)
@@ -103,7 +103,7 @@ class ProgressLogger:
             self.bar = None
 
 
-def tell(text: str, log: Path | None, live: Any) -> None:
+def write_line(text: str, log: Path | None, live: Any) -> None:
     """A line above what is `live` on the terminal, or alone; with the time in a log."""
     if log is not None:
         with log.open("a", encoding="utf-8") as file:
@@ -116,7 +116,7 @@ def tell(text: str, log: Path | None, live: Any) -> None:
             sys.stdout.flush()
 
 
-def clock(seconds: float | None) -> str:
+def format_duration(seconds: float | None) -> str:
     """Hours, minutes and seconds; a dash while nothing is known."""
     if seconds is None:
         return "-"

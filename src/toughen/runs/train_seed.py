@@ -11,23 +11,23 @@ import math
 import os
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..internal.atomic import move_folder, remove_folder
 from ..tasks import Data, collator, compute_metrics
-from . import predictions
-from .diagnostics import write_diagnostics
 from .errors import RestartWithSmallerBatch, RunError
-from .modeling import load_model, merged
+from .modeling import load_model, merge_adapters
 from .prepare import SeedJob
 from .progress import ProgressLogger
-from .results import SeedResult
-from .signals import GracefulStop
+from .results import SeedResult, write_predictions
+
+if TYPE_CHECKING:
+    from .launch import GracefulStop
 
 FAST_LENGTHS = 32  # lengths are padded to multiples of it in fast runs
 
 
-def train_seed(job: SeedJob, reporter: ProgressLogger, stop: GracefulStop) -> SeedResult:
+def train_seed(job: SeedJob, reporter: ProgressLogger, stop: "GracefulStop") -> SeedResult:
     """Train one seed, from its last checkpoint if it has one; smaller micro-batches where memory runs out."""
     import torch
 
@@ -71,7 +71,7 @@ def reduce_micro_batch(job: SeedJob, micro: int) -> str:
     return note
 
 
-def _train(job: SeedJob, micro: int, scored: int, reporter: ProgressLogger, stop: GracefulStop) -> SeedResult:
+def _train(job: SeedJob, micro: int, scored: int, reporter: ProgressLogger, stop: "GracefulStop") -> SeedResult:
     import torch
     from transformers import EarlyStoppingCallback, set_seed
     from transformers.trainer_callback import PrinterCallback
@@ -183,7 +183,10 @@ def finish_seed(job: SeedJob, trainer: Any, rows: Any, seconds: float, in_steps:
     metrics = _scored(job, trainer, job.data, rows, "")
     for ending, data in job.prepared.extra_eval_sets.items():
         metrics |= _scored(job, trainer, data, getattr(data, job.config.data.eval_split), f"_{ending}")
-    write_diagnostics(job, trainer, rows)
+    if job.config.head.name or any(states.adversary for states in trainer.attached.states):
+        from .diagnostics import write_diagnostics
+
+        write_diagnostics(job, trainer, rows)
     _save_model(job, trainer, main)
     state = trainer.state
     scored = [row for row in state.log_history if f"eval_{task.primary_metric}" in row]
@@ -221,7 +224,7 @@ def _scored(job: SeedJob, trainer: Any, data: Data, rows: Any, ending: str) -> d
         logits = said.predictions[0] if isinstance(said.predictions, tuple) else said.predictions
         if trainer.is_world_process_zero():
             table = job.folder / "predictions" / f"{name}{ending}.tsv"
-            predictions.write(table, data.task, logits, said.label_ids)
+            write_predictions(table, data.task, logits, said.label_ids)
         prefix = "" if split is rows else f"{name}_"
         known = [key for key in ("loss", *data.task.metrics) if f"eval_{key}" in said.metrics]
         metrics |= {f"{prefix}{key}{ending}": said.metrics[f"eval_{key}"] for key in known}
@@ -233,7 +236,7 @@ def _save_model(job: SeedJob, trainer: Any, main: bool) -> None:
     if job.config.peft.name:
         if main:
             trainer.model.save_pretrained(job.folder / "adapter")
-            merged(trainer.accelerator.unwrap_model(trainer.model)).save_pretrained(unfinished)
+            merge_adapters(trainer.accelerator.unwrap_model(trainer.model)).save_pretrained(unfinished)
     else:
         trainer.save_model(str(unfinished))  # every process: FSDP gathers the weights here
     if main:

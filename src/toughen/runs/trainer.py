@@ -3,7 +3,7 @@
 import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor
@@ -13,12 +13,13 @@ from ..combine.single_pass import Add
 from ..errors import SiteError
 from ..trainers import checkpoint as state
 from ..trainers.hf import robust
-from .cost import cost_of, search_gradients
 from .errors import Diverged, Interrupted, RunError
-from .method_config import options_of
+from .method_config import cost_of, options_of, search_gradients
 from .prepare import SeedJob
 from .progress import ProgressLogger
-from .signals import GracefulStop
+
+if TYPE_CHECKING:
+    from .launch import GracefulStop
 
 NEVER = 2**31 - 1
 PARTS = {"loss_clean": "the clean loss", "term": "the perturbed term", "loss_perturbed": "the perturbed loss"}
@@ -100,7 +101,7 @@ def check_sharded(model: Any) -> None:
 class RunCallback(TrainerCallback):
     """One seed of one variant, as it trains."""
 
-    def __init__(self, job: SeedJob, reporter: ProgressLogger, stop: GracefulStop, nan_monitor: NanMonitor) -> None:
+    def __init__(self, job: SeedJob, reporter: ProgressLogger, stop: "GracefulStop", nan_monitor: NanMonitor) -> None:
         self.job, self.reporter, self.stop, self.nan_monitor = job, reporter, stop, nan_monitor
         self.save = job.config.train.save_steps
         self.stopping = False

@@ -8,8 +8,8 @@ from typing import NoReturn
 
 from ..internal.atomic import write_text
 from .errors import Diverged, Interrupted, RestartWithSmallerBatch
-from .execute import execute
 from .folder import RunFolder
+from .launch import execute
 
 
 def main() -> int:

@@ -12,8 +12,7 @@ def main(arguments: Sequence[str]) -> int:
     """The method's name, then any of its options, with or without `--method.` in front."""
     from jsonargparse import ArgumentParser
 
-    from ...runs.method_config import make_method, missing_options, options_of, parts_of
-    from ...runs.method_options import NO_DEFAULT, describe_method
+    from ...runs.method_config import NO_DEFAULT, describe_method, make_method, missing_options, options_of, parts_of
     from ..parser import HintingParser, add_options
 
     words = [word for word in arguments if word not in ("-h", "--help")]

@@ -59,14 +59,13 @@ def _value(flag: str, text: str) -> Any:
     """The value of an option: as it stands where that is text (a path, a delimiter), else what YAML makes of it."""
     import yaml
 
-    from ...runs.config import GROUPS, Config
-    from ...runs.kinds import fits
+    from ...runs.config import GROUPS, Config, matches_type
     from ...sweeps import SweepError
 
     group, _, name = flag.removeprefix("--").rpartition(".")
     home = GROUPS.get(group) if group else Config
     kinds = {each.name: each.type for each in fields(home)} if home else {}
-    if name in kinds and text != "null" and fits(text, kinds[name]):
+    if name in kinds and text != "null" and matches_type(text, kinds[name]):
         return text
     try:
         return yaml.safe_load(text)
