@@ -142,7 +142,7 @@ class RunFolder:
         if not self.results_file.is_file():
             resume = f"has no results yet; go on with: toughen train --resume {quote(str(self))}"
             raise RunError(f"{self} {resume if self.config_file.is_file() else 'is no run folder'}.")
-        return Results.from_dict(self.path, _read_json(self.results_file))
+        return Results.from_dict({**_read_json(self.results_file), "path": self.path})
 
     def write_results(self, results: Results) -> None:
         """Write results.json, and the same numbers under the names the Hugging Face scripts use."""

@@ -54,8 +54,7 @@ class MethodDescription:
 
 def describe_method(name: str) -> MethodDescription:
     """Describe a method by its name, a plug-in's, or `path/to/file.py:name`."""
-    path, key = own_file(name)
-    factory = get_factory(key) if path is None else method_in_file(path, key)
+    key, factory = _factory(name)
     kind = options_class(factory)
     return _of_function(key, factory) if kind is None else _of_class(key, kind)
 
@@ -82,33 +81,28 @@ def _of_class(name: str, kind: type[MethodOptions]) -> MethodDescription:
 
 
 def _of_function(name: str, function: Callable[..., Any]) -> MethodDescription:
+    from docstring_parser import parse  # comes with jsonargparse
+
     doc, options = inspect.getdoc(function) or "", list[Option]()
     try:
         hints = get_type_hints(function)
     except NameError:  # a type that is imported for type checkers alone
         hints = dict[str, Any]()
-    shared = _shared_docs()
+    kinds = (options_class(get_factory(each)) for each in (*reversed(list_methods()), "smart"))
+    docs = {key: text for kind in kinds if kind is not None for key, text in attribute_docs(kind).items()}
+    docs |= {each.arg_name: each.description or "" for each in parse(doc).params}
     for each in inspect.signature(function).parameters.values():
         if each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD):
             continue
         plain = isinstance(each.default, (bool, int, float, str))
         option = config_type(hints.get(each.name, type(each.default) if plain else None))
         if option is not None:
-            text = re.search(rf"^\s+{each.name}(?: \(.*?\))?: (.+)$", doc.partition("Args:")[2], flags=re.M)
-            options.append(
-                Option(each.name, option, each.default, text[1].strip() if text else shared.get(each.name, ""))
-            )
+            options.append(Option(each.name, option, each.default, docs.get(each.name, "")))
     return MethodDescription(name, doc, tuple(options))
 
 
-def _shared_docs() -> dict[str, str]:
-    """What an option of this name means in the package's methods, in SMART before all others."""
-    kinds = [options_class(get_factory(name)) for name in ("smart", *list_methods())]
-    return {name: text for kind in reversed(kinds) if kind is not None for name, text in attribute_docs(kind).items()}
-
-
 def config_type(annotation: Any) -> Any:
-    """The part of a type that a config can hold, such as `float | None` of `float | LinearSchedule | None`, or None."""
+    """Return the part of a type that a config can hold: `float | None` of `float | LinearSchedule | None`; or None."""
     members = get_args(annotation) if get_origin(annotation) in (Union, types.UnionType) else (annotation,)
     kept = [each for each in map(_config_member, members) if each is not None]
     return None if not kept or kept == [type(None)] else reduce(or_, kept)
@@ -124,7 +118,7 @@ def _config_member(member: Any) -> Any:
 
 
 def own_file(name: str) -> tuple[Path | None, str]:
-    """`./file.py:name` as file and name; any other name has no file."""
+    """Split `./file.py:name` into file and name; any other name has no file."""
     match = re.fullmatch(r"(.+\.py)(?::(\w[\w-]*))?", name)
     if not match:
         return None, name
@@ -139,13 +133,16 @@ def own_file(name: str) -> tuple[Path | None, str]:
     return path, next(iter(found))
 
 
-def method_in_file(path: Path, name: str) -> Callable[..., Any]:
-    """A method of a person's own file, which is imported for it."""
+def _factory(name: str) -> tuple[str, Callable[..., Any]]:
+    """Return a method's key and factory: the package's, a plug-in's, or that of a user's file, which is imported."""
+    path, key = own_file(name)
+    if path is None:
+        return key, get_factory(key)
     found = _methods_in(path)
-    if name not in found:
-        hint = nearest(name, found) if found else f"Write one with @toughen.register_method('...') in {path.name}."
-        raise MethodError(f"{path} has no method {name!r}. {hint}")
-    return found[name]
+    if key not in found:
+        hint = nearest(key, found) if found else f"Write one with @toughen.register_method('...') in {path.name}."
+        raise MethodError(f"{path} has no method {key!r}. {hint}")
+    return key, found[key]
 
 
 _FILES: dict[tuple[Path, int], dict[str, Callable[..., Any]]] = {}
@@ -169,15 +166,6 @@ def _methods_in(path: Path) -> dict[str, Callable[..., Any]]:
     return _FILES[version]
 
 
-def options_of_method(method: Any) -> dict[str, Any] | None:
-    """The name and options of a method object as a config holds them; None where they do not make it."""
-    options: MethodOptions | None = method.options
-    if options is None or not type(options).__module__.startswith("toughen.methods.") or options.build() != method:
-        return None
-    values = {key: _plain(value) for key, value in options.changes().items()}
-    return None if any(callable(value) for value in values.values()) else {"name": options.name, **values}
-
-
 def _plain(value: Any) -> Any:
     from ..schedules import LinearSchedule
 
@@ -187,7 +175,7 @@ def _plain(value: Any) -> Any:
 
 
 def parts_of(name: str) -> list[tuple[str, str]]:
-    """The names of a sum with the key under which each one's settings stand: `smart+./mine.py:soft` -> smart, soft."""
+    """Return the names in a sum, each with the key of its settings: `smart+./mine.py:soft` -> smart, soft."""
     if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]  a YAML file may hold anything
         raise MethodError(f"method={name}: give a name, such as smart, or a sum: smart+rdrop.")
     parts = [part.strip() for part in name.split("+")]
@@ -200,7 +188,7 @@ def parts_of(name: str) -> list[tuple[str, str]]:
 
 
 def options_of(name: str) -> dict[str, tuple[MethodDescription, Option]]:
-    """The dotted options of a method or sum: `weight`, or `smart.weight` in a sum."""
+    """Return the dotted options of a method or sum: `weight`, or `smart.weight` in a sum."""
     parts = parts_of(name)
     found: dict[str, tuple[MethodDescription, Option]] = {}
     for part, key in parts:
@@ -211,7 +199,7 @@ def options_of(name: str) -> dict[str, tuple[MethodDescription, Option]]:
 
 
 def settings_of(method: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The given settings of each part, by the part's name as written."""
+    """Return the given settings of each part, by the part's name as written."""
     parts = parts_of(method["name"])
     rest = {key: value for key, value in method.items() if key != "name" and value is not None}
     if len(parts) == 1:
@@ -225,20 +213,19 @@ def settings_of(method: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def missing_options(method: Mapping[str, Any]) -> list[str]:
-    """The dotted options that have no default and no value."""
-    given = settings_of(method)
-    keys = {part: f"{key}." if len(given) > 1 else "" for part, key in parts_of(method["name"])}
+    """Return the dotted options that have no default and no value."""
+    parts, given = parts_of(method["name"]), settings_of(method)
     return [
-        f"{keys[part]}{option.name}"
-        for part, settings in given.items()
+        f"{key}.{option.name}" if len(parts) > 1 else option.name
+        for part, key in parts
         for option in describe_method(part).options
-        if option.default is NO_DEFAULT and option.name not in settings
+        if option.default is NO_DEFAULT and option.name not in given[part]
     ]
 
 
 def check_method(method: Mapping[str, Any]) -> None:
     """Refuse unknown methods, options and presets without torch; a person's own file is imported."""
-    if method.get("name") == CUSTOM and "repr" in method:
+    if "repr" in method:
         return
     if not method.get("name"):
         raise MethodError("method has no name. Give one: --method smart (see: toughen methods).")
@@ -258,22 +245,18 @@ def check_method(method: Mapping[str, Any]) -> None:
 
 def make_method(method: Mapping[str, Any]) -> "Method | MethodSum":
     """Make the method of a config."""
-    if method["name"] == CUSTOM and "repr" in method:
+    if "repr" in method:
         raise MethodError(
             "the method was an object of a Python program and no name makes it; give it again, to toughen.train or "
             f"toughen.resume. It was {method['repr']}."
         )
-    made: list[tuple[str, Any]] = []
-    for part, given in settings_of(method).items():
-        path, key = own_file(part)
-        factory = get_factory(key) if path is None else method_in_file(path, key)
-        made.append((key, factory(**given)))
-    return sum_methods(made)
+    named = [(*_factory(part), given) for part, given in settings_of(method).items()]
+    return sum_methods([(key, factory(**given)) for key, factory, given in named])
 
 
 def method_to_config(method: "Method | MethodSum") -> dict[str, Any]:
-    """The `method:` group of a config for a method or sum; one that its options no longer make is `own`, as text."""
-    parts = [options_of_method(part) for part in getattr(method, "methods", (method,))]
+    """Return the `method:` group of a config for a method; one that its options no longer make is `own`, as text."""
+    parts = [_options_of(part) for part in methods_of(method)]
     named = {str(part["name"]): part for part in parts if part is not None}
     if len(named) < len(parts):
         return {"name": CUSTOM, "repr": repr(method)}
@@ -283,9 +266,18 @@ def method_to_config(method: "Method | MethodSum") -> dict[str, Any]:
     return {"name": "+".join(named), **{name: given for name, given in settings.items() if given}}
 
 
+def _options_of(method: "Method") -> dict[str, Any] | None:
+    """Return the name and options of a method object as a config holds them; None if they do not make it."""
+    options: MethodOptions | None = method.options
+    if options is None or not type(options).__module__.startswith("toughen.methods.") or options.build() != method:
+        return None
+    values = {key: _plain(value) for key, value in options.changes().items()}
+    return None if any(callable(value) for value in values.values()) else {"name": options.name, **values}
+
+
 def is_method_of(config: Mapping[str, Any], method: "Method | MethodSum") -> bool:
-    """Whether a `method:` group makes this method."""
-    if config["name"] == CUSTOM and "repr" in config:
+    """Return whether a `method:` group makes this method."""
+    if "repr" in config:
         return config["repr"] == repr(method)
     return make_method(config) == method
 
@@ -296,8 +288,20 @@ FORWARD_PASS = 1 / 3
 
 def cost_of(method: "Method | MethodSum") -> float:
     """Return about how many plain steps a step costs; a backward pass counts as two forward passes."""
-    first, *others = getattr(method, "methods", (method,))
-    return _cost_alone(first) + sum(_cost_alone(other) - 1 for other in others)  # a sum shares the clean pass
+    first, *others = map(_cost_alone, methods_of(method))
+    return first + sum(cost - 1 for cost in others)  # a sum shares the clean pass
+
+
+def search_gradients(method: "Method | MethodSum") -> int:
+    """Return how many gradients the search takes by itself, beside the training's backward passes."""
+    return sum(each.search.steps for each in methods_of(method) if not _searches_in_training(each))
+
+
+def methods_of(method: "Method | MethodSum") -> "Sequence[Method]":
+    """Return the methods of a sum, or a method alone."""
+    from ..method import MethodSum
+
+    return method.methods if isinstance(method, MethodSum) else (method,)
 
 
 def _cost_alone(method: "Method") -> float:
@@ -308,11 +312,6 @@ def _cost_alone(method: "Method") -> float:
     no_clean_pass = declared(method.site, "target") == "none" or isinstance(method.combine, PerturbedOnly)
     teacher = FORWARD_PASS if method.reference is not None else 0.0
     return (1.0 if no_clean_pass else 2.0) + method.search.steps * SEARCH_PASS + teacher
-
-
-def search_gradients(method: "Method | MethodSum") -> int:
-    """Return how many gradients the search takes by itself, beside the training's backward passes."""
-    return sum(m.search.steps for m in getattr(method, "methods", (method,)) if not _searches_in_training(m))
 
 
 def _searches_in_training(method: "Method") -> bool:

@@ -9,8 +9,6 @@ from pathlib import Path
 from shlex import quote
 from typing import Any, cast
 
-import numpy as np
-
 from ..tasks import Task, answers_of, auto_class, collator, longest_input
 from ..tasks.batching import rows_of
 from ..tasks.scoring import check_numbers
@@ -18,7 +16,7 @@ from ..tasks.tokenising import tokeniser
 from .errors import RunError
 from .folder import RunFolder
 from .progress import silence_libraries
-from .results import probabilities
+from .results import format_label, probabilities
 
 PAIR = ("text", "text_pair")
 Input = str | Sequence[str] | Mapping[str, Any]
@@ -111,7 +109,9 @@ class Predictor:
             own = [one[-len(w) :] if left else one[: len(w)] for one, w in zip(logits, words, strict=True)]
             check_numbers(own)
             each = zip(words, own, rows, strict=True)
-            return [Prediction(_tags(self.task, ids, one.argmax(-1), row["tokens"])) for ids, one, row in each]
+            return [
+                Prediction(_word_tags(self.task, ids, one.argmax(-1), len(row["tokens"]))) for ids, one, row in each
+            ]
         chances, answers = probabilities(self.task, logits), answers_of(self.task, logits)
         return [self._to_prediction(answers[i], None if chances is None else chances[i]) for i in range(len(rows))]
 
@@ -127,24 +127,20 @@ class Predictor:
         return output.logits.float().cpu().numpy()
 
     def _to_prediction(self, answer: Any, chances: Any) -> Prediction:
-        task = self.task
-        if task.head == "regression":
-            return Prediction(float(answer))
-        named = {name: float(value) for name, value in zip(task.labels or map(str, range(9)), chances, strict=False)}
-        if task.head == "multilabel":
-            return Prediction([name for name, on in zip(task.labels, answer, strict=True) if on], None, named)
-        label = task.labels[int(answer)]
-        return Prediction(label, float(chances[int(answer)]), named)
+        label = format_label(self.task, answer)
+        if chances is None:
+            return Prediction(label)
+        named = {name: float(value) for name, value in zip(self.task.labels, chances, strict=False)}
+        return Prediction(label, None if isinstance(label, list) else float(chances[int(answer)]), named)
 
 
-def _tags(task: Task, words: list[int | None], answers: Any, tokens: Sequence[str]) -> list[str]:
-    """The tag of each word, from its first piece; words past the longest length are outside."""
-    found = ["O" if "O" in task.labels else task.labels[0]] * len(tokens)
-    for place in reversed(range(len(words))):
-        word = words[place]
+def _word_tags(task: Task, words: list[int | None], answers: Any, count: int) -> list[str]:
+    """Return the tag of each word, from its first piece; words past the longest length are outside."""
+    tags = ["O" if "O" in task.labels else task.labels[0]] * count
+    for word, tag in reversed(list(zip(words, format_label(task, answers), strict=True))):
         if word is not None:
-            found[word] = task.labels[int(np.asarray(answers)[place])]
-    return found
+            tags[word] = tag
+    return tags
 
 
 def load(run: "str | os.PathLike[str]", *, device: str | None = None, batch_size: int = 32) -> Predictor:

@@ -12,7 +12,7 @@ from ..tasks.tokenising import is_labelled
 from .config import Config, Precision
 from .errors import RunError
 from .folder import RunFolder
-from .method_config import make_method, parts_of, settings_of
+from .method_config import make_method, methods_of, parts_of, settings_of
 from .modeling import load_tokenizer, max_input_length
 from .progress import ProgressLogger
 from .results import RunManifest
@@ -68,43 +68,26 @@ class SeedJob:
     @property
     def names(self) -> list[str]:
         """The method's name, or those of a sum, one for each of its parts."""
-        parts = getattr(self.method, "methods", (self.method,))
+        parts = methods_of(self.method)
         names = [key for _, key in parts_of(str(self.settings["name"]))] if "repr" not in self.settings else []
         return names if len(names) == len(parts) else ["term"] * len(parts)
 
 
 # Task -> what its models are scored on as well, by the ending of its metrics: accuracy_mm, as run_glue.py writes it.
 EXTRA_EVAL_SETS: Mapping[str, Mapping[str, str]] = {"mnli": {"mm": "mnli-mm"}}
+SHARED_BY_SETS = ("dir", "on_bad", "limit", "seed", "cache_dir")  # the options of `data` that hold for them, too
+
+
+NOT_OF_LOADING = ("max_length", "eval_split")  # the other options of `data` are those of `toughen.tasks.load`
 
 
 def load_data(config: Config) -> Data:
     """The data of a config, checked for what training needs."""
     given = config.data
-    columns = [part.strip() for part in given.text_column.split(",")] if given.text_column else None
-    data = load_task(
-        config.task,
-        dir=given.dir,
-        train_file=given.train_file,
-        validation_file=given.validation_file,
-        test_file=given.test_file,
-        text_column=columns,
-        label_column=given.label_column,
-        labels=given.labels,
-        head=given.head,
-        delimiter=given.delimiter,
-        encoding=given.encoding,
-        quoting=given.quoting,
-        max_line=given.max_line,
-        label_separator=given.label_separator,
-        on_bad=given.on_bad,
-        validation_share=given.validation_share,
-        limit=given.limit,
-        few_shot=given.few_shot,
-        label_noise=given.label_noise,
-        imbalance=given.imbalance,
-        seed=given.seed,
-        cache_dir=given.cache_dir,
-    )
+    options: dict[str, Any] = {key: value for key, value in vars(given).items() if key not in NOT_OF_LOADING}
+    if given.text_column:
+        options["text_column"] = [part.strip() for part in given.text_column.split(",")]
+    data = load_task(config.task, **options)
     if data.train is None:
         tested = f"; it tests models of {data.task.tests}: use toughen evaluate" if data.task.tests else ""
         raise RunError(f"{data.task.title} has no training rows{tested}.")
@@ -140,9 +123,8 @@ def load_extra_eval_sets(config: Config, task: Task) -> tuple[dict[str, Data], l
         if given.train_file is not None:
             continue  # a person's own files in place of the set's
         try:
-            found[ending] = load_task(
-                name, dir=given.dir, on_bad=given.on_bad, limit=given.limit, seed=given.seed, cache_dir=given.cache_dir
-            )
+            options: dict[str, Any] = {key: getattr(given, key) for key in SHARED_BY_SETS}
+            found[ending] = load_task(name, **options)
         except DataError as error:
             notes.append(f"{name} is not scored: {error}")
     return found, notes
@@ -228,29 +210,28 @@ def prepare_run(
     precision, note = resolve_precision(config.train.precision)
     made = method if method is not None else make_method(config.method)
     data = load_data(config)
-    folder.check_manifest(_manifest(config, data, world_size))
+    task = data.task
+    folder.check_manifest(
+        RunManifest(
+            task=task.name,
+            labels=list(task.labels),
+            head=task.head,
+            kind=task.kind,
+            columns=list(task.columns),
+            metrics=list(task.metrics),
+            rows={name: len(split) for name, split in data.splits.items()},
+            processes=world_size,
+            method=config.method,
+            train={key: getattr(config.train, key) for key in LEARNT_BY},
+        )
+    )
     tokenizer = load_tokenizer(config.model)
     length, longest, shorter = max_input_length(config, tokenizer)
-    others, missing = load_extra_eval_sets(config, data.task)
+    others, missing = load_extra_eval_sets(config, task)
     notes = [*filter(None, (note, shorter)), *missing]
     if reporter.speak:
         for line in summary_lines(config, data, tokenizer, (length, longest), precision, world_size, notes):
-            reporter.line(line)
+            reporter.log(line)
     ready = prepare(data, tokenizer, length, cache_dir=config.data.cache_dir)
     also = {key: prepare(each, tokenizer, length, cache_dir=config.data.cache_dir) for key, each in others.items()}
     return PreparedRun(ready, also, tokenizer, made, precision, tuple(notes))
-
-
-def _manifest(config: Config, data: Data, world_size: int) -> RunManifest:
-    return RunManifest(
-        task=data.task.name,
-        labels=data.task.labels,
-        head=data.task.head,
-        kind=data.task.kind,
-        columns=data.task.columns,
-        metrics=data.task.metrics,
-        rows={name: len(split) for name, split in data.splits.items()},
-        processes=world_size,
-        method=config.method,
-        train={key: getattr(config.train, key) for key in LEARNT_BY},
-    )

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..internal.atomic import move_folder, remove_folder
 from ..tasks import Data, collator, compute_metrics
+from .config_io import rows_per_device
 from .errors import RestartWithSmallerBatch, RunError
 from .modeling import load_model, merge_adapters
 from .prepare import SeedJob
@@ -43,17 +44,14 @@ def train_seed(job: SeedJob, reporter: ProgressLogger, stop: "GracefulStop") -> 
             note = reduce_micro_batch(job, micro)
         if job.world_size > 1:
             raise RestartWithSmallerBatch(note)
-        reporter.line(f"{job.title}: {note}")
+        reporter.log(f"{job.title}: {note}")
 
 
 def pass_sizes(job: SeedJob) -> tuple[int, int]:
     """Return the rows of a training pass and of an evaluation pass on one device."""
-    train, share = job.config.train, job.config.train.batch_size // job.world_size
-    wanted = min(train.micro_batch or share, share)
-    if share % wanted:
-        raise RunError(f"train.micro_batch={wanted} does not divide the {share} rows of a device's share of an update.")
+    _, wanted = rows_per_device(job.config.train, job.world_size)
     micro = int(job.run.oom_history().get(job.variant, {}).get("rows", wanted))
-    return micro, max(train.eval_batch_size * micro // wanted, 1)
+    return micro, max(job.config.train.eval_batch_size * micro // wanted, 1)
 
 
 def reduce_micro_batch(job: SeedJob, micro: int) -> str:
@@ -117,7 +115,7 @@ def _train(job: SeedJob, micro: int, scored: int, reporter: ProgressLogger, stop
                 job.run.truncate_metrics(job.variant, job.seed, int(last.name.rpartition("-")[2]) if last else 0)
             trainer.train(resume_from_checkpoint=str(last) if last else None)
             if config.fast:
-                reporter.line(f"{job.title}: {trainer.fast_steps}")
+                reporter.log(f"{job.title}: {trainer.fast_steps}")
     finally:
         reporter.end()
     return finish_seed(job, trainer, rows, time.perf_counter() - began, watch.seconds)
