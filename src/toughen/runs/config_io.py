@@ -69,7 +69,7 @@ EXPONENT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
 
 def normalised(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return nested values with `method: freelb` spelled out, dotted keys unfolded and seeds as a list."""
-    found: dict[str, Any] = {}
+    nested: dict[str, Any] = {}
     for key, value in values.items():
         top, _, rest = str(key).partition(".")
         if value is None and not rest:
@@ -81,10 +81,10 @@ def normalised(values: Mapping[str, Any]) -> dict[str, Any]:
             # `peft: true` is LoRA.
             value = {"name": ("lora" if value else None) if top == "peft" and isinstance(value, bool) else value}
         # The lists of `data` are names.
-        _put(found, {top: _numbers(value, lists=top != "data") if isinstance(value, Mapping) else value})
-    if "seed" in found:
-        found["seed"] = seeds_of(found["seed"])
-    return found
+        _put(nested, {top: _numbers(value, lists=top != "data") if isinstance(value, Mapping) else value})
+    if "seed" in nested:
+        nested["seed"] = seeds_of(nested["seed"])
+    return nested
 
 
 def _numbers(value: Any, lists: bool) -> Any:
@@ -135,24 +135,24 @@ def seeds_of(value: Any) -> list[int]:
 
 def build(values: Mapping[str, Any]) -> Config:
     """Make a `Config` of nested values, or raise a `RunError` that names the option."""
-    made: dict[str, Any] = normalised(values)
-    _check_options("", {key: value for key, value in made.items() if key not in GROUPS}, Config)
-    if not made.get("model"):
+    parts: dict[str, Any] = normalised(values)
+    _check_options("", {key: value for key, value in parts.items() if key not in GROUPS}, Config)
+    if not parts.get("model"):
         raise RunError("which model? Give --model: a name on the Hugging Face Hub or a folder.")
     for name, kind in GROUPS.items():
-        given = made.get(name, {})
+        given = parts.get(name, {})
         if not isinstance(given, Mapping):
             raise RunError(
                 f"{name}={given}: expected options by name, such as {name}: {{{fields(kind)[0].name}: ...}}."
             )
         _check_options(f"{name}.", cast("Mapping[str, Any]", given), kind)
-        made[name] = kind(**given)
-    made["seed"] = tuple(made.get("seed", (1,)))
+        parts[name] = kind(**given)
+    parts["seed"] = tuple(parts.get("seed", (1,)))
     for name in ("method", "trainer", "model_config"):
         # A null goes over what a recipe says; without one it says nothing.
-        made[name] = _plain(made.get(name, {}), nulls=made.get("recipe") is not None)
-    made["method"] = made["method"] or {"name": "smart"}
-    config = Config(**made)
+        parts[name] = _plain(parts.get(name, {}), nulls=parts.get("recipe") is not None)
+    parts["method"] = parts["method"] or {"name": "smart"}
+    config = Config(**parts)
     _check(config)
     return config
 

@@ -78,8 +78,8 @@ def write_page(folder: RunFolder, reporter: ProgressLogger) -> None:
 
 def versions() -> dict[str, str]:
     """Return the versions of Python and of the packages that numbers depend on."""
-    found = {"python": platform.python_version(), **{name: version_of(name) for name in PACKAGES}}
-    return {name: value for name, value in found.items() if value}
+    installed = {"python": platform.python_version(), **{name: version_of(name) for name in PACKAGES}}
+    return {name: value for name, value in installed.items() if value}
 
 
 def version_of(package: str) -> str:

@@ -127,10 +127,10 @@ def own_file(name: str) -> tuple[Path | None, str]:
         raise MethodError(f"{path} is not there. Write one with: toughen new {quote(str(path))}")
     if match[2] is not None:
         return path, match[2]
-    found = _methods_in(path)
-    if len(found) != 1:
-        raise MethodError(f"{path} has {len(found)} methods; say which one: {path}:NAME.")
-    return path, next(iter(found))
+    methods = _methods_in(path)
+    if len(methods) != 1:
+        raise MethodError(f"{path} has {len(methods)} methods; say which one: {path}:NAME.")
+    return path, next(iter(methods))
 
 
 def _factory(name: str) -> tuple[str, Callable[..., Any]]:
@@ -138,11 +138,11 @@ def _factory(name: str) -> tuple[str, Callable[..., Any]]:
     path, key = own_file(name)
     if path is None:
         return key, get_factory(key)
-    found = _methods_in(path)
-    if key not in found:
-        hint = nearest(key, found) if found else f"Write one with @toughen.register_method('...') in {path.name}."
+    methods = _methods_in(path)
+    if key not in methods:
+        hint = nearest(key, methods) if methods else f"Write one with @toughen.register_method('...') in {path.name}."
         raise MethodError(f"{path} has no method {key!r}. {hint}")
-    return key, found[key]
+    return key, methods[key]
 
 
 _FILES: dict[tuple[Path, int], dict[str, Callable[..., Any]]] = {}
@@ -158,11 +158,11 @@ def _methods_in(path: Path) -> dict[str, Callable[..., Any]]:
         module = importlib.util.module_from_spec(spec)
         sys.modules[module.__name__] = module  # dataclasses look their module up
         try:
-            with collect_methods() as found:
+            with collect_methods() as methods:
                 spec.loader.exec_module(module)
         except SyntaxError as error:
             raise MethodError(f"{path}, line {error.lineno}: {error.msg}.") from None
-        _FILES[version] = found
+        _FILES[version] = methods
     return _FILES[version]
 
 
@@ -190,12 +190,12 @@ def parts_of(name: str) -> list[tuple[str, str]]:
 def options_of(name: str) -> dict[str, tuple[MethodDescription, Option]]:
     """Return the dotted options of a method or sum: `weight`, or `smart.weight` in a sum."""
     parts = parts_of(name)
-    found: dict[str, tuple[MethodDescription, Option]] = {}
+    options: dict[str, tuple[MethodDescription, Option]] = {}
     for part, key in parts:
         described = describe_method(part)
         prefix = f"{key}." if len(parts) > 1 else ""
-        found |= {f"{prefix}{option.name}": (described, option) for option in described.options}
-    return found
+        options |= {f"{prefix}{option.name}": (described, option) for option in described.options}
+    return options
 
 
 def settings_of(method: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

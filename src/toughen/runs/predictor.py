@@ -1,4 +1,4 @@
-"""A trained model as a function of texts."""
+"""Call a trained model as a function of texts."""
 
 import json
 import os
@@ -24,7 +24,7 @@ Input = str | Sequence[str] | Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Prediction:
-    """What the model says of one input."""
+    """The model's answer for one input."""
 
     label: Any
     """The label's name; a number for regression; a list for several labels or for the words of a text."""
@@ -49,18 +49,18 @@ class Predictor:
     max_length: int
     batch_size: int = 32
     plain: bool = False
-    """A model without its run, which does not say whether it reads a text or a pair: it gets what is given."""
+    """Whether the model has no run, which would say if it reads a text or a pair: it gets what is given."""
 
     def __call__(self, inputs: Input | Sequence[Input]) -> Any:
-        """One prediction for one input, a list for a list."""
+        """Return one prediction for one input, a list for a list."""
         if not isinstance(inputs, (Sequence, Mapping)) or isinstance(inputs, bytes):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise RunError(f"{inputs!r} is no text; give a text, a pair, or a list of them.")
         one = isinstance(inputs, (str, tuple, Mapping))
         given = cast("list[Input]", [inputs] if one else list(inputs))
         if not given:
             return []
-        found = [prediction for part in self._parts(given) for prediction in part]
-        return found[0] if one else found
+        predictions = [prediction for part in self._parts(given) for prediction in part]
+        return predictions[0] if one else predictions
 
     def _parts(self, inputs: list[Input]) -> Iterator[list[Prediction]]:
         rows = [self._row(each, number) for number, each in enumerate(inputs)]
@@ -74,11 +74,11 @@ class Predictor:
                 yield reads._predict(part[start : start + self.batch_size])
 
     def _texts(self, row: Mapping[str, Any]) -> Sequence[str]:
-        """The columns of a row that are read."""
+        """Return the columns of a row that are read."""
         return PAIR if self.plain and PAIR[1] in row else self.task.columns
 
     def _row(self, given: Input, number: int) -> dict[str, Any]:
-        """An input by the names of the task's columns."""
+        """Return an input by the names of the task's columns."""
         if isinstance(given, Mapping):
             missing = [name for name in self.task.columns if name not in given]
             if missing and missing != ["question"]:
@@ -112,11 +112,12 @@ class Predictor:
             return [
                 Prediction(_word_tags(self.task, ids, one.argmax(-1), len(row["tokens"]))) for ids, one, row in each
             ]
-        chances, answers = probabilities(self.task, logits), answers_of(self.task, logits)
-        return [self._to_prediction(answers[i], None if chances is None else chances[i]) for i in range(len(rows))]
+        chances = probabilities(self.task, logits)
+        pairs = zip(answers_of(self.task, logits), [None] * len(rows) if chances is None else chances, strict=True)
+        return [self._to_prediction(answer, chance) for answer, chance in pairs]
 
     def logits(self, encoded: Any, count: int) -> Any:
-        """The model's raw output for tokenised rows, as a NumPy array."""
+        """Return the model's raw output for tokenised rows, as a NumPy array."""
         import torch
 
         choices = [len(encoded["input_ids"]) // count] * count if self.task.head == "choices" else ()
@@ -144,7 +145,7 @@ def _word_tags(task: Task, words: list[int | None], answers: Any, count: int) ->
 
 
 def load(run: "str | os.PathLike[str]", *, device: str | None = None, batch_size: int = 32) -> Predictor:
-    """A predictor from a run folder, one of its seeds, or any folder with a classifier of transformers."""
+    """Load a predictor from a run folder, one of its seeds, or any folder with a classifier of transformers."""
     import torch
 
     from .modeling import load_tokenizer, load_trained
@@ -154,8 +155,8 @@ def load(run: "str | os.PathLike[str]", *, device: str | None = None, batch_size
     folder = Path(run)
     above = (*folder.parents[:3], *folder.resolve().parents[:3])  # as written, or where it is: "." has none
     root = next((each for each in (folder, *above) if RunFolder(each).manifest_file.is_file()), None)
-    place = folder / "model" if (folder / "model" / "config.json").is_file() else folder
-    if not (place / "config.json").is_file():
+    path = folder / "model" if (folder / "model" / "config.json").is_file() else folder
+    if not (path / "config.json").is_file():
         if root and not folder.exists():
             raise RunError(f"{folder} does not exist; check the path.")
         unfinished = root and not (root / "model" / "config.json").is_file()
@@ -163,10 +164,10 @@ def load(run: "str | os.PathLike[str]", *, device: str | None = None, batch_size
             f"go on with: toughen train --resume {quote(str(root))}" if unfinished else "give a run or a model folder"
         )
         raise RunError(f"{folder} holds no trained model; {state}.")
-    tokenizer = load_tokenizer(str(place))
-    task = _task_of_run(root) if root else _task_of_model(place)
+    tokenizer = load_tokenizer(str(path))
+    task = _task_of_run(root) if root else _task_of_model(path)
     with silence_libraries():
-        model = load_trained(auto_class(task), place, tokenizer)
+        model = load_trained(auto_class(task), path, tokenizer)
     asked = RunFolder(root).config().data.max_length if root else 512
     length = min(asked, longest_input(tokenizer, model.config) or asked)
     where = device or ("cuda" if torch.cuda.is_available() else "cpu")
@@ -186,7 +187,7 @@ def _task_of_run(root: Path) -> Task:
 
 
 def _task_of_model(folder: Path) -> Task:
-    """A task with the labels and the head of a plain checkpoint; of a text, where no pair is given."""
+    """Return a task with the labels and the head of a plain checkpoint; of one text if no pair is given."""
     config: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     kind = str((config.get("architectures") or ["?"])[0])
     named: dict[str, str] = config.get("id2label") or {}

@@ -120,9 +120,9 @@ def format_duration(seconds: float | None) -> str:
     """Return hours, minutes and seconds; a dash if unknown."""
     if seconds is None:
         return "-"
-    whole = max(int(seconds), 0)
-    hours = f"{whole // 3600}:{whole // 60 % 60:02d}" if whole >= 3600 else f"{whole // 60}"
-    return f"{hours}:{whole % 60:02d}"
+    total = max(int(seconds), 0)
+    hours = f"{total // 3600}:{total // 60 % 60:02d}" if total >= 3600 else f"{total // 60}"
+    return f"{hours}:{total % 60:02d}"
 
 
 def format_loss_terms(row: Mapping[str, Any], terms: Mapping[str, float], names: Sequence[str]) -> str:

@@ -7,14 +7,12 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from ..internal.atomic import write_text
-from ..tasks import Task, answers_of
-from ..tasks.tokenising import IGNORED
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+    from ..tasks import Task
 
 Numbers = Mapping[str, float]
 
@@ -155,8 +153,13 @@ class RunManifest(Record):
         return values | {f"train.{key}": value for key, value in values.pop("train").items()}
 
 
-def write_predictions(path: Path, task: Task, logits: Any, labels: Any = None) -> None:
+def write_predictions(path: Path, task: "Task", logits: Any, labels: Any = None) -> None:
     """Write predictions/<split>.tsv: index, prediction, and if they are known the label and the probabilities."""
+    import numpy as np
+
+    from ..tasks import answers_of
+    from ..tasks.tokenising import IGNORED
+
     answers = list(answers_of(task, logits))
     labels = [] if labels is None else list(labels)
     if task.head == "tokens" and labels:
@@ -171,13 +174,15 @@ def write_predictions(path: Path, task: Task, logits: Any, labels: Any = None) -
     write_text(path, "".join("\t".join(row) + "\n" for row in (columns, *zip(*columns.values(), strict=True))))
 
 
-def _cell(task: Task, answer: Any) -> str:
+def _cell(task: "Task", answer: Any) -> str:
     value = format_label(task, answer)
     return f"{value:.6g}" if isinstance(value, float) else value if isinstance(value, str) else json.dumps(value)
 
 
-def probabilities(task: Task, logits: Any) -> Any:
+def probabilities(task: "Task", logits: Any) -> Any:
     """Return the softmax for classes and choices, a sigmoid each for several labels, None for the others."""
+    import numpy as np
+
     values = np.asarray(logits, dtype=np.float64)
     if task.head == "multilabel":
         return 1 / (1 + np.exp(-values))
@@ -187,9 +192,11 @@ def probabilities(task: Task, logits: Any) -> Any:
     return powers / powers.sum(axis=-1, keepdims=True)
 
 
-def format_label(task: Task, answer: Any) -> Any:
+def format_label(task: "Task", answer: Any) -> Any:
     """Return the label's name, a number for regression, or a list of names if there are several."""
     if task.head == "regression":
+        import numpy as np
+
         return float(np.asarray(answer).reshape(()))
     if task.head == "multilabel":
         return [name for name, on in zip(task.labels, answer, strict=True) if on]

@@ -43,11 +43,11 @@ class NanMonitor:
 
     def check(self, seed: int) -> None:
         """Stop the run if a part is broken; reads a few numbers from the device."""
-        found = {name: int(step) for name, step in self.first.items()}
-        step = min(found.values(), default=NEVER)
+        first = {name: int(step) for name, step in self.first.items()}
+        step = min(first.values(), default=NEVER)
         if step == NEVER:
             return
-        parts = [name for name, since in found.items() if since == step]
+        parts = [name for name, since in first.items() if since == step]
         clean = any(name.endswith("loss_clean") for name in parts)
         part = next((PARTS[key] for key in PARTS for name in parts if name.endswith(key)), "the loss")
         raise Diverged(f"seed {seed}, step {step}: {part} is not a number any more. {self._suggest_fix(clean)}")
@@ -66,8 +66,8 @@ class NanMonitor:
         if "name" not in self.method or "repr" in self.method:
             return []
         known = list(options_of(self.method["name"]))
-        found = [key for name in ("step_size", "weight") for key in known if key.rpartition(".")[2] == name]
-        return [f"method.{key}" for key in found[:1]]
+        keys = [key for name in ("step_size", "weight") for key in known if key.rpartition(".")[2] == name]
+        return [f"method.{key}" for key in keys[:1]]
 
 
 def fsdp_arguments(model: Any) -> dict[str, Any]:
@@ -210,12 +210,12 @@ class RunTrainer(_Robust):
 
     def figures(self) -> dict[str, Tensor]:
         """Return losses as means since they were last logged, as the Trainer's own is; all over all processes."""
-        found = {**super().figures(), **{key: value / self._summed for key, value in self._sums.items()}}
+        metrics = {**super().figures(), **{key: value / self._summed for key, value in self._sums.items()}}
         self._sums, self._summed = {}, 0
-        if self.args.world_size == 1 or not found:
-            return found
-        values = torch.stack([value.detach().float().to(self.args.device) for value in found.values()])
-        return dict(zip(found, self.accelerator.reduce(values, "mean"), strict=True))
+        if self.args.world_size == 1 or not metrics:
+            return metrics
+        values = torch.stack([value.detach().float().to(self.args.device) for value in metrics.values()])
+        return dict(zip(metrics, self.accelerator.reduce(values, "mean"), strict=True))
 
     @property
     def terms(self) -> dict[str, float]:
