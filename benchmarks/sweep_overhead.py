@@ -25,7 +25,7 @@ GRID = {"method.step_size": [0.02, 0.05, 0.1, 0.2], "train.learning_rate": [1e-3
 IN_ONE_PROCESS = """
 import sys, time
 from pathlib import Path
-from toughen.runs.execute import execute
+from toughen.runs.launch import execute
 execute(Path(sys.argv[1]))  # what is imported at first use is loaded now
 for folder in sys.argv[2:]:
     began = time.perf_counter()

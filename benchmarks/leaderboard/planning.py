@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from toughen.runs.cost import cost_of
+from toughen.runs.method_config import cost_of
 
 from .journal import Row
 from .protocol import Protocol, Run, Settings, known_by, made_as, made_of, make, updates_of, written

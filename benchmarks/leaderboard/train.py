@@ -15,7 +15,7 @@ from torch import Tensor
 
 import toughen
 from toughen import tasks
-from toughen.runs.cost import cost_of
+from toughen.runs.method_config import cost_of
 from toughen.tasks.batching import LengthBucketed
 
 from .packed import Table

@@ -97,7 +97,7 @@ def test_an_interrupt_before_anything_runs_is_one_line(little, tmp_path, capsys,
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("toughen.runs.launch.execute_everywhere", interrupted)
+    monkeypatch.setattr("toughen.runs.launch.launch", interrupted)
     words = ["--model", little.model, "--data.train_file", little.data["train_file"], "--output_dir", f"{tmp_path}/run"]
     assert main(["train", *words]) == 130
     assert capsys.readouterr().err == "toughen: interrupted\n"

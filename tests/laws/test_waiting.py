@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import toughen
-from toughen.runs.method_options import describe_methods as known
+from toughen.runs.method_config import describe_methods as known
 
 from ..tiny import TOKENIZER, bert, text_batch
 

@@ -11,7 +11,7 @@ import toughen
 from toughen import recipes, tasks
 from toughen.cli.commands import recipes as command
 from toughen.errors import MethodError
-from toughen.runs.hf_options import check_keys
+from toughen.runs.modeling import check_keys
 
 from ..families.zoo import FAMILIES
 

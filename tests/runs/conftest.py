@@ -57,7 +57,7 @@ def finished(little, tmp_path_factory):
 def no_page():
     """Runs without their report, half of a tiny run's time, where nobody looks at it; `no_page.undo()`: with it."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("toughen.runs.execute.write_page", lambda *_: None)
+        patch.setattr("toughen.runs.launch.write_page", lambda *_: None)
         yield patch
 
 

@@ -8,11 +8,11 @@ from transformers import AutoTokenizer
 
 from toughen.runs.config import Config, DataConfig, TrainConfig
 from toughen.runs.folder import RunFolder
+from toughen.runs.launch import GracefulStop
 from toughen.runs.method_config import make_method
 from toughen.runs.prepare import PreparedRun, SeedJob
 from toughen.runs.progress import ProgressLogger
 from toughen.runs.results import SeedResult
-from toughen.runs.signals import GracefulStop
 from toughen.runs.train_seed import train_seed
 from toughen.tasks import Data, Task
 

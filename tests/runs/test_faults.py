@@ -16,8 +16,8 @@ from toughen.runs import Diverged, RunError, resume
 from toughen.runs import train_seed as single
 from toughen.runs.config_io import build
 from toughen.runs.folder import RunFolder
+from toughen.runs.launch import GracefulStop
 from toughen.runs.progress import ProgressLogger
-from toughen.runs.signals import GracefulStop
 from toughen.runs.trainer import NanMonitor, RunCallback, RunTrainer
 
 pytestmark = pytest.mark.usefixtures("no_page")

@@ -9,7 +9,7 @@ import torch
 
 from toughen.runs import RunError, load, train
 from toughen.runs.config_io import build
-from toughen.runs.modeling import load_model, load_tokenizer, merged
+from toughen.runs.modeling import load_model, load_tokenizer, merge_adapters
 from toughen.runs.predictor import Predictor
 from toughen.tasks import Task
 
@@ -146,7 +146,7 @@ def test_what_is_made_anew_is_trained_whole_and_kept_with_the_adapters(family, h
     words[..., -1] = END
     batch = {"input_ids": words, "attention_mask": torch.ones_like(words)}
     with torch.no_grad():
-        kept, whole = again(**batch).logits, merged(model)(**batch).logits
+        kept, whole = again(**batch).logits, merge_adapters(model)(**batch).logits
     torch.testing.assert_close(kept, whole, rtol=1e-4, atol=1e-4)
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from toughen.runs.config_io import build
-from toughen.runs.execute import execute
+from toughen.runs.launch import execute
 
 from .conftest import create
 

@@ -16,9 +16,16 @@ from toughen.errors import MethodError
 from toughen.options import attribute_docs
 from toughen.registry import get_factory, options_class
 from toughen.runs.config import GROUPS, docs_of
-from toughen.runs.cost import cost_of
-from toughen.runs.method_config import OWN, check_method, config_of, is_method_of, make_method
-from toughen.runs.method_options import describe_method, describe_methods
+from toughen.runs.method_config import (
+    CUSTOM,
+    check_method,
+    cost_of,
+    describe_method,
+    describe_methods,
+    is_method_of,
+    make_method,
+    method_to_config,
+)
 
 METHODS = describe_methods()
 
@@ -53,7 +60,7 @@ def test_every_option_of_a_config_is_explained():
 
 def test_methods_are_described_without_torch():
     program = (
-        "import sys; from toughen.runs.method_options import describe_methods; describe_methods(); "
+        "import sys; from toughen.runs.method_config import describe_methods; describe_methods(); "
         "assert 'torch' not in sys.modules; assert 'transformers' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
@@ -136,7 +143,11 @@ def test_a_method_is_one_file(tmp_path, monkeypatch, capsys):
         assert "newest" in toughen.list_methods()  # families, laws and the table of the docs are made from this
         assert toughen.newest("far") == toughen.smart(weight=3.0, max_norm=0.1)
         assert toughen.make("newest", strength=1.0) == toughen.smart()
-        assert config_of(toughen.newest("far", max_norm=0.2)) == {"name": "newest", "preset": "far", "max_norm": 0.2}
+        assert method_to_config(toughen.newest("far", max_norm=0.2)) == {
+            "name": "newest",
+            "preset": "far",
+            "max_norm": 0.2,
+        }
         assert main(["methods"]) == 0
         assert "newest     2.7  A method in one file (Nobody, 2030) [far]" in capsys.readouterr().out
         with pytest.raises(SystemExit):
@@ -170,7 +181,7 @@ def test_a_method_is_one_file(tmp_path, monkeypatch, capsys):
     ],
 )
 def test_a_method_remembers_its_options(method, config):
-    assert config_of(method) == config
+    assert method_to_config(method) == config
     check_method(config)
     assert make_method(config) == method
     assert is_method_of(config, method)
@@ -181,16 +192,16 @@ def test_a_method_remembers_its_options(method, config):
 def test_every_preset_is_made_again_from_its_config(name):
     for preset in METHODS[name].presets or [None]:
         method = get_factory(name)() if preset is None else get_factory(name)(preset)
-        assert make_method(config_of(method)) == method
+        assert make_method(method_to_config(method)) == method
         assert repr(method) == repr(method.options.build())
 
 
 def test_a_method_changed_by_hand_is_its_own():
     changed = replace(toughen.smart(), dropout="off")
     for method in (changed, toughen.smart(init=lambda view: 0.0), toughen.smart() + toughen.smart(weight=2.0)):
-        assert config_of(method) == {"name": OWN, "repr": repr(method)}
-        assert is_method_of(config_of(method), method)
-    assert config_of(replace(changed, dropout="shared")) == {"name": "smart"}
+        assert method_to_config(method) == {"name": CUSTOM, "repr": repr(method)}
+        assert is_method_of(method_to_config(method), method)
+    assert method_to_config(replace(changed, dropout="shared")) == {"name": "smart"}
 
 
 def test_the_old_name_of_an_option_still_works():

@@ -165,7 +165,7 @@ def test_a_worker_ends_before_torch_can_abort_it(code):
     """Threads that Python's end finds alive have aborted processes whose run was done."""
     program = f"""
 import atexit, os, sys, types
-sys.modules["toughen.runs.execute"] = types.SimpleNamespace(execute=None)  # it is slow to import
+sys.modules["toughen.runs.launch"] = types.SimpleNamespace(execute=None)  # it is slow to import
 from toughen.runs.worker import leave
 
 class Threads:

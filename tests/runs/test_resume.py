@@ -14,9 +14,8 @@ from toughen.internal.atomic import remove_folder
 from toughen.runs import Interrupted, RunError
 from toughen.runs.api import resume
 from toughen.runs.config_io import build
-from toughen.runs.execute import execute
 from toughen.runs.folder import RunFolder
-from toughen.runs.launch import _wait, launch_new
+from toughen.runs.launch import _wait, execute, launch_new
 from toughen.runs.trainer import RunTrainer
 
 from .conftest import create, python
@@ -26,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("no_page")
 KILLED = """
 import os, signal
 from pathlib import Path
-from toughen.runs.execute import execute
+from toughen.runs.launch import execute
 from toughen.runs.trainer import RunTrainer
 whole = RunTrainer.training_step
 def step(self, *args, **kwargs):
@@ -116,7 +115,7 @@ def test_sigterm_saves_and_resumes_on_the_same_bits(little, tmp_path, monkeypatc
 CLOSED = """
 import os, signal
 from pathlib import Path
-from toughen.runs.execute import execute
+from toughen.runs.launch import execute
 from toughen.runs.trainer import RunTrainer
 whole = RunTrainer.training_step
 def step(self, *args, **kwargs):

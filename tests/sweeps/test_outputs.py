@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 from rich.console import Console
 
-from toughen.runs.progress import clock
+from toughen.runs.progress import format_duration
 from toughen.sweeps.leaderboard import Row, as_csv, as_markdown, ranked, table
 from toughen.sweeps.outputs import write_page, write_tables
 from toughen.sweeps.progress import Status, SweepProgress, render_table
@@ -167,4 +167,4 @@ def test_a_score_that_is_no_number_keeps_its_place(tmp_path):
 
 
 def test_a_clock_that_people_read():
-    assert [clock(each) for each in (None, 5, 83, 3700)] == ["-", "0:05", "1:23", "1:01:40"]
+    assert [format_duration(each) for each in (None, 5, 83, 3700)] == ["-", "0:05", "1:23", "1:01:40"]

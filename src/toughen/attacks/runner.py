@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._version import __version__
 from ..internal.atomic import write_json, write_text
-from ..runs.progress import clock
+from ..runs.progress import format_duration
 from ..tasks.spec import Task
 from .base import Attack, Outcome, Record
 from .summary import AttackSummary
@@ -141,7 +141,7 @@ def track(
             elif verbose and now - last > QUIET_SECONDS:
                 last = now
                 left = (total - done) * (now - began) / max(1, done - first)
-                say(f"{title}: {done}/{total} · ETA {clock(left)}")
+                say(f"{title}: {done}/{total} · ETA {format_duration(left)}")
     finally:
         if bar is not None:
             bar.stop()

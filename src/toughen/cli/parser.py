@@ -11,13 +11,10 @@ import yaml
 from jsonargparse import ArgumentParser
 
 from ..options import OLD_NAMES
-from ..runs.config import GROUPS, Config, docs_of
-from ..runs.config_io import build, merge, normalised, to_yaml
+from ..runs.config import GROUPS, Config, describe_type, docs_of, matches_type
+from ..runs.config_io import build, check_model_keys, check_trainer, merge, normalised, to_yaml, trainer_options
 from ..runs.errors import RunError
-from ..runs.hf_options import check_model_keys, check_trainer, trainer_options
-from ..runs.kinds import fits, worded
-from ..runs.method_config import options_of
-from ..runs.method_options import NO_DEFAULT
+from ..runs.method_config import NO_DEFAULT, options_of
 from .arguments import CommandParser, split_arguments
 
 _WORDS = list[str] | None
@@ -41,7 +38,7 @@ class OptionsParser(CommandParser, ArgumentParser):
         if wrong:
             action: Any = next((each for each in self._actions if each.dest == wrong["key"]), None)
             kind = getattr(action, "_typehint", None) or getattr(action, "type", None)
-            expected = "another value" if kind is None else worded(kind)
+            expected = "another value" if kind is None else describe_type(kind)
             raise RunError(f"{wrong['key']}={wrong['value']}: expected {expected}.")
         super().error(message, ex)
 
@@ -130,8 +127,8 @@ def parse_train(arguments: Sequence[str]) -> tuple[Config, dict[str, Any]]:
         raise RunError("resume: a config cannot say it; give --resume RUN on the command line.")
     launch: dict[str, Any] = {key: values.pop(key, default) for key, default in LAUNCH.items()}
     for key in ("nnodes", "node_rank"):
-        if not fits(launch[key], int):
-            raise RunError(f"{key}={launch[key]}: expected {worded(int)}.")
+        if not matches_type(launch[key], int):
+            raise RunError(f"{key}={launch[key]}: expected {describe_type(int)}.")
     _complete_method(values["method"], method)
     config = build(values)
     if given.print_config:
@@ -167,7 +164,7 @@ def _complete_method(given: dict[str, Any], method: str) -> None:
         if not isinstance(group, dict):
             return  # `build` says what is wrong
         if name in group:
-            if group[name] is not None and option.type is not None and not fits(group[name], option.type):
-                raise RunError(f"method.{key}={group[name]}: expected {worded(option.type)}.")
+            if group[name] is not None and option.type is not None and not matches_type(group[name], option.type):
+                raise RunError(f"method.{key}={group[name]}: expected {describe_type(option.type)}.")
         elif option.default is not NO_DEFAULT and option.default is not None:
             group[name] = option.default

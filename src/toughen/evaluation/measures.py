@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..runs.predictions import probabilities as chances_of
+from ..runs.results import probabilities as chances_of
 from ..tasks import answers_of, interval, metrics
 from ..tasks.calibration import calibration
 from ..tasks.spec import Task

@@ -1,18 +1,18 @@
-"""The command line's twin in Python: `toughen.train(...)` gives a run."""
+"""Train from Python: `toughen.train(...)` does what `toughen train` does, and gives a run."""
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import MethodError
 from .config import Config, DataConfig, TrainConfig
 from .config_io import build, merge, normalised
 from .errors import RunError
 from .folder import RunFolder
-from .launch import execute_everywhere, launch_new
-from .method_config import OWN, config_of, is_method_of
+from .launch import launch, launch_new
+from .method_config import CUSTOM, is_method_of, method_to_config
 from .predictor import Predictor, load
 from .results import Results
 
@@ -31,16 +31,16 @@ class Run:
 
     @property
     def results(self) -> Results:
-        """What each seed reached."""
+        """The results of each seed."""
         return RunFolder(self.path).results()
 
     @property
     def config(self) -> Config:
-        """What was run."""
+        """The config of the run."""
         return RunFolder(self.path).config()
 
     def load(self, seed: int | None = None, **settings: Any) -> Predictor:
-        """A predictor: of the best seed, or of the one named."""
+        """Load a predictor: of the best seed, or of the one named."""
         return load(self.path if seed is None else self.path / "seeds" / str(seed), **settings)
 
     def __str__(self) -> str:
@@ -71,79 +71,70 @@ def train(
     `settings` are the method's own: `train("freelb", ..., step_size=0.1)`. `data`, `train` and `trainer` are the
     groups of the same name (`toughen train --help`), `config` a whole config below all of them; what is given nowhere
     is smart with seed 1 on one process. A method may be an object, too: `train(toughen.smart(weight=5.0) +
-    toughen.rdrop(), ...)`. Its name and settings are found out where some make the very same method, and then
-    config.yaml runs it again; else config.yaml says what it was.
+    toughen.rdrop(), ...)`. config.yaml holds its name and options if they make the same
+    method, and then runs it again; else it holds its text.
     """
     if model is not None and not isinstance(model, (str, os.PathLike)):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise RunError(f"model is a {type(model).__name__}: save it with save_pretrained and give the folder.")
     below = normalised(config or {})
     processes = int(below.get("nproc") or 1) if nproc is None else nproc
-    made = None if method is None or isinstance(method, str) else _object(method, settings, processes)
-    if method is None:
-        method = str(below.get("method", {}).get("name") or "smart")
+    own = None if method is None or isinstance(method, str) else _check_object(method, settings, processes)
+    name = method or str(below.get("method", {}).get("name") or "smart")
     given: dict[str, Any] = {
-        "method": {"name": method, **settings} if made is None else config_of(made),
-        "model": None if model is None else os.fspath(model),
+        "method": {"name": name, **settings} if own is None else method_to_config(own),
+        "model": model,
         "task": task,
         "seed": list(seeds) if isinstance(seeds, Sequence) else seeds,
-        "data": _plain(data),
-        "train": _plain(train),
-        "trainer": _plain(trainer),
-        "model_config": _plain(model_config),
-        "head": head,
-        "peft": peft,
-        "baseline": baseline,
-        "fast": fast,
-        "output_dir": None if output_dir is None else os.fspath(output_dir),
-        "nproc": nproc,
+        **{"data": data, "train": train, "trainer": trainer, "model_config": model_config, "head": head, "peft": peft},
+        **{"baseline": baseline, "fast": fast, "output_dir": output_dir, "nproc": nproc},
     }
-    above = {key: value for key, value in given.items() if value is not None}
     try:
-        built = build(merge(below, normalised(above)))
+        built = build(merge(below, normalised(_without_paths(given))))
     except MethodError as error:
-        raise MethodError(_with_its_home(str(error), settings)) from None
+        raise MethodError(_with_its_group(str(error), settings)) from None
     folder = RunFolder.create(built)
-    launch_new(folder, method=made)
+    launch_new(folder, method=own)
     return Run(folder.path)
 
 
-def _with_its_home(message: str, settings: Mapping[str, Any]) -> str:
-    """Where an option belongs that was given beside the method's own: epochs are the training's."""
-    key = next((key for key in settings if f"has no option {key!r}. " in message), None)
-    homes = {"train": ("training", TrainConfig), "data": ("data", DataConfig)}
-    found = [(group, name) for group, (name, kind) in homes.items() if key in {each.name for each in fields(kind)}]
-    told = message.partition(". ")[0]
-    if key == "seed":
-        return f"{told}; give seeds=1, or several: seeds=[1, 2, 3]."
-    return f"{told}; the {found[0][1]} has: {found[0][0]}={{{key!r}: ...}}." if found else message
+def _with_its_group(message: str, settings: Mapping[str, Any]) -> str:
+    """Name the group of an option that was given beside the method's own: epochs are the training's."""
+    problem = message.partition(". ")[0]
+    for key in settings:
+        if f"has no option {key!r}. " not in message:
+            continue
+        if key == "seed":
+            return f"{problem}; give seeds=1, or several: seeds=[1, 2, 3]."
+        for group, (name, kind) in {"train": ("training", TrainConfig), "data": ("data", DataConfig)}.items():
+            if key in kind.__dataclass_fields__:
+                return f"{problem}; the {name} has: {group}={{{key!r}: ...}}."
+    return message
+
+
+def _without_paths(value: Any) -> Any:
+    """Return paths as text, so that the config can be written."""
+    if isinstance(value, Mapping):
+        return {key: _without_paths(each) for key, each in cast("Mapping[str, Any]", value).items()}
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
 def resume(run: "str | os.PathLike[str]", method: "Method | MethodSum | None" = None) -> Run:
-    """Go on with an unfinished run; one whose method was an object that no name makes needs it again."""
+    """Go on with an unfinished run; a method that was an object which no name makes must be given again."""
     folder = RunFolder(run)
     config = folder.config()
     if method is not None and not is_method_of(config.method, method):
         raise RunError(f"{run} began with another method: {config.method.get('repr', config.method)}.")
-    execute_everywhere(folder, method=method)
+    launch(folder, method=method)
     return Run(folder.path)
 
 
-def _object(method: Any, settings: Mapping[str, Any], nproc: int) -> Any:
+def _check_object(method: Any, settings: Mapping[str, Any], nproc: int) -> Any:
     if not hasattr(method, "attach"):
         raise RunError(f"method={method!r}: give a name such as 'smart', or a method such as toughen.smart().")
     if settings:
         raise RunError(f"{', '.join(settings)}: settings go with a method's name; this one is made already.")
-    if nproc > 1 and config_of(method)["name"] == OWN:
+    if nproc > 1 and method_to_config(method)["name"] == CUSTOM:
         raise RunError(
             "a method object cannot go to other processes: write it into a file (toughen new-method) and name that."
         )
     return method
-
-
-def _plain(values: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Paths as text, so that the config can be written."""
-    if values is None:
-        return None
-    if not isinstance(values, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise RunError(f"{values!r}: give a group of options by name, such as data={{'train_file': 'train.csv'}}.")
-    return {key: os.fspath(value) if isinstance(value, os.PathLike) else value for key, value in values.items()}

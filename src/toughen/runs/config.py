@@ -1,8 +1,9 @@
 """What a run is made of: typed, nested, plain values; written to and read from config.yaml."""
 
 import inspect
+import types
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Union, get_args, get_origin
 
 from ..options import attribute_docs
 
@@ -23,17 +24,17 @@ class DataConfig:
     test_file: str | None = None
     """Own test set; its predictions are written, its labels (if any) scored."""
     text_column: str | None = None
-    """Column of the text, or two with a comma between them; found out when there is no doubt."""
+    """Column of the text, or two with a comma between them; inferred if there is no doubt."""
     label_column: str | None = None
     """Column of the label."""
     labels: list[str] | None = None
     """Label names in the order of the class numbers."""
     head: Literal["classes", "regression", "multilabel", "tokens", "choices"] | None = None
-    """What the labels of own files are, where it is not found out rightly."""
+    """Label type of the data files; inferred if omitted."""
     delimiter: str | None = None
-    """Of a table, when it is not found out rightly."""
+    """Delimiter of a table; inferred if omitted."""
     encoding: str | None = None
-    """Of a file that is not UTF-8, such as cp1252."""
+    """Encoding of a file that is not UTF-8, such as cp1252."""
     quoting: bool | None = None
     """Whether quotes enclose a cell; by default not in tables split at tabs."""
     max_line: int = 1_000_000
@@ -161,5 +162,44 @@ GROUPS: dict[str, Any] = {"data": DataConfig, "train": TrainConfig, "head": Head
 
 
 def docs_of(group: type) -> dict[str, str]:
-    """What each field of a group means, by name, and under "" the group itself."""
+    """Return what each field of a group means, by name, and under "" the group itself."""
     return {"": inspect.getdoc(group) or "", **attribute_docs(group)}
+
+
+WORDS = {
+    float: "a number",
+    int: "a whole number",
+    str: "text",
+    bool: "true or false",
+    type(None): "null",
+    dict: "options by name",
+}
+
+
+def matches_type(value: Any, kind: Any) -> bool:
+    """Return whether a plain value can stand for an option of this type; whole numbers do for numbers."""
+    origin = get_origin(kind)
+    if origin in (Union, types.UnionType):
+        return any(matches_type(value, each) for each in get_args(kind))
+    if origin is Literal:
+        return value in get_args(kind)
+    if origin in (list, tuple):
+        return isinstance(value, (list, tuple)) and all(matches_type(each, get_args(kind)[0]) for each in value)
+    if kind is float:
+        return isinstance(value, (int, float)) and not isinstance(value, bool)
+    if kind is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    return kind is Any or isinstance(value, origin or kind)
+
+
+def describe_type(kind: Any) -> str:
+    """Return the type in words: `a whole number or null`."""
+    origin = get_origin(kind)
+    if origin in (Union, types.UnionType):
+        return " or ".join(describe_type(each) for each in get_args(kind))
+    if origin is Literal:
+        return ", ".join(map(str, get_args(kind)))
+    if origin in (list, tuple):
+        inner = describe_type(get_args(kind)[0]).removeprefix("a ").replace("number", "numbers")
+        return f"a list of {inner} such as [a, b]"
+    return WORDS.get(origin or kind, getattr(kind, "__name__", str(kind)))

@@ -1,4 +1,4 @@
-"""What can be seen only while the trained method is there: an adversary's masks, and the spectrum of a head."""
+"""Keep what only the trained method can show: an adversary's masks, and the spectrum of a head."""
 
 import json
 import traceback
@@ -14,18 +14,18 @@ ROWS, SHOWN, LONGEST = 32, 3, 16  # rows looked at, texts whose attention is kep
 
 
 def write_diagnostics(job: SeedJob, trainer: Any, rows: Any) -> None:
-    """diagnostics/*.json of a seed, a few kilobytes each; a failure is told in the log and ends nothing."""
+    """Write diagnostics/*.json of a seed, a few kilobytes each; a failure is logged and ends nothing."""
     if not trainer.is_world_process_zero() or trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled:
         return  # one process alone cannot run a model that is spread over several
-    for name, look in (("attention", _attention), ("spectrum", _spectrum)):
-        _write(job, name, partial(look, job, trainer, rows))
+    for name, compute in (("attention", _attention), ("spectrum", _spectrum)):
+        _write(job, name, partial(compute, job, trainer, rows))
 
 
-def _write(job: SeedJob, name: str, look: Callable[[], dict[str, Any] | None]) -> None:
+def _write(job: SeedJob, name: str, compute: Callable[[], dict[str, Any] | None]) -> None:
     try:
-        found = look()
-        if found is not None:
-            text = json.dumps(found, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        values = compute()
+        if values is not None:
+            text = json.dumps(values, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
             write_text(job.folder / "diagnostics" / f"{name}.json", text)
     except Exception:  # a picture is not worth a trained model
         warnings.warn(f"no {name} diagnostics: {traceback.format_exc()}", stacklevel=2)
@@ -37,7 +37,7 @@ def _batch(trainer: Any, rows: Any) -> dict[str, Any]:
 
 
 def _attention(job: SeedJob, trainer: Any, rows: Any) -> dict[str, Any] | None:
-    """Clean and adversarial attention of a few texts, and how much is hidden in each layer; None without adversary."""
+    """Return clean and adversarial attention of a few texts, and how much each layer hides; None without adversary."""
     attached = trainer.attached
     if not attached.updates or not any(states.adversary for states in attached.states):
         return None
@@ -62,13 +62,13 @@ def _attention(job: SeedJob, trainer: Any, rows: Any) -> dict[str, Any] | None:
         "layer": layer,
         "texts": [
             _text(job, ids[row][real[row]], real[row], maps[layer], hidden[layer][row], row)
-            for row in _short_ones(real.sum(1).tolist())
+            for row in _short_texts(real.sum(1).tolist())
         ],
     }
 
 
-def _short_ones(lengths: list[int]) -> list[int]:
-    """The first texts that fit a drawing; where none does, the shortest."""
+def _short_texts(lengths: list[int]) -> list[int]:
+    """Return the first texts that fit a drawing; if none does, the shortest."""
     fitting = [row for row, length in enumerate(lengths) if length <= LONGEST]
     return fitting[:SHOWN] or [lengths.index(min(lengths))]
 

@@ -1,4 +1,4 @@
-"""What can go wrong with a run; each is told in one line."""
+"""Errors of runs; the message of each is one line."""
 
 from pathlib import Path
 

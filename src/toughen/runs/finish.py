@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from .. import __version__
+from ..errors import require
 from ..heads.configuration import is_published
 from ..internal.atomic import copy_folder, write_text
 from ..internal.markdown import line
@@ -40,6 +41,7 @@ def write_results(folder: RunFolder, config: Config, prepared: PreparedRun) -> N
         notes.append(f"the best epoch was chosen on the split {config.data.eval_split}, which is also scored")
     settings = {k: v for k, v in config.method.items() if k not in ("name", "repr") and v is not None}
     results = Results(
+        **vars(SeedSummary.of(seeds)),
         path=folder.path,
         toughen=__version__,
         task=data.task.name,
@@ -47,7 +49,6 @@ def write_results(folder: RunFolder, config: Config, prepared: PreparedRun) -> N
         head=config.head.name,
         method=MethodRecord(config.method_name, settings, repr(prepared.method)),
         metric=data.task.primary_metric,
-        summary=SeedSummary.of(seeds),
         baseline=SeedSummary.of(baseline) if baseline else None,
         data={
             f"{name}{ending}": len(split)
@@ -72,13 +73,13 @@ def write_page(folder: RunFolder, reporter: ProgressLogger) -> None:
     try:
         report([folder.path])
     except Exception as error:
-        reporter.line(f"! no report.html: {' '.join(str(error).split())}")
+        reporter.log(f"! no report.html: {' '.join(str(error).split())}")
 
 
 def versions() -> dict[str, str]:
     """Return the versions of Python and of the packages that numbers depend on."""
-    found = {"python": platform.python_version(), **{name: version_of(name) for name in PACKAGES}}
-    return {name: value for name, value in found.items() if value}
+    installed = {"python": platform.python_version(), **{name: version_of(name) for name in PACKAGES}}
+    return {name: value for name, value in installed.items() if value}
 
 
 def version_of(package: str) -> str:
@@ -102,10 +103,9 @@ NAMES = {"tokens": "AutoModelForTokenClassification", "choices": "AutoModelForMu
 
 
 def model_card(results: Results, data: Data, extra_eval_sets: Mapping[str, Data], config: Config) -> str:
-    """Front matter with a model-index, then what was done in words and numbers."""
-    task, method = data.task, results.method
-    published = is_published(config.model)
-    name = f"{task.name}-{method.name}"
+    """Return front matter with a model-index, then what was done in words and numbers."""
+    task, published = data.task, is_published(config.model)
+    name = f"{task.name}-{results.method.name}"
     scores = results.seeds[0].metrics if len(results.seeds) == 1 else results.mean
     sets = {"": task, **{f"_{ending}": each.task for ending, each in extra_eval_sets.items()}}
     index = {"name": name, "results": [_indexed(each, config, scores, end) for end, each in sets.items()]}
@@ -113,73 +113,35 @@ def model_card(results: Results, data: Data, extra_eval_sets: Mapping[str, Data]
         "library_name": "transformers",
         "pipeline_tag": PIPELINES.get(task.head, "text-classification"),
         **({"base_model": config.model} if published else {}),
-        "tags": ["toughen", "robust-fine-tuning", *method.name.split("+")],
+        "tags": ["toughen", "robust-fine-tuning", *results.method.name.split("+")],
         "model-index": [index],
     }
-    base = f"`{config.model}`" if published else f"a local model (`{Path(config.model).name}`)"
-    auto = NAMES.get(task.head, "AutoModelForSequenceClassification")
-    lines = [
-        "---",
-        yaml.safe_dump(front, sort_keys=False).strip(),
-        "---",
-        "",
-        f"# {name}",
-        "",
-        f"{base}, fine-tuned on {task.title} with `{method.name}` by toughen {results.toughen}.",
-        "",
-        *(["```python", "import toughen  # knows the second-order head"] if results.head else ["```python"]),
-        f"from transformers import AutoTokenizer, {auto}",
-        "",
-        f'model = {auto}.from_pretrained("path/or/name")',
-        'tokenizer = AutoTokenizer.from_pretrained("path/or/name")',
-        "```",
-        "",
-        *_numbers(results),
-        "",
-        "## Method",
-        "",
-        "```",
-        method.repr,
-        "```",
-        "",
-        "## Notes",
-        "",
-        *(f"- {note}" for note in results.notes),
-        f"- {', '.join(f'{key} {value}' for key, value in results.versions.items())}",
-        "",
-    ]
-    return "\n".join(lines)
+    variants = {results.method.name: results, **({"plain": results.baseline} if results.baseline else {})}
+    rows = [line([label, *(_cell(each, metric) for metric in results.mean)]) for label, each in variants.items()]
+    template = require("jinja2", "cli").Template(
+        Path(__file__).with_name("model_card.md").read_text(encoding="utf-8"), trim_blocks=True
+    )
+    return template.render(
+        results=results,
+        task=task,
+        name=name,
+        front=yaml.safe_dump(front, sort_keys=False).strip(),
+        base=f"`{config.model}`" if published else f"a local model (`{Path(config.model).name}`)",
+        auto=NAMES.get(task.head, "AutoModelForSequenceClassification"),
+        table=[line(["", *results.mean]), f"|---|{'---:|' * len(results.mean)}", *rows],
+    )
 
 
 def _indexed(task: Task, config: Config, scores: Mapping[str, float], ending: str) -> dict[str, Any]:
-    """One set of the model-index."""
-    metrics = [{"type": key, "value": round(scores[key + ending], 6)} for key in task.metrics if key + ending in scores]
+    """Return one set of the model-index."""
     split = config.data.eval_split
-    if task.hub is None:
-        where: dict[str, Any] = {"type": "own", "split": split}
-    else:
-        where = {"type": task.hub.id, **({"config": task.hub.config} if task.hub.config else {})}
-        where["split"] = next(iter(task.splits.get(split, (split,))))
-    return {
-        "task": {"type": PIPELINES.get(task.head, "text-classification")},
-        "dataset": {"name": task.title, **where},
-        "metrics": metrics,
-    }
-
-
-def _numbers(results: Results) -> list[str]:
-    names = list(results.mean)
-    seeds = ", ".join(str(seed.seed) for seed in results.seeds)
-    lines = [
-        f"## Scores (seeds {seeds})",
-        "",
-        line(["", *names]),
-        f"|---|{'---:|' * len(names)}",
-        line([results.method.name, *(_cell(results.summary, name) for name in names)]),
-    ]
-    if results.baseline:
-        lines.append(line(["plain", *(_cell(results.baseline, name) for name in names)]))
-    return lines
+    dataset: dict[str, Any] = {"name": task.title, "type": "own", "split": split}
+    if task.hub is not None:
+        dataset |= {"type": task.hub.id, "split": next(iter(task.splits.get(split, (split,))))}
+        dataset |= {"config": task.hub.config} if task.hub.config else {}
+    metrics = [{"type": key, "value": round(scores[key + ending], 6)} for key in task.metrics if key + ending in scores]
+    kind = PIPELINES.get(task.head, "text-classification")
+    return {"task": {"type": kind}, "dataset": dataset, "metrics": metrics}
 
 
 def _cell(values: SeedSummary, name: str) -> str:

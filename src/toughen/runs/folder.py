@@ -123,17 +123,18 @@ class RunFolder:
 
     def done(self, config: Config, variant: str) -> list[SeedResult]:
         """Read the results of all seeds that are done."""
-        found = (self.seed_result(variant, seed) for seed in config.seed)
-        return [result for result in found if result is not None]
+        results = (self.seed_result(variant, seed) for seed in config.seed)
+        return [result for result in results if result is not None]
 
     def checkpoints(self, variant: str, seed: int) -> list[Path]:
         """List the usable checkpoints of a seed, oldest first.
 
-        Trainer writes its state last: a checkpoint with a whole one is whole, however the process ended.
+        Trainer writes its state last: a checkpoint with a complete one is complete, however the process ended.
         """
         folder = self.seed_folder(variant, seed)
-        found = [each for each in folder.glob("checkpoint-*") if each.name.removeprefix("checkpoint-").isdigit()]
-        return [each for each in sorted(found, key=lambda path: int(path.name.rpartition("-")[2])) if _usable(each)]
+        numbers = {path: path.name.removeprefix("checkpoint-") for path in folder.glob("checkpoint-*")}
+        usable = [path for path, number in numbers.items() if number.isdigit() and _usable(path)]
+        return sorted(usable, key=lambda path: int(numbers[path]))
 
     # Results and metrics
 
@@ -142,7 +143,7 @@ class RunFolder:
         if not self.results_file.is_file():
             resume = f"has no results yet; go on with: toughen train --resume {quote(str(self))}"
             raise RunError(f"{self} {resume if self.config_file.is_file() else 'is no run folder'}.")
-        return Results.from_dict(self.path, _read_json(self.results_file))
+        return Results.from_dict({**_read_json(self.results_file), "path": self.path})
 
     def write_results(self, results: Results) -> None:
         """Write results.json, and the same numbers under the names the Hugging Face scripts use."""

@@ -1,28 +1,28 @@
 """The model and tokenizer of a run: dtype, head, labels, adapters."""
 
+import copy
+import inspect
 import re
-from collections.abc import Collection, Mapping
-from functools import partial
-from inspect import signature
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from ..errors import require
+from ..errors import nearest, require
 from ..tasks import Task, auto_class, longest_input, model_kwargs
-from .config import Config, DataConfig, PeftConfig
+from .config import Config, DataConfig, PeftConfig, describe_type, matches_type
+from .config_io import MODEL_RESERVED
 from .errors import RunError
-from .hf_options import check_keys, model_class
 
 
 def load_tokenizer(name: str) -> Any:
-    """The tokenizer, with a padding token."""
+    """Load the tokenizer, with a padding token."""
     from transformers import AutoTokenizer
 
     model = Path(name) / "model"
     if (model / "config.json").is_file() and not (Path(name) / "config.json").is_file():
         raise RunError(f"model {name!r} is a run; give its model: {str(model)!r}.")
-    tokenizer = loaded(partial(AutoTokenizer.from_pretrained, name), name)
+    tokenizer = load_or_run_error(AutoTokenizer.from_pretrained, name)
     # Where the files are missing transformers makes an empty one, to which every word is unknown.
     if len(tokenizer) <= len(tokenizer.all_special_ids):
         raise RunError(f"model {name!r} has no tokenizer: it knows no word; put one there with save_pretrained.")
@@ -33,15 +33,15 @@ def load_tokenizer(name: str) -> Any:
     return tokenizer
 
 
-def length_of(config: Config, tokenizer: Any) -> tuple[int, int | None, str | None]:
-    """Tokens a text is cut at, those the model reads at most, and a notice where these are fewer than the default.
+def max_input_length(config: Config, tokenizer: Any) -> tuple[int, int | None, str | None]:
+    """Return the tokens a text is cut at, those the model reads at most, and a notice if those are fewer.
 
-    Asking for more than it reads is an error.
+    Refuse to cut at more than it reads.
     """
     from transformers import AutoConfig
 
     asked, default = config.data.max_length, DataConfig.max_length
-    limit = longest_input(tokenizer, loaded(partial(AutoConfig.from_pretrained, config.model), config.model))
+    limit = longest_input(tokenizer, load_or_run_error(AutoConfig.from_pretrained, config.model))
     if limit is None or asked <= limit:
         return asked, limit, None
     if asked != default:
@@ -50,30 +50,29 @@ def length_of(config: Config, tokenizer: Any) -> tuple[int, int | None, str | No
 
 
 def load_model(config: Config, task: Task, tokenizer: Any) -> Any:
-    """The model with the head of the task; always in float32, whatever the checkpoint was saved in."""
+    """Load the model with the head of the task; always in float32, whatever the checkpoint was saved in."""
     import torch
 
-    settings: dict[str, Any] = {"dtype": torch.float32}
+    settings: dict[str, Any] = {"dtype": torch.float32, **overridden_config(config, task)}
     report: dict[str, Any] = {"missing_keys": ()}
     if config.head.name == "second-order":
-        settings |= changed_config(config, task)
         model = _second_order(config, task, tokenizer, settings)
     else:
         kind = auto_class(task)
-        settings |= changed_config(config, task) or model_kwargs(task)
-        # A head of another size is made anew; the LOAD REPORT of transformers says so.
+        settings = settings if config.model_config else {**settings, **model_kwargs(task)}
+        # A head of another size gets random weights; the LOAD REPORT of transformers says so.
         settings |= {"ignore_mismatched_sizes": True, "output_loading_info": True}
-        model, report = loaded(partial(kind.from_pretrained, config.model, **settings), config.model)
+        model, report = load_or_run_error(kind.from_pretrained, config.model, **settings)
         _check_weights(config.model, model, report)
-    _check_words(config.model, model, tokenizer)
-    _pad_behind(model, tokenizer)
+    _check_vocabulary(config.model, model, tokenizer)
+    _pad_right(model, tokenizer)
     if getattr(model.config, "pad_token_id", None) is None:
         model.config.pad_token_id = tokenizer.pad_token_id
     return with_adapters(model, config.peft, task, report["missing_keys"]) if config.peft.name else model
 
 
 def _check_weights(name: str, model: Any, report: Mapping[str, Any]) -> None:
-    """Refuse a body made anew: only the head may be, or nothing of the pretraining is left and nobody is told."""
+    """Refuse a body with random weights: only the head may have them, or little of the pretraining is left."""
     body = {f"{model.base_model_prefix}.{key}" for key, _ in model.base_model.named_parameters()}
     other = next((each for each in sorted(report["mismatched_keys"]) if each[0] in body), None)
     if other is not None:
@@ -86,34 +85,35 @@ def _check_weights(name: str, model: Any, report: Mapping[str, Any]) -> None:
         )
 
 
-def load_trained(kind: Any, place: Path, tokenizer: Any) -> Any:
-    """A classifier as it was saved, in float32. A weight that its file lacks would be drawn at random: refused."""
+def load_trained(kind: Any, path: Path, tokenizer: Any) -> Any:
+    """Load a classifier as it was saved, in float32; refuse a file without some weights, which would be random."""
     import torch
 
-    name = str(place)
+    name = str(path)
     settings = {"dtype": torch.float32, "output_loading_info": True}
-    model, report = loaded(partial(kind.from_pretrained, place, **settings), name)
+    model, report = load_or_run_error(kind.from_pretrained, name, **settings)
     if lacking := sorted(report["missing_keys"]):
         more = f" and {len(lacking) - 2} more" if len(lacking) > 2 else ""
         raise RunError(
             f"model {name!r}: {', '.join(lacking[:2])}{more} are not in its file, so its answers would be random; "
             f"fine-tune it first: toughen train --model {quote(name)}"
         )
-    _check_words(name, model, tokenizer)
-    _pad_behind(model, tokenizer)
+    _check_vocabulary(name, model, tokenizer)
+    _pad_right(model, tokenizer)
     ends = tokenizer("a")["input_ids"][-1:]  # where texts end with that token, it would move what is read
     if getattr(model.config, "pad_token_id", None) is None and ends != [tokenizer.pad_token_id]:
         model.config.pad_token_id = tokenizer.pad_token_id  # a decoder reads the class at the last token before it
     return model
 
 
-def _pad_behind(model: Any, tokenizer: Any) -> None:
-    """Padded at the left, a text of BERT's or GPT-2's has other positions beside a longer one, and is another text."""
-    if "position_ids" in signature(model.forward).parameters:  # XLNet has none, and reads its class at the right end
+def _pad_right(model: Any, tokenizer: Any) -> None:
+    """Pad on the right: on the left, a text of BERT or GPT-2 has other positions beside a longer one."""
+    parameters = inspect.signature(model.forward).parameters
+    if "position_ids" in parameters:  # XLNet has none, and reads its class at the right end
         tokenizer.padding_side = "right"
 
 
-def _check_words(name: str, model: Any, tokenizer: Any) -> None:
+def _check_vocabulary(name: str, model: Any, tokenizer: Any) -> None:
     try:
         rows = getattr(model.get_input_embeddings(), "num_embeddings", None)
     except NotImplementedError:  # CANINE and Perceiver read characters
@@ -123,10 +123,10 @@ def _check_words(name: str, model: Any, tokenizer: Any) -> None:
         raise RunError(f"model {name!r}: the tokenizer has {words}; it is the tokenizer of another model.")
 
 
-def changed_config(config: Config, task: Task) -> dict[str, Any]:
-    """The model's config with the keys of `model_config` put in, as an argument; nothing where there are none.
+def overridden_config(config: Config, task: Task) -> dict[str, Any]:
+    """Return the model's config with the keys of `model_config`, as an argument; nothing if there are none.
 
-    Keys and values that do not fit are refused; no weight is read for that.
+    Refuse keys and values that do not fit; no weight is read for that.
     """
     if not config.model_config:
         return {}
@@ -134,7 +134,7 @@ def changed_config(config: Config, task: Task) -> dict[str, Any]:
 
     own = config.head.name == "second-order"
     kind, kwargs = (AutoModel, {}) if own else (auto_class(task), model_kwargs(task))
-    below = loaded(partial(AutoConfig.from_pretrained, config.model, **kwargs), config.model)
+    below = load_or_run_error(AutoConfig.from_pretrained, config.model, **kwargs)
     check_keys(config.model_config, below, model_class(below, kind))
     for key, value in config.model_config.items():
         setattr(below, key, value)
@@ -148,31 +148,28 @@ def _second_order(config: Config, task: Task, tokenizer: Any, arguments: dict[st
 
     if task.head == "tokens":
         raise RunError("head second-order pools all words into one vector; leave it out for token tasks.")
-    if loaded(partial(AutoConfig.from_pretrained, config.model), config.model).model_type == "second_order":
+    if load_or_run_error(AutoConfig.from_pretrained, config.model).model_type == "second_order":
         raise RunError(f"model {config.model!r} has a second-order head already; leave head out to train it on.")
-    labels = model_kwargs(task)
-    if task.head == "choices":
+    choices, labels = task.head == "choices", model_kwargs(task)
+    if choices:
         labels = {"num_labels": 1}
     elif "id2label" in labels:
         labels = {key: labels[key] for key in ("id2label", "problem_type")}
     settings: dict[str, Any] = {
-        "q": config.head.q,
-        "k": config.head.k,
-        "dropout": config.head.dropout,
-        "preset": config.head.preset,
-        "task": "multiple-choice" if task.head == "choices" else "sequence-classification",
+        **{key: value for key, value in vars(config.head).items() if key != "name"},
+        "task": "multiple-choice" if choices else "sequence-classification",
         "special_token_ids": tokenizer.all_special_ids,
         "from_pretrained": arguments,
         **labels,
     }
-    return loaded(partial(second_order, config.model, **settings), config.model)
+    return load_or_run_error(second_order, config.model, **settings)
 
 
 def with_adapters(model: Any, peft: PeftConfig, task: Task, fresh: Collection[str] = ()) -> Any:
-    """LoRA on all linear layers but the head, which is trained whole.
+    """Add LoRA to all linear layers but the head, which is trained itself.
 
-    The head is all that stands beside the body, and the layers of the body that the file had not, whose weights are
-    named in `fresh` (BERT's pooler, often): random weights that are neither trained nor kept would be lost.
+    The head is everything beside the body, and the layers of the body whose weights are `fresh`, which the file did not
+    have (often BERT's pooler): random weights that are neither trained nor saved would be lost.
     """
     library = require("peft", "peft")
     body = model.base_model
@@ -193,17 +190,17 @@ def with_adapters(model: Any, peft: PeftConfig, task: Task, fresh: Collection[st
     return library.get_peft_model(model, settings)
 
 
-def merged(model: Any) -> Any:
-    """The same model with its adapters added into the weights: a plain checkpoint."""
+def merge_adapters(model: Any) -> Any:
+    """Return the model with its adapters added to the weights: a plain checkpoint."""
     return model.merge_and_unload() if hasattr(model, "merge_and_unload") else model
 
 
-def loaded(load: Any, name: str) -> Any:
-    """What `load` gives, or one line on why the model is not to be had."""
+def load_or_run_error(load: Callable[..., Any], name: str, **settings: Any) -> Any:
+    """Call `load(name, **settings)`; raise one line that says why the model cannot be loaded."""
     from safetensors import SafetensorError
 
     try:
-        return load()
+        return load(name, **settings)
     except SafetensorError as error:
         raise RunError(f"model {name!r}: its weights cannot be read ({error}); copy or fetch them again.") from error
     except ValueError as error:
@@ -216,3 +213,44 @@ def loaded(load: Any, name: str) -> Any:
         first = str(error).strip().partition("\n")[0]
         where = "is no model folder" if local else "is neither a folder here nor to be had from the Hub (offline?)"
         raise RunError(f"model {name!r} {where}: {first}") from error
+
+
+def check_keys(given: Mapping[str, Any], config: Any, kind: type | None) -> None:
+    """Refuse keys that neither the model's config has nor the model reads, and values of another type."""
+    for key, value in given.items():
+        if not hasattr(config, key) and key not in _optional_keys(config, kind):
+            known = [name for name in config.to_dict() if not name.startswith("_") and name not in MODEL_RESERVED]
+            hint = f"{nearest(key, known)} To leave out what a recipe or file says, give null."
+            raise RunError(f"model_config.{key}: {type(config).__name__} has no such key. {hint}")
+        now = getattr(config, key, None)
+        # None says nothing of the type, and a whole number may stand for a dropout of 0.
+        kinds = float if isinstance(now, float) else type(now)
+        if now is not None and isinstance(now, (bool, int, float, str)) and not matches_type(value, kinds):
+            raise RunError(f"model_config.{key}={value}: expected {describe_type(kinds)}.")
+
+
+def model_class(config: Any, auto: Any) -> type | None:
+    """Return the class that an Auto class would make."""
+    try:
+        return auto._model_mapping[type(config)]
+    except (AttributeError, KeyError):
+        return None
+
+
+def _optional_keys(config: Any, kind: Any) -> set[str]:
+    """Return the keys that a model asks for and its config need not have, such as cls_dropout of DeBERTa's heads."""
+    if kind is None:
+        return set()
+    import torch
+
+    asked: set[str] = set()
+
+    def note(_: Any, key: str) -> Any:
+        asked.add(key)
+        raise AttributeError(key)
+
+    noting = copy.copy(config)
+    noting.__class__ = type(type(config).__name__, (type(config),), {"__getattr__": note})
+    with torch.device("meta"):  # no memory for weights
+        kind(noting)
+    return asked

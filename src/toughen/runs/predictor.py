@@ -1,4 +1,4 @@
-"""A trained model as a function of texts."""
+"""Call a trained model as a function of texts."""
 
 import json
 import os
@@ -9,16 +9,14 @@ from pathlib import Path
 from shlex import quote
 from typing import Any, cast
 
-import numpy as np
-
 from ..tasks import Task, answers_of, auto_class, collator, longest_input
 from ..tasks.batching import rows_of
 from ..tasks.scoring import check_numbers
 from ..tasks.tokenising import tokeniser
 from .errors import RunError
 from .folder import RunFolder
-from .predictions import probabilities
 from .progress import silence_libraries
+from .results import format_label, probabilities
 
 PAIR = ("text", "text_pair")
 Input = str | Sequence[str] | Mapping[str, Any]
@@ -26,7 +24,7 @@ Input = str | Sequence[str] | Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Prediction:
-    """What the model says of one input."""
+    """The model's answer for one input."""
 
     label: Any
     """The label's name; a number for regression; a list for several labels or for the words of a text."""
@@ -51,18 +49,18 @@ class Predictor:
     max_length: int
     batch_size: int = 32
     plain: bool = False
-    """A model without its run, which does not say whether it reads a text or a pair: it gets what is given."""
+    """Whether the model has no run, which would say if it reads a text or a pair: it gets what is given."""
 
     def __call__(self, inputs: Input | Sequence[Input]) -> Any:
-        """One prediction for one input, a list for a list."""
+        """Return one prediction for one input, a list for a list."""
         if not isinstance(inputs, (Sequence, Mapping)) or isinstance(inputs, bytes):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise RunError(f"{inputs!r} is no text; give a text, a pair, or a list of them.")
         one = isinstance(inputs, (str, tuple, Mapping))
         given = cast("list[Input]", [inputs] if one else list(inputs))
         if not given:
             return []
-        found = [prediction for part in self._parts(given) for prediction in part]
-        return found[0] if one else found
+        predictions = [prediction for part in self._parts(given) for prediction in part]
+        return predictions[0] if one else predictions
 
     def _parts(self, inputs: list[Input]) -> Iterator[list[Prediction]]:
         rows = [self._row(each, number) for number, each in enumerate(inputs)]
@@ -76,11 +74,11 @@ class Predictor:
                 yield reads._predict(part[start : start + self.batch_size])
 
     def _texts(self, row: Mapping[str, Any]) -> Sequence[str]:
-        """The columns of a row that are read."""
+        """Return the columns of a row that are read."""
         return PAIR if self.plain and PAIR[1] in row else self.task.columns
 
     def _row(self, given: Input, number: int) -> dict[str, Any]:
-        """An input by the names of the task's columns."""
+        """Return an input by the names of the task's columns."""
         if isinstance(given, Mapping):
             missing = [name for name in self.task.columns if name not in given]
             if missing and missing != ["question"]:
@@ -111,12 +109,15 @@ class Predictor:
             own = [one[-len(w) :] if left else one[: len(w)] for one, w in zip(logits, words, strict=True)]
             check_numbers(own)
             each = zip(words, own, rows, strict=True)
-            return [Prediction(_tags(self.task, ids, one.argmax(-1), row["tokens"])) for ids, one, row in each]
-        chances, answers = probabilities(self.task, logits), answers_of(self.task, logits)
-        return [self._said(answers[i], None if chances is None else chances[i]) for i in range(len(rows))]
+            return [
+                Prediction(_word_tags(self.task, ids, one.argmax(-1), len(row["tokens"]))) for ids, one, row in each
+            ]
+        chances = probabilities(self.task, logits)
+        pairs = zip(answers_of(self.task, logits), [None] * len(rows) if chances is None else chances, strict=True)
+        return [self._to_prediction(answer, chance) for answer, chance in pairs]
 
     def logits(self, encoded: Any, count: int) -> Any:
-        """The model's raw output for tokenised rows, as a NumPy array."""
+        """Return the model's raw output for tokenised rows, as a NumPy array."""
         import torch
 
         choices = [len(encoded["input_ids"]) // count] * count if self.task.head == "choices" else ()
@@ -126,29 +127,25 @@ class Predictor:
             output = self.model(**{name: value.to(device) for name, value in batch.items()})
         return output.logits.float().cpu().numpy()
 
-    def _said(self, answer: Any, chances: Any) -> Prediction:
-        task = self.task
-        if task.head == "regression":
-            return Prediction(float(answer))
-        named = {name: float(value) for name, value in zip(task.labels or map(str, range(9)), chances, strict=False)}
-        if task.head == "multilabel":
-            return Prediction([name for name, on in zip(task.labels, answer, strict=True) if on], None, named)
-        label = task.labels[int(answer)]
-        return Prediction(label, float(chances[int(answer)]), named)
+    def _to_prediction(self, answer: Any, chances: Any) -> Prediction:
+        label = format_label(self.task, answer)
+        if chances is None:
+            return Prediction(label)
+        named = {name: float(value) for name, value in zip(self.task.labels, chances, strict=False)}
+        return Prediction(label, None if isinstance(label, list) else float(chances[int(answer)]), named)
 
 
-def _tags(task: Task, words: list[int | None], answers: Any, tokens: Sequence[str]) -> list[str]:
-    """The tag of each word, from its first piece; words past the longest length are outside."""
-    found = ["O" if "O" in task.labels else task.labels[0]] * len(tokens)
-    for place in reversed(range(len(words))):
-        word = words[place]
+def _word_tags(task: Task, words: list[int | None], answers: Any, count: int) -> list[str]:
+    """Return the tag of each word, from its first piece; words past the longest length are outside."""
+    tags = ["O" if "O" in task.labels else task.labels[0]] * count
+    for word, tag in reversed(list(zip(words, format_label(task, answers), strict=True))):
         if word is not None:
-            found[word] = task.labels[int(np.asarray(answers)[place])]
-    return found
+            tags[word] = tag
+    return tags
 
 
 def load(run: "str | os.PathLike[str]", *, device: str | None = None, batch_size: int = 32) -> Predictor:
-    """A predictor from a run folder, one of its seeds, or any folder with a classifier of transformers."""
+    """Load a predictor from a run folder, one of its seeds, or any folder with a classifier of transformers."""
     import torch
 
     from .modeling import load_tokenizer, load_trained
@@ -158,8 +155,8 @@ def load(run: "str | os.PathLike[str]", *, device: str | None = None, batch_size
     folder = Path(run)
     above = (*folder.parents[:3], *folder.resolve().parents[:3])  # as written, or where it is: "." has none
     root = next((each for each in (folder, *above) if RunFolder(each).manifest_file.is_file()), None)
-    place = folder / "model" if (folder / "model" / "config.json").is_file() else folder
-    if not (place / "config.json").is_file():
+    path = folder / "model" if (folder / "model" / "config.json").is_file() else folder
+    if not (path / "config.json").is_file():
         if root and not folder.exists():
             raise RunError(f"{folder} does not exist; check the path.")
         unfinished = root and not (root / "model" / "config.json").is_file()
@@ -167,10 +164,10 @@ def load(run: "str | os.PathLike[str]", *, device: str | None = None, batch_size
             f"go on with: toughen train --resume {quote(str(root))}" if unfinished else "give a run or a model folder"
         )
         raise RunError(f"{folder} holds no trained model; {state}.")
-    tokenizer = load_tokenizer(str(place))
-    task = _task_of_run(root) if root else _task_of_model(place)
+    tokenizer = load_tokenizer(str(path))
+    task = _task_of_run(root) if root else _task_of_model(path)
     with silence_libraries():
-        model = load_trained(auto_class(task), place, tokenizer)
+        model = load_trained(auto_class(task), path, tokenizer)
     asked = RunFolder(root).config().data.max_length if root else 512
     length = min(asked, longest_input(tokenizer, model.config) or asked)
     where = device or ("cuda" if torch.cuda.is_available() else "cpu")
@@ -190,7 +187,7 @@ def _task_of_run(root: Path) -> Task:
 
 
 def _task_of_model(folder: Path) -> Task:
-    """A task with the labels and the head of a plain checkpoint; of a text, where no pair is given."""
+    """Return a task with the labels and the head of a plain checkpoint; of one text if no pair is given."""
     config: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     kind = str((config.get("architectures") or ["?"])[0])
     named: dict[str, str] = config.get("id2label") or {}

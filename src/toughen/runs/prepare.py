@@ -1,4 +1,4 @@
-"""What all seeds of a run share: data, tokenizer, method and number format; the first lines that say so."""
+"""Prepare what all seeds of a run share: data, tokenizer, method and number format; log it in a few lines."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,8 +12,8 @@ from ..tasks.tokenising import is_labelled
 from .config import Config, Precision
 from .errors import RunError
 from .folder import RunFolder
-from .method_config import make_method, parts_of, settings_of
-from .modeling import length_of, load_tokenizer
+from .method_config import make_method, methods_of, parts_of, settings_of
+from .modeling import load_tokenizer, max_input_length
 from .progress import ProgressLogger
 from .results import RunManifest
 
@@ -33,7 +33,7 @@ class PreparedRun:
 
 @dataclass(frozen=True)
 class SeedJob:
-    """What a seed needs to know."""
+    """One seed of one variant, and what it needs."""
 
     config: Config
     run: RunFolder
@@ -68,43 +68,26 @@ class SeedJob:
     @property
     def names(self) -> list[str]:
         """The method's name, or those of a sum, one for each of its parts."""
-        parts = getattr(self.method, "methods", (self.method,))
+        parts = methods_of(self.method)
         names = [key for _, key in parts_of(str(self.settings["name"]))] if "repr" not in self.settings else []
         return names if len(names) == len(parts) else ["term"] * len(parts)
 
 
 # Task -> what its models are scored on as well, by the ending of its metrics: accuracy_mm, as run_glue.py writes it.
 EXTRA_EVAL_SETS: Mapping[str, Mapping[str, str]] = {"mnli": {"mm": "mnli-mm"}}
+SHARED_BY_SETS = ("dir", "on_bad", "limit", "seed", "cache_dir")  # the options of `data` that hold for them, too
+
+
+NOT_OF_LOADING = ("max_length", "eval_split")  # the other options of `data` are those of `toughen.tasks.load`
 
 
 def load_data(config: Config) -> Data:
-    """The data of a config, checked for what training needs."""
+    """Load the data of a config, and check that it has what training needs."""
     given = config.data
-    columns = [part.strip() for part in given.text_column.split(",")] if given.text_column else None
-    data = load_task(
-        config.task,
-        dir=given.dir,
-        train_file=given.train_file,
-        validation_file=given.validation_file,
-        test_file=given.test_file,
-        text_column=columns,
-        label_column=given.label_column,
-        labels=given.labels,
-        head=given.head,
-        delimiter=given.delimiter,
-        encoding=given.encoding,
-        quoting=given.quoting,
-        max_line=given.max_line,
-        label_separator=given.label_separator,
-        on_bad=given.on_bad,
-        validation_share=given.validation_share,
-        limit=given.limit,
-        few_shot=given.few_shot,
-        label_noise=given.label_noise,
-        imbalance=given.imbalance,
-        seed=given.seed,
-        cache_dir=given.cache_dir,
-    )
+    options: dict[str, Any] = {key: value for key, value in vars(given).items() if key not in NOT_OF_LOADING}
+    if given.text_column:
+        options["text_column"] = [part.strip() for part in given.text_column.split(",")]
+    data = load_task(config.task, **options)
     if data.train is None:
         tested = f"; it tests models of {data.task.tests}: use toughen evaluate" if data.task.tests else ""
         raise RunError(f"{data.task.title} has no training rows{tested}.")
@@ -132,24 +115,23 @@ def _check_rows(data: Data, split: str) -> None:
 
 
 def load_extra_eval_sets(config: Config, task: Task) -> tuple[dict[str, Data], list[str]]:
-    """MNLI's mismatched half, by the ending of its metrics; and a note where it is not to be had."""
-    found: dict[str, Data] = {}
+    """Load MNLI's mismatched half, by the ending of its metrics; with a note if it cannot be loaded."""
+    sets: dict[str, Data] = {}
     notes: list[str] = []
     given = config.data
     for ending, name in EXTRA_EVAL_SETS.get(task.name, {}).items():
         if given.train_file is not None:
-            continue  # a person's own files in place of the set's
+            continue  # own files replace the set's
         try:
-            found[ending] = load_task(
-                name, dir=given.dir, on_bad=given.on_bad, limit=given.limit, seed=given.seed, cache_dir=given.cache_dir
-            )
+            options: dict[str, Any] = {key: getattr(given, key) for key in SHARED_BY_SETS}
+            sets[ending] = load_task(name, **options)
         except DataError as error:
             notes.append(f"{name} is not scored: {error}")
-    return found, notes
+    return sets, notes
 
 
 def resolve_precision(wanted: Precision) -> tuple[str, str | None]:
-    """fp32, bf16 or fp16 for this machine, and a note when `auto` chose."""
+    """Return fp32, bf16 or fp16 for this machine, and a note when `auto` chose."""
     import torch
 
     cuda = torch.cuda.is_available()
@@ -173,7 +155,7 @@ def summary_lines(
     world_size: int,
     notes: Sequence[str],
 ) -> Iterator[str]:
-    """`toughen 0.1 · smart (weight 5) · RTE 2490/277/3000 · roberta-base · cuda bf16 · 3 seeds`, then the data.
+    """Yield `toughen 0.1 · smart (weight 5) · RTE 2490/277/3000 · roberta-base · cuda bf16 · 3 seeds`, then the data.
 
     `lengths` are the tokens that texts are cut at, and those the model reads at most.
     """
@@ -183,32 +165,32 @@ def summary_lines(
     where = f"{_device()} {precision}" + (f" x {world_size}{' sharded' * config.train.shard}" if world_size > 1 else "")
     model = Path(config.model).name if Path(config.model).is_dir() else config.model
     model += f" + {config.head.name} head" if config.head.name else ""
-    told = [f"toughen {__version__}", _method(config), f"{data.task.title} {rows}", model, where, seeds]
-    yield " · ".join(told)
+    facts = [f"toughen {__version__}", _method(config), f"{data.task.title} {rows}", model, where, seeds]
+    yield " · ".join(facts)
     report = data.report(tokenizer, length, longest)
     cut = report.truncated.get("train", 0.0)
-    told = [f"{cut:.1%} of the texts cut at {length} tokens" if cut else f"no text is cut at {length} tokens"]
+    facts = [f"{cut:.1%} of the texts cut at {length} tokens" if cut else f"no text is cut at {length} tokens"]
     balance = report.balance.get("train", {})
     if data.task.head == "classes" and len(balance) <= 5:
-        whole = sum(balance.values())
-        told.append(" / ".join(f"{label} {count / whole:.1%}" for label, count in balance.items()))
+        total = sum(balance.values())
+        facts.append(" / ".join(f"{label} {count / total:.1%}" for label, count in balance.items()))
     else:
-        told.append(f"{len(data.task.labels)} classes" if data.task.head == "classes" else data.task.head)
+        facts.append(f"{len(data.task.labels)} classes" if data.task.head == "classes" else data.task.head)
     if config.data.train_file and not config.data.text_column:  # a guess
-        told.append(f"text: {' and '.join(map(repr, data.task.columns))}")
-    yield " · ".join(told)
+        facts.append(f"text: {' and '.join(map(repr, data.task.columns))}")
+    yield " · ".join(facts)
     yield from (f"! {line}" for line in (*data.doubts, *report.warnings, *notes))
 
 
 def _method(config: Config) -> str:
     if "repr" in config.method:
         return config.method_name
-    told: list[str] = []
+    parts: list[str] = []
     for part, given in settings_of(config.method).items():
         changed = [f"{key} {value:g}" if isinstance(value, float) else f"{key} {value}" for key, value in given.items()]
         kept = [each for each in changed if each != "preset recommended"]
-        told.append(f"{part} ({', '.join(kept)})" if kept else part)
-    return " + ".join(told)
+        parts.append(f"{part} ({', '.join(kept)})" if kept else part)
+    return " + ".join(parts)
 
 
 def _device() -> str:
@@ -217,8 +199,8 @@ def _device() -> str:
     return torch.accelerator.current_accelerator().type if torch.accelerator.is_available() else "cpu"  # pyright: ignore[reportOptionalMemberAccess]
 
 
-# Half a run with other values of these would be no run of either.
-LEARNT_BY = ("learning_rate", "epochs", "max_steps", "batch_size", "warmup", "weight_decay", "max_grad_norm")
+# A run cannot go on with other values of these.
+TRAIN_KEYS = ("learning_rate", "epochs", "max_steps", "batch_size", "warmup", "weight_decay", "max_grad_norm")
 
 
 def prepare_run(
@@ -226,31 +208,30 @@ def prepare_run(
 ) -> PreparedRun:
     """Load data, tokenizer and method, and note what is unusual about them."""
     precision, note = resolve_precision(config.train.precision)
-    made = method if method is not None else make_method(config.method)
+    method = make_method(config.method) if method is None else method
     data = load_data(config)
-    folder.check_manifest(_manifest(config, data, world_size))
+    task = data.task
+    folder.check_manifest(
+        RunManifest(
+            task=task.name,
+            labels=list(task.labels),
+            head=task.head,
+            kind=task.kind,
+            columns=list(task.columns),
+            metrics=list(task.metrics),
+            rows={name: len(split) for name, split in data.splits.items()},
+            processes=world_size,
+            method=config.method,
+            train={key: getattr(config.train, key) for key in TRAIN_KEYS},
+        )
+    )
     tokenizer = load_tokenizer(config.model)
-    length, longest, shorter = length_of(config, tokenizer)
-    others, missing = load_extra_eval_sets(config, data.task)
+    length, longest, shorter = max_input_length(config, tokenizer)
+    others, missing = load_extra_eval_sets(config, task)
     notes = [*filter(None, (note, shorter)), *missing]
     if reporter.speak:
         for line in summary_lines(config, data, tokenizer, (length, longest), precision, world_size, notes):
-            reporter.line(line)
+            reporter.log(line)
     ready = prepare(data, tokenizer, length, cache_dir=config.data.cache_dir)
-    also = {key: prepare(each, tokenizer, length, cache_dir=config.data.cache_dir) for key, each in others.items()}
-    return PreparedRun(ready, also, tokenizer, made, precision, tuple(notes))
-
-
-def _manifest(config: Config, data: Data, world_size: int) -> RunManifest:
-    return RunManifest(
-        task=data.task.name,
-        labels=data.task.labels,
-        head=data.task.head,
-        kind=data.task.kind,
-        columns=data.task.columns,
-        metrics=data.task.metrics,
-        rows={name: len(split) for name, split in data.splits.items()},
-        processes=world_size,
-        method=config.method,
-        train={key: getattr(config.train, key) for key in LEARNT_BY},
-    )
+    extra = {key: prepare(each, tokenizer, length, cache_dir=config.data.cache_dir) for key, each in others.items()}
+    return PreparedRun(ready, extra, tokenizer, method, precision, tuple(notes))

@@ -1,4 +1,4 @@
-"""What a person sees of a run: a live bar on a terminal, plain lines elsewhere; all lines go to train.log too."""
+"""Show a run: a live bar on a terminal, plain lines elsewhere; all lines go to train.log too."""
 
 import logging
 import math
@@ -17,10 +17,10 @@ QUIET_SECONDS = 5.0  # between two plain lines of training
 
 
 class ProgressLogger:
-    """Tells what happens; rank 0 alone has one that speaks."""
+    """Shows what happens; only that of rank 0 speaks."""
 
-    def __init__(self, log: Path | None = None, speak: bool = True) -> None:
-        self.log, self.speak = log, speak
+    def __init__(self, file: Path | None = None, speak: bool = True) -> None:
+        self.file, self.speak = file, speak
         self.bar: Any = None
         self._task: Any = None
         self._began = (0, 0.0)
@@ -31,10 +31,10 @@ class ProgressLogger:
         self._epochs = 0.0
         self._explained = False
 
-    def line(self, text: str) -> None:
-        """One line for the person and the log."""
+    def log(self, text: str) -> None:
+        """Write one line to the screen and the file."""
         if self.speak:
-            tell(text, self.log, self.bar)
+            write_line(text, self.file, self.bar)
 
     def begin(self, head: str, names: Sequence[str], selects: str, state: Any) -> None:
         """Training of a seed starts, or goes on; `names` are the methods', `selects` the metric, `state` Trainer's."""
@@ -46,7 +46,7 @@ class ProgressLogger:
             return
         again = f", from step {step}" if step else ""
         epochs = "1 epoch" if self._epochs == 1 else f"{self._epochs:g} epochs"
-        self.line(f"{self._head}: {total} update{'s' * (total != 1)} in {epochs}{again}")
+        self.log(f"{self._head}: {total} update{'s' * (total != 1)} in {epochs}{again}")
         if sys.stdout.isatty():
             self._open(step, total)
 
@@ -64,8 +64,8 @@ class ProgressLogger:
             now = min(math.floor(epoch) + 1, math.ceil(self._epochs))
             self.bar.update(self._task, completed=step, description=f"{self._head} epoch {now}/{self._epochs:g}")
 
-    def row(self, row: Mapping[str, Any], terms: Mapping[str, float]) -> None:
-        """A row of metrics.jsonl; `terms` are the weights of what is added to the clean loss."""
+    def log_row(self, row: Mapping[str, Any], terms: Mapping[str, float]) -> None:
+        """Show a row of metrics.jsonl; `terms` are the weights of what is added to the clean loss."""
         if not self.speak:
             return
         if row["kind"] == "eval":
@@ -76,22 +76,22 @@ class ProgressLogger:
             self.bar.update(self._task, facts=f"{facts} · {self._pace(row['step']):.1f} it/s · ETA")
         elif time.perf_counter() - self._last_line > QUIET_SECONDS or row["step"] == self._total:
             self._last_line = time.perf_counter()
-            self.line(f"{self._head} step {row['step']}/{self._total}: {facts} · {self._left(row['step'])}")
+            self.log(f"{self._head} step {row['step']}/{self._total}: {facts} · {self._left(row['step'])}")
 
     def _scores(self, row: Mapping[str, Any]) -> None:
         scores = {key.removeprefix("eval_"): value for key, value in row.items() if key.startswith("eval_")}
         hidden = ("runtime", "samples_per_second", "steps_per_second", "model_preparation_time")
-        named = {"loss": "eval loss"}  # not the training's, which lines between epochs tell
-        told = [f"{named.get(name, name)} {value:.4f}" for name, value in scores.items() if name not in hidden]
+        named = {"loss": "eval loss"}  # not the training's, which lines between epochs show
+        shown = [f"{named.get(name, name)} {value:.4f}" for name, value in scores.items() if name not in hidden]
         score = scores.get(self._selects, float("nan"))
         if score > self._best:
             mark = "*" if self._explained else "* (the best so far)"  # in words once a run
-            self._best, told[-1], self._explained = score, f"{told[-1]}  {mark}", True
-        self.line(f"{self._head} epoch {row['epoch']:g}: {' · '.join(told)}")
+            self._best, shown[-1], self._explained = score, f"{shown[-1]}  {mark}", True
+        self.log(f"{self._head} epoch {row['epoch']:g}: {' · '.join(shown)}")
 
     def _left(self, step: int) -> str:
         pace = self._pace(step)
-        return f"{pace:.1f} it/s · ETA {clock((self._total - step) / pace)}"
+        return f"{pace:.1f} it/s · ETA {format_duration((self._total - step) / pace)}"
 
     def _pace(self, step: int) -> float:
         return max(step - self._began[0], 1) / max(time.perf_counter() - self._began[1], 1e-9)
@@ -103,12 +103,12 @@ class ProgressLogger:
             self.bar = None
 
 
-def tell(text: str, log: Path | None, live: Any) -> None:
-    """A line above what is `live` on the terminal, or alone; with the time in a log."""
+def write_line(text: str, log: Path | None, live: Any) -> None:
+    """Write a line above what is `live` on the terminal, or alone; with the time to a log."""
     if log is not None:
         with log.open("a", encoding="utf-8") as file:
             file.write(f"{datetime.now():%Y-%m-%d %H:%M:%S} {text}\n")
-    with suppress(OSError):  # who read us is gone (| head, a closed terminal); our work is not
+    with suppress(OSError):  # nobody reads any more (| head, a closed terminal); the work goes on
         if live is not None:
             live.console.print(text, highlight=False, markup=False, soft_wrap=True)
         else:
@@ -116,25 +116,24 @@ def tell(text: str, log: Path | None, live: Any) -> None:
             sys.stdout.flush()
 
 
-def clock(seconds: float | None) -> str:
-    """Hours, minutes and seconds; a dash while nothing is known."""
+def format_duration(seconds: float | None) -> str:
+    """Return hours, minutes and seconds; a dash if unknown."""
     if seconds is None:
         return "-"
-    whole = max(int(seconds), 0)
-    hours = f"{whole // 3600}:{whole // 60 % 60:02d}" if whole >= 3600 else f"{whole // 60}"
-    return f"{hours}:{whole % 60:02d}"
+    total = max(int(seconds), 0)
+    hours = f"{total // 3600}:{total // 60 % 60:02d}" if total >= 3600 else f"{total // 60}"
+    return f"{hours}:{total % 60:02d}"
 
 
 def format_loss_terms(row: Mapping[str, Any], terms: Mapping[str, float], names: Sequence[str]) -> str:
-    """`loss 0.41 = clean 0.36 + 1 x smart 0.05 · |delta| 3.0% · 2.7x plain`; without the sum where it is none."""
+    """Return `loss 0.41 = clean 0.36 + 1 x smart 0.05 · |delta| 3.0% · 2.7x plain`; without the sum if it is none."""
     parts = [f"loss {row['loss']:.4f}"]
     if row.get("cost", 0.0) > 1:
         clean = row.get("robust/loss_clean", row.get("robust/0/loss_clean"))
         if clean is not None and terms and all(key in row for key in terms):
-            told = zip(terms.items(), names, strict=True)
-            parts[0] += f" = clean {clean:.4f}" + "".join(
-                f" + {w:g} x {name} {row[key]:.4f}" for (key, w), name in told
-            )
+            parts[0] += f" = clean {clean:.4f}"
+            for (key, weight), name in zip(terms.items(), names, strict=True):
+                parts[0] += f" + {weight:g} x {name} {row[key]:.4f}"
         size = next((value for key, value in row.items() if "delta_relative" in key), None)
         parts += [f"|delta| {size:.1%}"] if size is not None else []
         parts.append(f"{row['cost']:.1f}x plain")
@@ -142,30 +141,30 @@ def format_loss_terms(row: Mapping[str, Any], terms: Mapping[str, float], names:
 
 
 @contextmanager
-def silence_libraries(log: Path | None = None, tell: Callable[[str], None] | None = None) -> Generator[None]:
-    """No progress bars but our own; with `log`, warnings of Python and transformers go there and not on the screen.
+def silence_libraries(log: Path | None = None, show: Callable[[str], None] | None = None) -> Generator[None]:
+    """Hide the progress bars of libraries; with `log`, warnings of Python and transformers go there, not on the screen.
 
-    Those of ours say that a step does less than its name promises: they go to `tell`.
+    Our own warnings say that a step does less than its name promises: they go to `show`.
     """
     from datasets import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
-    from transformers.utils import logging as told
+    from transformers.utils import logging as transformers_logging
 
-    bars, tables = told.is_progress_bar_enabled(), not are_progress_bars_disabled()
-    told.disable_progress_bar()
+    bars, tables = transformers_logging.is_progress_bar_enabled(), not are_progress_bars_disabled()
+    transformers_logging.disable_progress_bar()
     disable_progress_bars()
     try:
-        with _into(log, tell):
+        with _into(log, show):
             yield
     finally:
         if bars:
-            told.enable_progress_bar()
+            transformers_logging.enable_progress_bar()
         if tables:
             enable_progress_bars()
 
 
 @contextmanager
-def _into(log: Path | None, tell: Callable[[str], None] | None) -> Generator[None]:
-    from transformers.utils import logging as told
+def _into(log: Path | None, show: Callable[[str], None] | None) -> Generator[None]:
+    from transformers.utils import logging as transformers_logging
 
     if log is None:
         yield
@@ -173,24 +172,24 @@ def _into(log: Path | None, tell: Callable[[str], None] | None) -> Generator[Non
     handler = logging.FileHandler(log, encoding="utf-8", delay=True)
     handler.setFormatter(logging.Formatter("%(asctime)s %(name)s: %(message)s", "%Y-%m-%d %H:%M:%S"))
     warned = logging.getLogger("py.warnings")
-    told.disable_default_handler()
-    told.add_handler(handler)
+    transformers_logging.disable_default_handler()
+    transformers_logging.add_handler(handler)
     warned.addHandler(handler)
     logging.captureWarnings(True)
     logged = warnings.showwarning
 
-    def show(message: Any, category: type[Warning], *rest: Any, **named: Any) -> None:
-        if tell is not None and issubclass(category, RobustnessWarning):
-            tell(f"! {message}")
+    def warn(message: Any, category: type[Warning], *rest: Any, **named: Any) -> None:
+        if show is not None and issubclass(category, RobustnessWarning):
+            show(f"! {message}")
         else:
             logged(message, category, *rest, **named)
 
-    warnings.showwarning = show
+    warnings.showwarning = warn
     try:
         yield
     finally:
         logging.captureWarnings(False)
         warned.removeHandler(handler)
-        told.remove_handler(handler)
-        told.enable_default_handler()
+        transformers_logging.remove_handler(handler)
+        transformers_logging.enable_default_handler()
         handler.close()

@@ -1,22 +1,37 @@
-"""What a run leaves as JSON, as typed values: result.json of a seed, results.json and began.json of the run."""
+"""What a run leaves, as typed values: result.json of a seed, results.json and began.json of the run, predictions."""
 
+import json
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from ..internal.atomic import write_text
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from ..tasks import Task
 
 Numbers = Mapping[str, float]
 
 
-def _known(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values that the dataclass has a field for; files of other versions may hold more."""
-    names = {each.name for each in fields(kind)}
-    return {key: value for key, value in values.items() if key in names}
+@dataclass(frozen=True)
+class Record:
+    """Plain values under names; files of other versions may hold more, or less."""
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "Self":
+        names = {each.name for each in fields(cls)}
+        return cls(**{key: value for key, value in values.items() if key in names})
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
 
 
 @dataclass(frozen=True)
-class SeedResult:
+class SeedResult(Record):
     """What one seed reached and what it cost."""
 
     seed: int
@@ -30,16 +45,9 @@ class SeedResult:
     folder: str = ""
     """Where its model and predictions are, below the run folder."""
 
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> "SeedResult":
-        return cls(**_known(cls, values))
 
-    def to_dict(self) -> dict[str, Any]:
-        return dict(vars(self))
-
-
-@dataclass(frozen=True)
-class SeedSummary:
+@dataclass(frozen=True, kw_only=True)
+class SeedSummary(Record):
     """The seeds of one variant: every result, and mean, sample standard deviation and median of each metric."""
 
     seeds: Sequence[SeedResult]
@@ -47,29 +55,25 @@ class SeedSummary:
     sd: Numbers
     median: Numbers
 
-    @classmethod
-    def of(cls, seeds: Sequence[SeedResult]) -> "SeedSummary":
+    @staticmethod
+    def of(seeds: Sequence[SeedResult]) -> "SeedSummary":
         """Summarize seeds; the standard deviation of one seed is 0."""
         values = {name: [seed.metrics[name] for seed in seeds] for name in seeds[0].metrics}
-        return cls(
-            seeds,
-            {name: statistics.fmean(each) for name, each in values.items()},
-            {name: statistics.stdev(each) if len(each) > 1 else 0.0 for name, each in values.items()},
-            {name: statistics.median(each) for name, each in values.items()},
+        return SeedSummary(
+            seeds=seeds,
+            mean={name: statistics.fmean(each) for name, each in values.items()},
+            sd={name: statistics.stdev(each) if len(each) > 1 else 0.0 for name, each in values.items()},
+            median={name: statistics.median(each) for name, each in values.items()},
         )
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> "SeedSummary":
+    def from_dict(cls, values: Mapping[str, Any]) -> "Self":
         seeds = [SeedResult.from_dict(each) for each in values["seeds"]]
-        return cls(seeds, values["mean"], values["sd"], values["median"])
-
-    def to_dict(self) -> dict[str, Any]:
-        seeds = [seed.to_dict() for seed in self.seeds]
-        return {"seeds": seeds, "mean": self.mean, "sd": self.sd, "median": self.median}
+        return super().from_dict({**values, "seeds": seeds})
 
 
 @dataclass(frozen=True)
-class MethodRecord:
+class MethodRecord(Record):
     """The method that was trained: its name, the given settings, and the object as text."""
 
     name: str
@@ -77,18 +81,18 @@ class MethodRecord:
     repr: str = ""
 
 
-@dataclass(frozen=True)
-class Results:
+@dataclass(frozen=True, kw_only=True)
+class Results(SeedSummary):
     """results.json: what each seed reached, and with what."""
 
     path: Path
+    toughen: str = ""
     task: str
     model: str
+    head: str | None = None
     method: MethodRecord
     metric: str
     """The metric that selects the best epoch and the best seed."""
-    summary: SeedSummary
-    head: str | None = None
     higher_is_better: bool = True
     baseline: SeedSummary | None = None
     data: Mapping[str, int] = field(default_factory=dict[str, int])
@@ -96,23 +100,6 @@ class Results:
     versions: Mapping[str, str] = field(default_factory=dict[str, str])
     hardware: Mapping[str, Any] = field(default_factory=dict[str, Any])
     notes: Sequence[str] = ()
-    toughen: str = ""
-
-    @property
-    def seeds(self) -> Sequence[SeedResult]:
-        return self.summary.seeds
-
-    @property
-    def mean(self) -> Numbers:
-        return self.summary.mean
-
-    @property
-    def sd(self) -> Numbers:
-        return self.summary.sd
-
-    @property
-    def median(self) -> Numbers:
-        return self.summary.median
 
     @property
     def best(self) -> SeedResult:
@@ -120,32 +107,16 @@ class Results:
         return max(self.seeds, key=lambda seed: seed.metrics[self.metric])
 
     @classmethod
-    def from_dict(cls, path: Path, values: Mapping[str, Any]) -> "Results":
+    def from_dict(cls, values: Mapping[str, Any]) -> "Self":
         baseline = values.get("baseline")
-        given: dict[str, Any] = _known(cls, values) | {
-            "path": path,
-            "method": MethodRecord(**_known(MethodRecord, values["method"])),
-            "summary": SeedSummary.from_dict(values),
+        typed = {
+            "method": MethodRecord.from_dict(values["method"]),
             "baseline": SeedSummary.from_dict(baseline) if baseline else None,
         }
-        return cls(**given)
+        return super().from_dict({**values, **typed})
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "toughen": self.toughen,
-            "task": self.task,
-            "model": self.model,
-            "head": self.head,
-            "method": dict(vars(self.method)),
-            "metric": self.metric,
-            "higher_is_better": self.higher_is_better,
-            **self.summary.to_dict(),
-            "baseline": self.baseline.to_dict() if self.baseline else None,
-            "data": self.data,
-            "versions": self.versions,
-            "hardware": self.hardware,
-            "notes": self.notes,
-        }
+        return {key: value for key, value in super().to_dict().items() if key != "path"}
 
     def __str__(self) -> str:
         """One line: every seed, mean, sd and median of the selecting metric."""
@@ -157,7 +128,7 @@ class Results:
 
 
 @dataclass(frozen=True)
-class RunManifest:
+class RunManifest(Record):
     """began.json: what a run began with; it goes on with the same or not at all."""
 
     task: str = ""
@@ -173,12 +144,69 @@ class RunManifest:
     """The options of `train` that decide what is learnt."""
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> "RunManifest":
+    def from_dict(cls, values: Mapping[str, Any]) -> "Self":
         train = {key.partition(".")[2]: value for key, value in values.items() if key.startswith("train.")}
-        given: dict[str, Any] = {**_known(cls, values), "train": train}
-        return cls(**given)
+        return super().from_dict({**values, "train": train})
 
     def to_dict(self) -> dict[str, Any]:
-        values = {**vars(self), **{f"train.{key}": value for key, value in self.train.items()}}
-        del values["train"]
-        return values | {key: list(values[key]) for key in ("labels", "columns", "metrics")}
+        values = super().to_dict()
+        return values | {f"train.{key}": value for key, value in values.pop("train").items()}
+
+
+def write_predictions(path: Path, task: "Task", logits: Any, labels: Any = None) -> None:
+    """Write predictions/<split>.tsv: index, prediction, and if they are known the label and the probabilities."""
+    import numpy as np
+
+    from ..tasks import answers_of
+    from ..tasks.tokenising import IGNORED
+
+    answers = list(answers_of(task, logits))
+    labels = [] if labels is None else list(labels)
+    if task.head == "tokens" and labels:
+        masks = [np.asarray(row) != IGNORED for row in labels]
+        answers = [np.asarray(row)[: len(mask)][mask] for row, mask in zip(answers, masks, strict=True)]
+        labels = [np.asarray(row)[mask] for row, mask in zip(labels, masks, strict=True)]
+    columns = {"index": [str(row) for row in range(len(answers))], "prediction": [_cell(task, row) for row in answers]}
+    if labels:
+        columns["label"] = [_cell(task, row) for row in labels]
+    if (chances := probabilities(task, logits)) is not None:
+        columns["probabilities"] = [json.dumps([round(float(value), 6) for value in row]) for row in chances]
+    write_text(path, "".join("\t".join(row) + "\n" for row in (columns, *zip(*columns.values(), strict=True))))
+
+
+def _cell(task: "Task", answer: Any) -> str:
+    value = format_label(task, answer)
+    return f"{value:.6g}" if isinstance(value, float) else value if isinstance(value, str) else json.dumps(value)
+
+
+def probabilities(task: "Task", logits: Any) -> Any:
+    """Return the softmax for classes and choices, a sigmoid each for several labels, None for the others."""
+    import numpy as np
+
+    values = np.asarray(logits, dtype=np.float64)
+    if task.head == "multilabel":
+        return 1 / (1 + np.exp(-values))
+    if task.head in ("regression", "tokens"):
+        return None
+    powers = np.exp(values - values.max(axis=-1, keepdims=True))
+    return powers / powers.sum(axis=-1, keepdims=True)
+
+
+def format_label(task: "Task", answer: Any) -> Any:
+    """Return the label's name, a number for regression, or a list of names if there are several."""
+    if task.head == "regression":
+        import numpy as np
+
+        return float(np.asarray(answer).reshape(()))
+    if task.head == "multilabel":
+        return [name for name, on in zip(task.labels, answer, strict=True) if on]
+    if task.head == "tokens":
+        return [task.labels[int(number)] for number in answer]
+    return task.labels[int(answer)] if int(answer) >= 0 else ""
+
+
+def read_predictions(path: Path) -> list[str]:
+    """Return the column `prediction` of a table."""
+    lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")  # not at every break that Unicode knows
+    column = lines[0].split("\t").index("prediction")
+    return [line.split("\t")[column] for line in lines[1:]]

@@ -1,4 +1,4 @@
-"""One seed of one variant: train, take the best epoch, score, save; with smaller micro-batches where memory runs out.
+"""Train one seed of one variant, score and save its best epoch; with smaller micro-batches if memory runs out.
 
 Processes that train together reduce together. One that ran out cannot tell the others, who wait for its gradients
 inside a collective call, so it writes memory.json and ends; torchrun ends the others, and the run goes on from its last
@@ -11,23 +11,24 @@ import math
 import os
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..internal.atomic import move_folder, remove_folder
 from ..tasks import Data, collator, compute_metrics
-from . import predictions
-from .diagnostics import write_diagnostics
+from .config_io import rows_per_device
 from .errors import RestartWithSmallerBatch, RunError
-from .modeling import load_model, merged
+from .modeling import load_model, merge_adapters
 from .prepare import SeedJob
 from .progress import ProgressLogger
-from .results import SeedResult
-from .signals import GracefulStop
+from .results import SeedResult, write_predictions
+
+if TYPE_CHECKING:
+    from .launch import GracefulStop
 
 FAST_LENGTHS = 32  # lengths are padded to multiples of it in fast runs
 
 
-def train_seed(job: SeedJob, reporter: ProgressLogger, stop: GracefulStop) -> SeedResult:
+def train_seed(job: SeedJob, reporter: ProgressLogger, stop: "GracefulStop") -> SeedResult:
     """Train one seed, from its last checkpoint if it has one; smaller micro-batches where memory runs out."""
     import torch
 
@@ -43,17 +44,14 @@ def train_seed(job: SeedJob, reporter: ProgressLogger, stop: GracefulStop) -> Se
             note = reduce_micro_batch(job, micro)
         if job.world_size > 1:
             raise RestartWithSmallerBatch(note)
-        reporter.line(f"{job.title}: {note}")
+        reporter.log(f"{job.title}: {note}")
 
 
 def pass_sizes(job: SeedJob) -> tuple[int, int]:
     """Return the rows of a training pass and of an evaluation pass on one device."""
-    train, share = job.config.train, job.config.train.batch_size // job.world_size
-    wanted = min(train.micro_batch or share, share)
-    if share % wanted:
-        raise RunError(f"train.micro_batch={wanted} does not divide the {share} rows of a device's share of an update.")
+    _, wanted = rows_per_device(job.config.train, job.world_size)
     micro = int(job.run.oom_history().get(job.variant, {}).get("rows", wanted))
-    return micro, max(train.eval_batch_size * micro // wanted, 1)
+    return micro, max(job.config.train.eval_batch_size * micro // wanted, 1)
 
 
 def reduce_micro_batch(job: SeedJob, micro: int) -> str:
@@ -71,7 +69,7 @@ def reduce_micro_batch(job: SeedJob, micro: int) -> str:
     return note
 
 
-def _train(job: SeedJob, micro: int, scored: int, reporter: ProgressLogger, stop: GracefulStop) -> SeedResult:
+def _train(job: SeedJob, micro: int, scored: int, reporter: ProgressLogger, stop: "GracefulStop") -> SeedResult:
     import torch
     from transformers import EarlyStoppingCallback, set_seed
     from transformers.trainer_callback import PrinterCallback
@@ -82,7 +80,7 @@ def _train(job: SeedJob, micro: int, scored: int, reporter: ProgressLogger, stop
     set_seed(job.seed)
     model = load_model(config, job.data.task, job.prepared.tokenizer)
     nan_monitor = NanMonitor(job.settings, train.learning_rate, job.prepared.precision)
-    watch = RunCallback(job, reporter, stop, nan_monitor)
+    callback = RunCallback(job, reporter, stop, nan_monitor)
     rows = getattr(job.data, config.data.eval_split)
     trainer = RunTrainer(
         model,
@@ -98,14 +96,13 @@ def _train(job: SeedJob, micro: int, scored: int, reporter: ProgressLogger, stop
         ),
         processing_class=job.prepared.tokenizer,
         compute_metrics=compute_metrics(job.data.task),
-        callbacks=[watch, *([EarlyStoppingCallback(train.patience)] if train.patience else [])],
+        callbacks=[callback, *([EarlyStoppingCallback(train.patience)] if train.patience else [])],
     )
-    watch.trainer = trainer
+    callback.trainer = trainer
     if trainer.args.world_size != job.world_size:
         raise RunError(f"{job.world_size} processes were started, but Trainer sees {trainer.args.world_size}.")
     trainer.remove_callback(PrinterCallback)
-    found = job.run.checkpoints(job.variant, job.seed)
-    last = found[-1] if found else None
+    last = next(reversed(job.run.checkpoints(job.variant, job.seed)), None)
     began = time.perf_counter()
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
@@ -117,10 +114,10 @@ def _train(job: SeedJob, micro: int, scored: int, reporter: ProgressLogger, stop
                 job.run.truncate_metrics(job.variant, job.seed, int(last.name.rpartition("-")[2]) if last else 0)
             trainer.train(resume_from_checkpoint=str(last) if last else None)
             if config.fast:
-                reporter.line(f"{job.title}: {trainer.fast_steps}")
+                reporter.log(f"{job.title}: {trainer.fast_steps}")
     finally:
         reporter.end()
-    return finish_seed(job, trainer, rows, time.perf_counter() - began, watch.seconds)
+    return finish_seed(job, trainer, rows, time.perf_counter() - began, callback.seconds)
 
 
 def _arguments(job: SeedJob, model: Any, micro: int, scored: int) -> Any:
@@ -139,7 +136,7 @@ def _arguments(job: SeedJob, model: Any, micro: int, scored: int) -> Any:
         "bf16": job.prepared.precision == "bf16",
         "fp16": job.prepared.precision == "fp16",
         "logging_steps": train.log_steps,
-        "logging_nan_inf_filter": False,  # a broken loss is told, not hidden
+        "logging_nan_inf_filter": False,  # a broken loss is shown, not hidden
         "save_total_limit": None if train.keep_checkpoints else 1,
         "report_to": "none",
         "ddp_find_unused_parameters": False,
@@ -169,21 +166,24 @@ def _arguments(job: SeedJob, model: Any, micro: int, scored: int) -> Any:
 
 
 def _is_trained(checkpoint: Path) -> bool:
-    """Whether training was over when this was saved; then only the scoring is left."""
+    """Return whether training was over when this was saved; then only the scoring is left."""
     state = json.loads((checkpoint / "trainer_state.json").read_text(encoding="utf-8"))
     control = state.get("stateful_callbacks", {}).get("TrainerControl", {})
     return bool(control.get("args", {}).get("should_training_stop"))
 
 
 def finish_seed(job: SeedJob, trainer: Any, rows: Any, seconds: float, in_steps: float) -> SeedResult:
-    """Scores and predictions of the best epoch, the model as a plain checkpoint, then the seed's result."""
+    """Write scores and predictions of the best epoch, the model as a plain checkpoint, then the seed's result."""
     import torch
 
     task, main = job.data.task, trainer.is_world_process_zero()
     metrics = _scored(job, trainer, job.data, rows, "")
     for ending, data in job.prepared.extra_eval_sets.items():
         metrics |= _scored(job, trainer, data, getattr(data, job.config.data.eval_split), f"_{ending}")
-    write_diagnostics(job, trainer, rows)
+    if job.config.head.name or any(states.adversary for states in trainer.attached.states):
+        from .diagnostics import write_diagnostics
+
+        write_diagnostics(job, trainer, rows)
     _save_model(job, trainer, main)
     state = trainer.state
     scored = [row for row in state.log_history if f"eval_{task.primary_metric}" in row]
@@ -212,19 +212,19 @@ def finish_seed(job: SeedJob, trainer: Any, rows: Any, seconds: float, in_steps:
 
 
 def _scored(job: SeedJob, trainer: Any, data: Data, rows: Any, ending: str) -> dict[str, float]:
-    """Predictions of every split as a table, and the scores of those with labels: `accuracy_mm`, `test_accuracy_mm`."""
+    """Write the predictions of every split; return the scores of those with labels, such as `test_accuracy_mm`."""
     metrics: dict[str, float] = {}
     for name, split in data.splits.items():
         if name == "train" and split is not rows:
             continue
-        said = trainer.predict(split, metric_key_prefix="eval")
-        logits = said.predictions[0] if isinstance(said.predictions, tuple) else said.predictions
+        output = trainer.predict(split, metric_key_prefix="eval")
+        logits = output.predictions[0] if isinstance(output.predictions, tuple) else output.predictions
         if trainer.is_world_process_zero():
             table = job.folder / "predictions" / f"{name}{ending}.tsv"
-            predictions.write(table, data.task, logits, said.label_ids)
+            write_predictions(table, data.task, logits, output.label_ids)
         prefix = "" if split is rows else f"{name}_"
-        known = [key for key in ("loss", *data.task.metrics) if f"eval_{key}" in said.metrics]
-        metrics |= {f"{prefix}{key}{ending}": said.metrics[f"eval_{key}"] for key in known}
+        known = [key for key in ("loss", *data.task.metrics) if f"eval_{key}" in output.metrics]
+        metrics |= {f"{prefix}{key}{ending}": output.metrics[f"eval_{key}"] for key in known}
     return metrics
 
 
@@ -233,7 +233,7 @@ def _save_model(job: SeedJob, trainer: Any, main: bool) -> None:
     if job.config.peft.name:
         if main:
             trainer.model.save_pretrained(job.folder / "adapter")
-            merged(trainer.accelerator.unwrap_model(trainer.model)).save_pretrained(unfinished)
+            merge_adapters(trainer.accelerator.unwrap_model(trainer.model)).save_pretrained(unfinished)
     else:
         trainer.save_model(str(unfinished))  # every process: FSDP gathers the weights here
     if main:

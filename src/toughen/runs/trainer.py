@@ -1,31 +1,35 @@
 """The Trainer of a run: the robust one, with its callback, its watch for NaN, and FSDP by one option."""
 
 import time
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
-from typing import Any, cast
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor
-from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import Trainer, TrainerCallback
+from transformers import TrainerControl as Control
+from transformers import TrainerState as State
+from transformers import TrainingArguments as Args
 
 from ..combine.single_pass import Add
 from ..errors import SiteError
-from ..trainers import checkpoint as state
+from ..trainers import checkpoint
 from ..trainers.hf import robust
-from .cost import cost_of, search_gradients
 from .errors import Diverged, Interrupted, RunError
-from .method_config import options_of
+from .method_config import cost_of, methods_of, options_of, search_gradients
 from .prepare import SeedJob
 from .progress import ProgressLogger
-from .signals import GracefulStop
 
+if TYPE_CHECKING:
+    from .launch import GracefulStop
+
+Logs = dict[str, Any] | None
 NEVER = 2**31 - 1
 PARTS = {"loss_clean": "the clean loss", "term": "the perturbed term", "loss_perturbed": "the perturbed loss"}
 
 
 class NanMonitor:
-    """One number a part: the first step at which it was not finite."""
+    """Keep one number for each part of the loss: the first step at which it was not finite."""
 
     def __init__(self, method: Mapping[str, Any], learning_rate: float, precision: str) -> None:
         self.method, self.learning_rate, self.precision = method, learning_rate, precision
@@ -39,11 +43,11 @@ class NanMonitor:
 
     def check(self, seed: int) -> None:
         """Stop the run if a part is broken; reads a few numbers from the device."""
-        found = {name: int(step) for name, step in self.first.items()}
-        step = min(found.values(), default=NEVER)
+        first = {name: int(step) for name, step in self.first.items()}
+        step = min(first.values(), default=NEVER)
         if step == NEVER:
             return
-        parts = [name for name, since in found.items() if since == step]
+        parts = [name for name, since in first.items() if since == step]
         clean = any(name.endswith("loss_clean") for name in parts)
         part = next((PARTS[key] for key in PARTS for name in parts if name.endswith(key)), "the loss")
         raise Diverged(f"seed {seed}, step {step}: {part} is not a number any more. {self._suggest_fix(clean)}")
@@ -52,22 +56,22 @@ class NanMonitor:
         tries: list[str] = []
         if not clean:
             tries += [f"method.{key}={self.method[key]}" for key in ("step_size", "max_norm") if self.method.get(key)]
-            tries += self._own() if not tries else []
+            tries += self._main_option() if not tries else []
         tries.append(f"train.learning_rate={self.learning_rate:g}")
         half = f", or train.precision=fp32 (it is {self.precision})" if self.precision != "fp32" else ""
         return f"Lower {' or '.join(tries)}{half}."
 
-    def _own(self) -> list[str]:
-        """The option of the method that its term hangs on most, of those it has."""
+    def _main_option(self) -> list[str]:
+        """Return the option that the method's term depends on most, of those it has."""
         if "name" not in self.method or "repr" in self.method:
             return []
         known = list(options_of(self.method["name"]))
-        found = [key for name in ("step_size", "weight") for key in known if key.rpartition(".")[2] == name]
-        return [f"method.{key}" for key in found[:1]]
+        keys = [key for name in ("step_size", "weight") for key in known if key.rpartition(".")[2] == name]
+        return [f"method.{key}" for key in keys[:1]]
 
 
 def fsdp_arguments(model: Any) -> dict[str, Any]:
-    """What TrainingArguments need: every layer of the stack is gathered by itself, right before it runs.
+    """Return what TrainingArguments need so that every layer is gathered by itself, right before it runs.
 
     Not transformers' own list of modules: it names BERT's embedding block, and accelerate shards the embedding in it
     once more and fails.
@@ -82,7 +86,7 @@ def fsdp_arguments(model: Any) -> dict[str, Any]:
 
 
 def take_processors_for_gpus() -> None:
-    """Accelerate leaves its FSDP settings out where there is no GPU, without a word; call before it is set up."""
+    """Let Accelerate shard on processors, too: without a GPU it leaves FSDP out; call before it is set up."""
     from accelerate.state import PartialState
     from accelerate.utils import DistributedType
 
@@ -92,7 +96,7 @@ def take_processors_for_gpus() -> None:
 
 
 def check_sharded(model: Any) -> None:
-    """Refuse to train on when every process holds the whole model after all."""
+    """Refuse to train if every process holds the whole model after all."""
     if not any(hasattr(parameter, "to_local") for parameter in model.parameters()):
         raise RunError("the weights were not shared out among the processes; leave train.shard and trainer.fsdp out.")
 
@@ -100,7 +104,7 @@ def check_sharded(model: Any) -> None:
 class RunCallback(TrainerCallback):
     """One seed of one variant, as it trains."""
 
-    def __init__(self, job: SeedJob, reporter: ProgressLogger, stop: GracefulStop, nan_monitor: NanMonitor) -> None:
+    def __init__(self, job: SeedJob, reporter: ProgressLogger, stop: "GracefulStop", nan_monitor: NanMonitor) -> None:
         self.job, self.reporter, self.stop, self.nan_monitor = job, reporter, stop, nan_monitor
         self.save = job.config.train.save_steps
         self.stopping = False
@@ -108,73 +112,53 @@ class RunCallback(TrainerCallback):
         self.seconds = 0.0  # of training alone: scoring and saving after an epoch is no cost of the method
         self._since = 0.0
 
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_train_begin(self, args: Args, state: State, control: Control, **kwargs: Any) -> None:
         if args.fsdp:
             check_sharded(kwargs["model"])
         warmup = self.job.config.train.warmup
         if warmup >= max(state.max_steps, 1):
-            said = f"train.warmup={warmup:g}, but there are {state.max_steps} updates"
-            self.reporter.line(f"! {said}: the learning rate never gets to its height")
+            problem = f"train.warmup={warmup:g}, but there are {state.max_steps} updates"
+            self.reporter.log(f"! {problem}: the learning rate never gets to its height")
         self.reporter.begin(self.job.title, self.job.names, self.job.data.task.primary_metric, state)
 
-    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+    def on_step_end(self, args: Args, state: State, control: Control, **kwargs: Any) -> None:
         self.reporter.step(state.global_step, state.epoch or 0.0)
         self.stopping = self.stopping or self.stop.requested(state.global_step)
         # The last step of an epoch is followed by its evaluation: what is saved before that would resume without it.
-        whole = abs((state.epoch or 0) - round(state.epoch or 0)) < 1e-9 or state.global_step >= state.max_steps
-        if not whole and (self.stopping or (self.save and state.global_step % self.save == 0)):
+        epoch_ends = abs((state.epoch or 0) - round(state.epoch or 0)) < 1e-9 or state.global_step >= state.max_steps
+        if not epoch_ends and (self.stopping or (self.save and state.global_step % self.save == 0)):
             control.should_save = True
         if control.should_save:
             self.nan_monitor.check(self.job.seed)
 
-    def on_epoch_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_epoch_begin(self, args: Args, state: State, control: Control, **kwargs: Any) -> None:
         self._since = time.perf_counter()
 
-    def on_epoch_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_epoch_end(self, args: Args, state: State, control: Control, **kwargs: Any) -> None:
         self.seconds += time.perf_counter() - self._since
         self.nan_monitor.check(self.job.seed)  # a broken model is neither scored nor saved
 
-    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+    def on_save(self, args: Args, state: State, control: Control, **kwargs: Any) -> None:
         if self.stopping:
             # Not should_training_stop: Trainer would score the unfinished epoch and might take it for the best.
             raise Interrupted(self.job.folder, state.global_step, self.stop.signal)
 
-    def on_log(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        logs: dict[str, Any] | None = None,
-        **kwargs: Any,
-    ) -> None:
+    def on_log(self, args: Args, state: State, control: Control, logs: Logs = None, **kwargs: Any) -> None:
         logs = logs or {}
         kind = "eval" if any(key.startswith("eval_") for key in logs) else "train" if "loss" in logs else None
         if kind == "train":
             self.nan_monitor.check(self.job.seed)
         if kind is None or not state.is_world_process_zero:
             return
-        row = {
-            "seed": self.job.seed,
-            "arm": self.job.variant,
-            "step": state.global_step,
-            "epoch": state.epoch,
-            "kind": kind,
-        }
-        row |= {key: value for key, value in logs.items() if key != "epoch"}
+        about = {"seed": self.job.seed, "arm": self.job.variant, "step": state.global_step, "epoch": state.epoch}
+        row = {**about, "kind": kind, **{key: value for key, value in logs.items() if key != "epoch"}}
         if kind == "train":
             row["cost"] = round(self.trainer.cost, 3)
         self.job.run.append_metrics(row)
-        self.reporter.row(row, self.trainer.terms)
+        self.reporter.log_row(row, self.trainer.terms)
 
 
 _Robust: Any = robust(Trainer)
-LOSSES = {"loss_clean", "loss_perturbed", "term"}
 
 
 class RunTrainer(_Robust):
@@ -197,61 +181,46 @@ class RunTrainer(_Robust):
             take_processors_for_gpus()
         super().create_accelerator_and_postprocess()
 
-    def _get_eval_sampler(self, eval_dataset: Any) -> None:
-        """No sampler, which is the rows' own order: Trainer would group them by length where training does."""
-        return None
-
-    def get_eval_dataloader(self, *args: Any, **kwargs: Any) -> Any:
-        with self._whole():
-            return super().get_eval_dataloader(*args, **kwargs)
-
-    def get_test_dataloader(self, *args: Any, **kwargs: Any) -> Any:
-        with self._whole():
-            return super().get_test_dataloader(*args, **kwargs)
-
-    @contextmanager
-    def _whole(self) -> Generator[None]:
-        """`dataloader_drop_last` is for training: a score is of all rows, and each has its prediction."""
+    def _get_dataloader(self, *args: Any, is_training: bool = False, **kwargs: Any) -> Any:
+        """Score all rows in their own order: without the groups by length and dropped batches of the training."""
+        if is_training:
+            return super()._get_dataloader(*args, is_training=True, **kwargs)
         dropped, self.args.dataloader_drop_last = self.args.dataloader_drop_last, False
         try:
-            yield
+            return super()._get_dataloader(*args, **{**kwargs, "sampler_fn": None})
         finally:
             self.args.dataloader_drop_last = dropped
 
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Tensor:
         loss = super().training_step(model, inputs, num_items_in_batch)
-        passed = self.attached.last_batches
-        self.forwards += passed[0].passes.forwards
-        self.backwards += passed[0].passes.backwards
+        batches = self.attached.last_batches
+        self.forwards += batches[0].passes.forwards
+        self.backwards += batches[0].passes.backwards
         self.micro_batches += 1
+        self._summed += 1
+        parts = {"loss": loss.detach()}
         with torch.no_grad():
-            parts = {"loss": loss.detach()}
-            for number, batch in enumerate(passed):
+            for number, batch in enumerate(batches):
                 parts |= {f"{number}/{key}": value for key, value in batch.metrics.items() if key != "weight_move"}
+                for key in PARTS.keys() & batch.metrics.keys():
+                    name = f"{number}/{key}" if len(batches) > 1 else key
+                    self._sums[name] = self._sums.get(name, 0.0) + batch.metrics[key]
             self.nan_monitor.update(self.state.global_step + 1, parts)
-            self._sum(passed)
         return loss
 
-    def _sum(self, passed: Any) -> None:
-        self._summed += 1
-        for number, batch in enumerate(passed):
-            for key in LOSSES & batch.metrics.keys():
-                name = f"{number}/{key}" if len(passed) > 1 else key
-                self._sums[name] = self._sums.get(name, 0.0) + batch.metrics[key]
-
     def figures(self) -> dict[str, Tensor]:
-        """Losses as means since they were last logged, as the Trainer's own is; and everything over all processes."""
-        found = {**super().figures(), **{key: value / self._summed for key, value in self._sums.items()}}
+        """Return losses as means since they were last logged, as the Trainer's own is; all over all processes."""
+        metrics = {**super().figures(), **{key: value / self._summed for key, value in self._sums.items()}}
         self._sums, self._summed = {}, 0
-        if self.args.world_size == 1 or not found:
-            return found
-        values = torch.stack([value.detach().float().to(self.args.device) for value in found.values()])
-        return dict(zip(found, self.accelerator.reduce(values, "mean"), strict=True))
+        if self.args.world_size == 1 or not metrics:
+            return metrics
+        values = torch.stack([value.detach().float().to(self.args.device) for value in metrics.values()])
+        return dict(zip(metrics, self.accelerator.reduce(values, "mean"), strict=True))
 
     @property
     def terms(self) -> dict[str, float]:
-        """The weights with which terms are added to the clean loss, by their names in the log; none if it is no sum."""
-        methods = getattr(self._method, "methods", (self._method,))
+        """The weights of the terms added to the clean loss, by their names in the log; none if it is no sum."""
+        methods = methods_of(self._method)
         weights = [m.combine.weight for m in methods if isinstance(m.combine, Add)]
         plain = [float(weight) for weight in weights if isinstance(weight, (int, float))]
         if len(plain) < len(methods):
@@ -264,19 +233,17 @@ class RunTrainer(_Robust):
         count = max(self.micro_batches, 1)
         return {"forward": self.forwards / count, "backward": self.backwards / count + self.searched}
 
-    def load_best(self, checkpoint: Any) -> None:
-        """Put the best epoch's weights in, without training: for a run that ended between training and scoring."""
-        from transformers import TrainerState
-
-        self.state = TrainerState.load_from_json(str(checkpoint / "trainer_state.json"))
+    def load_best(self, folder: Any) -> None:
+        """Load the best epoch's weights without training: for a run that ended between training and scoring."""
+        self.state = State.load_from_json(str(folder / "trainer_state.json"))
         if self.state.best_global_step:
-            # Beside this one, and not where the state says: the folder may have been moved, or named from elsewhere,
-            # and where nothing is found Trainer only warns and keeps the weights it has, which are not trained.
-            best = checkpoint.with_name(f"checkpoint-{self.state.best_global_step}")
+            # Beside this one, and not where the state says: the folder may have moved, and if nothing is there Trainer
+            # only warns and keeps the weights it has, which are not trained.
+            best = folder.with_name(f"checkpoint-{self.state.best_global_step}")
             if not best.is_dir():
                 raise RunError(f"{best} is gone, which holds the best epoch; start a new run.")
             self.state.best_model_checkpoint = str(best)
             self._load_best_model()
         else:
-            self._load_from_checkpoint(str(checkpoint))
-        state.load(self.attached, checkpoint, self.args.process_index)  # diagnostics look at a trained adversary
+            self._load_from_checkpoint(str(folder))
+        checkpoint.load(self.attached, folder, self.args.process_index)  # diagnostics look at a trained adversary

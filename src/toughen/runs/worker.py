@@ -8,8 +8,8 @@ from typing import NoReturn
 
 from ..internal.atomic import write_text
 from .errors import Diverged, Interrupted, RestartWithSmallerBatch
-from .execute import execute
 from .folder import RunFolder
+from .launch import execute
 
 
 def main() -> int:
@@ -18,7 +18,7 @@ def main() -> int:
     try:
         execute(folder)
     except Interrupted as stopped:
-        # All stop at the same step; the first tells, and the others must not end before it with an error: torchrun
+        # All stop at the same step; the first reports it, and the others must not end before with an error: torchrun
         # would kill it.
         if os.environ.get("RANK", "0") != "0":
             return 0
@@ -28,17 +28,17 @@ def main() -> int:
         return 1
     except Exception as error:
         traceback.print_exc()  # into torchrun.log
-        said = " ".join(str(error).split())
+        message = " ".join(str(error).split())
         if not isinstance(error, (ValueError, ImportError, OSError, Diverged)):
-            said = f"{type(error).__name__}: {said} (more in {folder}/torchrun.log)"
-        if not (folder.error_file).is_file():  # the first fault is the cause: the others lost their peer
-            write_text(folder.error_file, said)
+            message = f"{type(error).__name__}: {message} (more in {folder}/torchrun.log)"
+        if not folder.error_file.is_file():  # the first fault is the cause: the others lost their peer
+            write_text(folder.error_file, message)
         return 1
     return 0
 
 
 def leave(code: int) -> NoReturn:
-    """Not sys.exit: to take down a process group can wait for peers that are gone, and can abort a run that is done."""
+    """End without sys.exit: the clean-up of a process group can wait for lost peers, or abort a run that is done."""
     if code == 0:
         atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage]  # loggers write their last lines there
     sys.stdout.flush()

@@ -7,7 +7,7 @@ from .._version import __version__
 from ..errors import require
 from ..internal.atomic import write_text
 from ..runs.config_io import to_yaml
-from ..runs.progress import clock
+from ..runs.progress import format_duration
 from .controller import Controller
 from .definition import format_settings
 from .figures import heat_maps, parallel
@@ -74,5 +74,5 @@ def _cards(controller: Controller, best: Row | None) -> list[dict[str, str]]:
         {"name": f"{goal} {controller.metric}", "value": score, "note": note},
         {"name": "trials", "value": f"{over} of {status.total}", "note": f"{given.search}, {seeds} a row"},
         {"name": "failed", "value": str(status.failed), "note": f"{status.stopped} stopped early"},
-        {"name": "training time", "value": clock(spent), "note": "of all finished trials together"},
+        {"name": "training time", "value": format_duration(spent), "note": "of all finished trials together"},
     ]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..runs.progress import clock, tell
+from ..runs.progress import format_duration, write_line
 from .definition import format_settings
 from .leaderboard import Row
 from .trials import Outcome, Trial
@@ -32,7 +32,7 @@ class Status:
         parts = [f"{over}/{self.total} trials", f"running {len(self.running)}", f"failed {self.failed}"]
         parts += [f"stopped early {self.stopped}"] if self.stopped else []
         parts += [f"best {self.best}"] if self.best is not None else []
-        return " · ".join([*parts, f"ETA {clock(self.eta)}"])
+        return " · ".join([*parts, f"ETA {format_duration(self.eta)}"])
 
 
 class SweepProgress:
@@ -58,7 +58,7 @@ class SweepProgress:
 
     def line(self, text: str) -> None:
         """Print and log one line."""
-        tell(text, self.log, self._live)
+        write_line(text, self.log, self._live)
 
     def started(self, trial: Trial, status: Status) -> None:
         """Show that a trial begins; the live table has it anyway."""

@@ -27,9 +27,9 @@ def main() -> NoReturn:
             Path("/proc/self/oom_score_adj").write_text("1000")
         lock = _lock(folder)
         _limit_gpu_memory(gpu_share)
-        from ..runs.launch import execute_everywhere
+        from ..runs.launch import launch
 
-        execute_everywhere(folder)
+        launch(folder)
         lock.close()
         code = 0
     except BaseException as error:

@@ -14,7 +14,7 @@ from ..reports.folder import read_lines
 from ..runs.config import Config
 from ..runs.config_io import build, merge, normalised, to_yaml
 from ..runs.folder import RunFolder
-from ..runs.method_options import own_file
+from ..runs.method_config import own_file
 from .definition import Settings
 from .errors import SweepError
 

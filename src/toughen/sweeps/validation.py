@@ -7,10 +7,8 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import nearest
-from ..runs.config import GROUPS, Config
-from ..runs.config_io import normalised, plain
-from ..runs.hf_options import trainer_options
-from ..runs.kinds import fits, worded
+from ..runs.config import GROUPS, Config, describe_type, matches_type
+from ..runs.config_io import normalised, plain, trainer_options
 from ..runs.method_config import make_method, options_of
 from .definition import Definition, Settings, format_settings
 from .errors import SweepError
@@ -121,8 +119,8 @@ def _flat(entry: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _fits(key: str, value: Any, kind: Any) -> None:
-    if not fits(value, kind):
-        raise SweepError(f"{key}={value!r}: expected {worded(kind)}.")
+    if not matches_type(value, kind):
+        raise SweepError(f"{key}={value!r}: expected {describe_type(kind)}.")
 
 
 def validate_metric(definition: Definition, logged: Mapping[str, bool], selects: str) -> str:
@@ -143,7 +141,7 @@ def prepare_data(configs: Sequence[Config]) -> "dict[str, Data]":
 
     Beside the data itself, under "", what its models are scored on as well, by the ending of its metrics.
     """
-    from ..runs.modeling import changed_config, length_of, load_tokenizer
+    from ..runs.modeling import load_tokenizer, max_input_length, overridden_config
     from ..runs.prepare import load_data, load_extra_eval_sets
     from ..runs.progress import silence_libraries
     from ..tasks import prepare
@@ -152,9 +150,9 @@ def prepare_data(configs: Sequence[Config]) -> "dict[str, Data]":
     with silence_libraries():
         data = load_data(config)
         for each in configs:
-            changed_config(each, data.task)
+            overridden_config(each, data.task)
         tokenizer = load_tokenizer(config.model)
-        length, *_ = length_of(config, tokenizer)
+        length, *_ = max_input_length(config, tokenizer)
         sets = {"": data, **load_extra_eval_sets(config, data.task)[0]}
         return {key: prepare(each, tokenizer, length, cache_dir=config.data.cache_dir) for key, each in sets.items()}
 

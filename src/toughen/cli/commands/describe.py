@@ -11,8 +11,7 @@ from ..tables import say
 
 def main(arguments: Sequence[str]) -> int:
     """Print a method; its options may be given with or without `--method.` in front."""
-    from ...runs.method_config import make_method, missing_options, options_of, parts_of
-    from ...runs.method_options import NO_DEFAULT, describe_method
+    from ...runs.method_config import NO_DEFAULT, describe_method, make_method, missing_options, options_of, parts_of
     from ..parser import OptionsParser, add_options
 
     first = CommandParser("toughen describe", usage="%(prog)s METHOD [--OPTION VALUE ...]", description=__doc__)

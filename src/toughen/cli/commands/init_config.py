@@ -33,8 +33,7 @@ def template(method: str, task: str, model: str) -> str:
     import yaml
 
     from ...runs.config import GROUPS, docs_of
-    from ...runs.method_config import options_of
-    from ...runs.method_options import NO_DEFAULT
+    from ...runs.method_config import NO_DEFAULT, options_of
 
     def line(key: str, value: Any) -> str:
         flow = yaml.safe_dump({key: value}, default_flow_style=True, allow_unicode=True, width=10_000)

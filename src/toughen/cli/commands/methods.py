@@ -15,8 +15,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.names:
         say("\n".join(list_methods()))
         return 0
-    from ...runs.cost import cost_of
-    from ...runs.method_options import describe_methods
+    from ...runs.method_config import cost_of, describe_methods
 
     lines = [f"{'method':<9} {'cost':>4}  what it is"]
     for name, described in describe_methods().items():

@@ -19,8 +19,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from ...runs.errors import RunError
     from ...runs.folder import RunFolder
-    from ...runs.predictions import read_predictions
     from ...runs.prepare import EXTRA_EVAL_SETS
+    from ...runs.results import read_predictions
     from ...tasks import submission
     from ...tasks.catalog import GLUE
 

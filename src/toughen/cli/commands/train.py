@@ -60,11 +60,11 @@ def _create_folder(config: Any, launch: dict[str, Any]) -> Any:
 
 
 def _run(folder: Any, launch: dict[str, Any], new: bool) -> int:
+    from ...runs import launch as runs
     from ...runs.errors import Interrupted
-    from ...runs.launch import execute_everywhere, launch_new
 
     try:
-        (launch_new if new else execute_everywhere)(folder, **launch)
+        (runs.launch_new if new else runs.launch)(folder, **launch)
     except Interrupted as stopped:
         say(f"{stopped}\ncontinue with: toughen train --resume {quote(str(folder))}")
         return 128 + stopped.signal
