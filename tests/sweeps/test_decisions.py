@@ -8,8 +8,8 @@ import pytest
 from toughen.sweeps import trials
 from toughen.sweeps.definition import parse
 from toughen.sweeps.errors import SweepError
-from toughen.sweeps.optuna_search import Pruner, make_sampler
-from toughen.sweeps.worker import Worker
+from toughen.sweeps.search import Search
+from toughen.sweeps.worker import Limits, Worker
 
 RANGES = {
     "method.weight": {"min": 0.0, "max": 1.0},
@@ -193,8 +193,8 @@ def test_what_was_stopped_early_leaves_no_checkpoints(values, tmp_path, kept):
     trials.clear_stopped(trial.folder)  # interrupted alone: it will go on from there
     assert checkpoint.is_dir()
     trials.note_stop(trial.folder, 1, 0.5)
-    worker = object.__new__(Worker)  # one whose trial has ended
-    worker.folder, worker.process = trial.folder, None
+    worker = Worker(Limits("accuracy"))
+    worker.start(trial.folder)
     worker.stop()
     assert checkpoint.is_dir() == kept
 
@@ -230,7 +230,7 @@ def test_draws_stay_in_their_ranges(search):
         "e": {"min": 1e-5, "max": 1e-1, "log": True},
         "f": {"min": 1, "max": 8, "step": 2},
     }
-    made = make_sampler(parse({"base": {}, "search": search, "trials": 200, "parameters": parameters}), [])
+    made = Search(parse({"base": {}, "search": search, "trials": 200, "parameters": parameters}), [])
     rows = [made.propose() for _ in range(200)]
     assert made.propose() is None
     drawn = {key: {row[key] for row in rows} for key in parameters}
@@ -253,7 +253,7 @@ def test_settings_that_an_earlier_version_drew_are_gone_on_from():
         rows = [{"a": 0.25, "b": "y", "c": 2, "d": 4}, {"a": 0.5, "b": "x", "c": 1, "d": 2}]
         tied = [{"c": 1, "d": 2}, {"c": 2, "d": 4}]
         given = {"base": {}, "search": search, "trials": 4, "parameters": parameters, "tied": tied}
-        made = make_sampler(parse(given), rows)
+        made = Search(parse(given), rows)
         assert [trial.params["tied"] for trial in made.study.trials] == [1, 0]
         made.finish(1, 0.5)
         found = [made.propose(), made.propose()]
@@ -265,8 +265,10 @@ def test_settings_that_an_earlier_version_drew_are_gone_on_from():
 
 def test_what_stopped_early_is_told_to_tpe_with_its_last_score():
     parameters = {"method.weight": RANGES["method.weight"]}
-    made = make_sampler(parse({"base": {}, "search": "tpe", "trials": 3, "parameters": parameters}), [])
+    given = {"base": {}, "search": "tpe", "trials": 3, "parameters": parameters, "early_terminate": "asha"}
+    made = Search(parse(given), [])
     made.propose(), made.propose(), made.propose()
+    made.should_stop(1, 1, 0.5)
     for row, (score, stopped) in enumerate(((0.5, True), (0.7, False), (None, False)), 1):
         made.finish(row, score, stopped)
     assert [(trial.state.name, trial.values, trial.intermediate_values) for trial in made.study.trials] == [
@@ -280,8 +282,7 @@ def test_what_stopped_early_is_told_to_tpe_with_its_last_score():
 def test_tpe_and_stopping_know_which_way_is_better(goal):
     given = {"base": {}, "search": "tpe", "trials": 3, "parameters": {"method.weight": RANGES["method.weight"]}}
     definition = parse({**given, "metric": {"name": "loss", "goal": goal}, "early_terminate": {"type": "asha"}})
-    for study in (make_sampler(definition, []).study, Pruner(definition).study):
-        assert study.direction.name == goal.upper()
+    assert Search(definition, []).study.direction.name == goal.upper()
 
 
 def test_a_line_is_on_the_disk_when_it_is_written_down(tmp_path, monkeypatch):

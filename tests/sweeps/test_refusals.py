@@ -46,7 +46,7 @@ def no_trial(monkeypatch):
     def refuse(*_):
         raise AssertionError("a trial was started")
 
-    monkeypatch.setattr(api, "run_serially", refuse)
+    monkeypatch.setattr(api, "run_trials", refuse)
     monkeypatch.setattr(api, "connect_ray", refuse)
 
 
@@ -133,7 +133,7 @@ def test_on_the_command_line(values, tmp_path, capsys, no_trial):
 
 @pytest.mark.parametrize("address", ["localhost:{}", "ray://127.0.0.1:{}"])
 def test_a_cluster_that_does_not_answer_is_told_at_once(address):
-    pytest.importorskip("ray.tune")
+    pytest.importorskip("ray")
     with socket.socket() as held:  # bound, and nobody listens there
         held.bind(("127.0.0.1", 0))
         nowhere = address.format(held.getsockname()[1])

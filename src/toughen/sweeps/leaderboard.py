@@ -3,7 +3,7 @@
 import csv
 import io
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ class Row:
 
     number: int
     settings: Settings
-    outcomes: Mapping[int, Outcome]
+    outcomes: dict[int, Outcome]
     rank: int | None = None
 
     @property
