@@ -21,11 +21,11 @@ from ..little import rows, write_csv
 BAD = {
     r"there is no option train.learning_rat. Did you mean 'learning_rate'": {"train.learning_rat": {"values": [1]}},
     r"method r3f has no option 'wight'. Did you mean 'weight'": {"method.wight": {"values": [1]}},
-    r"train.epochs='many': expected a number. \(settings: train.epochs=many\)": {"train.epochs": {"values": ["many"]}},
+    r"train.epochs=many: expected .* \(settings: train.epochs=many\)": {"train.epochs": {"values": ["many"]}},
     r"train.batch_size=0: it must be above 0": {"train.batch_size": {"values": [8, 0]}},
     r"train.micro_batch=3 does not divide the 8 rows": {"train.micro_batch": {"values": [8, 3]}},
     r"method.noise='loud': expected normal, uniform or null": {"method.noise": {"values": ["loud"]}},
-    r"train=1: name one of its options with a dot, train.NAME": {"train": {"values": [1]}},
+    r"train=1: expected options by name": {"train": {"values": [1]}},
     r"TrainingArguments has no 'adam_beta3'": {"trainer.adam_beta3": {"values": [0.9]}},
     r"train.max_steps=5, train.epochs=1 is the very same run": {"train.max_steps": 5, "train.epochs": [1, 2]},
     r"method=fgm, method.name=r3f is the very same run": {"method": ["fgm", "rdrop"], "method.name": "r3f"},

@@ -129,6 +129,11 @@ class Controller:
         return ranked(list(self._rows.values()), self.definition.sign)
 
     @property
+    def best(self) -> Row | None:
+        """Return the row with the best mean among those whose seeds all finished."""
+        return next((row for row in self.rows() if row.state == "done"), None)
+
+    @property
     def is_complete(self) -> bool:
         """Whether all trials have ended and no more come."""
         with self._lock:
@@ -143,8 +148,8 @@ class Controller:
         total -= sum(map(self._skipped_seeds, rows))
         left = total - sum(count.values())
         rate = self._ended / max(time.monotonic() - self._began, 1e-9)
-        best = rows[0] if rows and rows[0].state == "done" else None
-        return Status(total, **count, running=list(self._running.items()), best=best, eta=left / rate if rate else None)
+        eta = left / rate if rate else None
+        return Status(total, **count, running=list(self._running.items()), best=self.best, eta=eta)
 
     def _skipped_seeds(self, row: Row) -> int:
         """Count the seeds that do not run because the first seed of the row was stopped or failed."""

@@ -1,13 +1,10 @@
-"""The rows of a sweep, best first, with mean and sd over seeds; as CSV and Markdown."""
+"""The rows of a sweep, best first, with mean and sd over seeds."""
 
-import csv
-import io
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from ..internal.markdown import line
 from .definition import Settings, format_settings, format_value
 from .trials import Outcome
 
@@ -63,22 +60,19 @@ class Row:
         """List the errors of its seeds."""
         return [f"seed {seed}: {each.error}" for seed, each in self.outcomes.items() if each.state == "failed"]
 
+    @property
+    def score(self) -> str:
+        """Format the mean and sd; a dash if there is none."""
+        return "-" if self.mean is None else f"{self.mean:.4f}" + (f" ± {self.sd:.4f}" if self.sd is not None else "")
+
     def __str__(self) -> str:
-        score = "-" if self.mean is None else f"{self.mean:.4f}" + (f" ± {self.sd:.4f}" if self.sd is not None else "")
-        return f"{score} ({format_settings(self.settings)})"
+        return f"{self.score} ({format_settings(self.settings)})"
 
 
 def ranked(rows: Sequence[Row], sign: int) -> list[Row]:
     """Sort finished rows by mean, earlier rows first among equals; then the others by state."""
-
-    def sort_key(row: Row) -> tuple[int, float, int]:
-        return ORDER.index(row.state), -sign * row.mean if row.mean is not None else 0.0, row.number
-
-    found = sorted(rows, key=sort_key)
-    return [
-        Row(row.number, row.settings, row.outcomes, number if row.state == "done" else None)
-        for number, row in enumerate(found, 1)
-    ]
+    by_mean = sorted(rows, key=lambda row: (ORDER.index(row.state), -sign * (row.mean or 0.0), row.number))
+    return [replace(row, rank=rank if row.state == "done" else None) for rank, row in enumerate(by_mean, 1)]
 
 
 def table(rows: Sequence[Row], keys: Sequence[str], seeds: Sequence[int], metric: str) -> tuple[list[str], list[Any]]:
@@ -93,26 +87,6 @@ def table(rows: Sequence[Row], keys: Sequence[str], seeds: Sequence[int], metric
         settings = [row.settings.get(key) for key in keys]
         cells.append([row.rank, row.number, *settings, row.mean, *spread, done, row.state, "; ".join(row.errors)])
     return heads, cells
-
-
-def as_csv(heads: Sequence[str], cells: Sequence[Sequence[Any]]) -> str:
-    """Format as CSV, with every digit."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(heads)
-    writer.writerows(["" if cell is None else _inert(cell) for cell in row] for row in cells)
-    return out.getvalue()
-
-
-def _inert(cell: Any) -> Any:
-    """Quote text that a spreadsheet would read as a formula."""
-    return f"'{cell}" if isinstance(cell, str) and cell[:1] in ("=", "+", "-", "@") else cell
-
-
-def as_markdown(heads: Sequence[str], cells: Sequence[Sequence[Any]]) -> str:
-    """Format as Markdown, with four digits."""
-    lines = [heads, ["---"] * len(heads), *[[shown(cell) for cell in row] for row in cells]]
-    return "".join(f"{line(each)}\n" for each in lines)
 
 
 def shown(cell: Any) -> str:

@@ -2,12 +2,11 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields
 from itertools import product
 from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import nearest
-from ..runs.config import GROUPS, Config
+from ..runs.config import Config
 from ..runs.config_io import normalised, plain
 from ..runs.hf_options import trainer_options
 from ..runs.kinds import fits, worded
@@ -66,8 +65,8 @@ def validate_settings(definition: Definition) -> list[list[Config]]:
     rows = grid(definition) if definition.search == "grid" else list(_corners(definition))
     for settings in rows:
         try:
-            _check_types(normalised(settings), definition.base)
             config = trial_config(definition.base, settings, definition.seeds)
+            _check_types(settings, config)
             if repr(config.method) not in methods:
                 make_method(config.method)
                 methods.add(repr(config.method))
@@ -90,39 +89,25 @@ def _check_other(runs: dict[str, Settings], config: Config, settings: Settings) 
         raise SweepError(f"{format_settings(same)} is the very same run; leave out what has no effect beside the rest.")
 
 
-def _check_types(settings: Mapping[str, Any], base: Mapping[str, Any]) -> None:
-    """Check the types: `train.epochs: many` is refused now and not by the first trial."""
-    whole = {each.name: each.type for each in fields(Config)}
-    named = [dict(each.get("method") or {}).get("name") for each in (settings, base)]
-    method = str(named[0] or named[1] or "smart")
-    for group, entry in settings.items():
-        if group not in GROUPS and group not in ("method", "trainer"):
-            _fits(group, entry, whole.get(group, Any))
-            continue
-        if not isinstance(entry, Mapping):
-            raise SweepError(f"{group}={entry!r}: name one of its options with a dot, {group}.NAME.")
-        kinds = _kinds(group, method)
-        for key, value in _flat(cast("Mapping[str, Any]", entry)).items():
-            _fits(f"{group}.{key}", value, kinds.get(key, Any))
+def _check_types(settings: Mapping[str, Any], config: Config) -> None:
+    """Check the types of the settings that the method and the Trainer read, which `build` does not know."""
+    for key, value in _flat(normalised(settings)):
+        group, _, name = key.partition(".")
+        kind: Any = Any
+        if group == "method" and name in (options := options_of(config.method_name)):
+            kind = options[name][1].type
+        elif group == "trainer":
+            kind = trainer_options()[name]
+        if not fits(value, kind):
+            raise SweepError(f"{key}={value!r}: expected {worded(kind)}.")
 
 
-def _kinds(group: str, method: str) -> Mapping[str, Any]:
-    if group == "method":
-        return {key: option.type for key, (_, option) in options_of(method).items()}
-    return trainer_options() if group == "trainer" else {each.name: each.type for each in fields(GROUPS[group])}
-
-
-def _flat(entry: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _flat(entry: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     for key, value in entry.items():
-        inner = isinstance(value, Mapping)
-        found |= _flat(cast("Mapping[str, Any]", value), f"{prefix}{key}.") if inner else {f"{prefix}{key}": value}
-    return found
-
-
-def _fits(key: str, value: Any, kind: Any) -> None:
-    if not fits(value, kind):
-        raise SweepError(f"{key}={value!r}: expected {worded(kind)}.")
+        if isinstance(value, Mapping):
+            yield from _flat(cast("Mapping[str, Any]", value), f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
 
 
 def validate_metric(definition: Definition, logged: Mapping[str, bool], selects: str) -> str:
