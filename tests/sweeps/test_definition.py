@@ -165,9 +165,9 @@ def test_a_key_over_a_merged_one_is_there_once():
 def test_words_of_wandb():
     made = parsed(search=None, method="bayes", run_cap=7, parameters={"train.epochs": {"value": 3}, **STEPS})
     assert (made.search, made.trials) == ("tpe", 7)
-    assert parameter("a", {"min": 1, "max": 8}) == Range(1, 8, whole=True)
+    assert parameter("a", {"min": 1, "max": 8}) == Range(1, 8, is_integer=True)
     assert parameter("a", {"min": 1, "max": 8, "distribution": "uniform"}) == Range(1, 8)
-    assert parameter("a", {"min": 1, "max": 8, "step": 2}) == Range(1, 8, step=2, whole=True)
+    assert parameter("a", {"min": 1, "max": 8, "step": 2}) == Range(1, 8, step=2, is_integer=True)
     assert parameter("a", {"min": 0, "max": 1, "step": 0.25}) == Range(0, 1, step=0.25)  # not 0 and 1 alone
     assert parameter("a", {"min": 1e-5, "max": "1e-3", "distribution": "log_uniform_values"}) == Range(
         1e-5, 1e-3, log=True

@@ -12,7 +12,7 @@ from rich.console import Console
 from toughen.runs.progress import clock
 from toughen.sweeps.leaderboard import Row, ranked, table
 from toughen.sweeps.outputs import as_csv, as_markdown, write_page, write_tables
-from toughen.sweeps.progress import Status, SweepProgress, render_table
+from toughen.sweeps.progress import Status, SweepProgress, render
 from toughen.sweeps.trials import Outcome, Trial, scores
 
 from .test_decisions import quality
@@ -128,7 +128,7 @@ STATUS = Status(8, 3, 1, 1, [("004-seed1", "accuracy 0.7000 after 2"), ("005-[re
 
 def test_the_live_table():
     console = Console(file=io.StringIO(), width=100, force_terminal=True, color_system=None)
-    console.print(render_table(STATUS))
+    console.print(render(STATUS))
     text = console.file.getvalue()
     assert "5/8 trials · running 2 · failed 1 · stopped early 1 · best 0.8500 ± 0.0707" in text
     assert "ETA 1:23" in text

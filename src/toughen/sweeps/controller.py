@@ -146,9 +146,8 @@ class Controller:
         count = {state: states.count(state) for state in ("done", "stopped", "failed")}
         total = (len(rows) if self._over else self._planned) * len(self.definition.seeds)
         total -= sum(map(self._skipped_seeds, rows))
-        left = total - sum(count.values())
-        rate = self._ended / max(time.monotonic() - self._began, 1e-9)
-        eta = left / rate if rate else None
+        seconds = (time.monotonic() - self._began) / self._ended if self._ended else None
+        eta = None if seconds is None else seconds * (total - sum(count.values()))
         return Status(total, **count, running=list(self._running.items()), best=self.best, eta=eta)
 
     def _skipped_seeds(self, row: Row) -> int:

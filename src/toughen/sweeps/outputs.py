@@ -97,13 +97,12 @@ def _cards(controller: Controller) -> list[tuple[str, str, str]]:
     """Return the name, value and note of each headline number."""
     status, given, best = controller.status(), controller.definition, controller.best
     goal = "highest" if given.sign > 0 else "lowest"
-    over = status.done + status.stopped + status.failed
     spent = sum(row.seconds for row in controller.rows())
     seeds = f"{len(given.seeds)} seed{'s' * (len(given.seeds) > 1)}"
     score, note = ("-", "no row is done") if best is None else (best.score, format_settings(best.settings))
     return [
         (f"{goal} {controller.metric}", score, note),
-        ("trials", f"{over} of {status.total}", f"{given.search}, {seeds} a row"),
+        ("trials", f"{status.ended} of {status.total}", f"{given.search}, {seeds} a row"),
         ("failed", str(status.failed), f"{status.stopped} stopped early"),
         ("training time", clock(spent), "of all finished trials together"),
     ]

@@ -5,12 +5,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..errors import require
-from .definition import Definition, Settings
+from .definition import TIED, Definition, Settings
 from .space import Choice, Range
 from .validation import grid, key_of
 
 MAX_DUPLICATES = 50  # proposals in a row that exist already, before the space counts as used up
-TIED = "tied"
 
 
 class Search:
@@ -25,9 +24,7 @@ class Search:
         if definition.search != "grid" or definition.early is not None:
             self.study = self._make_study()
         if definition.search != "grid":
-            self._space = {key: self._distribution(each) for key, each in definition.parameters.items()}
-            if definition.tied:
-                self._space[TIED] = self._distribution(Choice(definition.tied))
+            self._space = {key: self._distribution(each) for key, each in definition.space.items()}
         # Optuna's own GridSampler shuffles; this one is in the order of the file.
         self._grid = iter(grid(definition) if definition.search == "grid" else ())
         for row in rows:
@@ -107,17 +104,20 @@ class Search:
         high = each.high
         if each.step is not None:  # the last value that a step reaches
             high = each.low + each.step * math.floor((each.high - each.low) / each.step + 1e-9)
-        if each.whole:
+        if each.is_integer:
             return kinds.IntDistribution(each.low, int(high), log=each.log, step=int(each.step or 1))
         return kinds.FloatDistribution(each.low, high, log=each.log, step=each.step)
 
     def _to_settings(self, params: Mapping[str, Any]) -> Settings:
-        space = self.definition.parameters.items()
-        found = {key: each.values[params[key]] if isinstance(each, Choice) else params[key] for key, each in space}
-        return {**found, **(self.definition.tied[params[TIED]] if self.definition.tied else {})}
+        space = self.definition.space.items()
+        return self.definition.settings_at(
+            {key: each.values[params[key]] if isinstance(each, Choice) else params[key] for key, each in space}
+        )
 
     def _to_params(self, row: Settings) -> dict[str, Any]:
-        space = self.definition.parameters.items()
-        found = {key: each.values.index(row[key]) if isinstance(each, Choice) else row[key] for key, each in space}
-        tied = [index for index, each in enumerate(self.definition.tied) if all(row[k] == v for k, v in each.items())]
-        return found | ({TIED: tied[0]} if tied else {})
+        given = self.definition
+        point = {**row, TIED: {key: row[key] for key in (given.tied[0] if given.tied else ())}}
+        return {
+            key: each.values.index(point[key]) if isinstance(each, Choice) else point[key]
+            for key, each in given.space.items()
+        }

@@ -34,7 +34,7 @@ class Range:
     high: float
     log: bool = False
     step: float | None = None
-    whole: bool = False
+    is_integer: bool = False
 
     @property
     def ends(self) -> tuple[Any, ...]:
@@ -103,14 +103,14 @@ def _range(key: str, entry: Mapping[str, Any], kind: Any) -> Range:
         raise SweepError(f"parameters.{key}.log={entry['log']!r}: expected true or false.")
     log = entry.get("log", False) or kind == "log_uniform_values"
     numbers = [each for each in (low, high, step) if each is not None]
-    whole = all(isinstance(each, int) for each in numbers) and kind not in ("uniform", "log_uniform_values")
-    if kind == "int_uniform" and not whole:
+    is_integer = all(isinstance(each, int) for each in numbers) and kind not in ("uniform", "log_uniform_values")
+    if kind == "int_uniform" and not is_integer:
         raise SweepError(f"parameters.{key}: int_uniform needs whole numbers, not {' and '.join(map(str, numbers))}.")
     if log and (low <= 0 or step is not None):
         raise SweepError(f"parameters.{key}: a log scale starts above 0 and has no step.")
     if step is not None and step <= 0:
         raise SweepError(f"parameters.{key}.step={step}: it must be above 0.")
-    return Range(low, high, log, step, whole)
+    return Range(low, high, log, step, is_integer)
 
 
 def number(value: Any) -> Any:

@@ -21,15 +21,11 @@ if TYPE_CHECKING:
 
 def grid(definition: Definition) -> list[Settings]:
     """List every combination of values once, the last parameter fastest; a tied row counts as one value."""
-    choices: list[list[Settings]] = [
-        [{key: value} for value in each.ends] for key, each in definition.parameters.items()
-    ]
-    rows = product(*choices, definition.tied or ({},))
-    found = [{key: value for part in row for key, value in part.items()} for row in rows]
-    different: dict[str, Settings] = {}
-    for row in found:
-        different.setdefault(key_of(row), row)  # a value that is listed twice is one value
-    return list(different.values())
+    space, rows = definition.space, dict[str, Settings]()
+    for values in product(*(each.ends for each in space.values())):
+        row = definition.settings_at(dict(zip(space, values, strict=True)))
+        rows.setdefault(key_of(row), row)  # a value that is listed twice is one value
+    return list(rows.values())
 
 
 def key_of(settings: Settings) -> str:
@@ -45,13 +41,11 @@ def _alike(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _corners(definition: Definition) -> Iterator[Settings]:
+def _corners(definition: Definition) -> list[Settings]:
     """Vary one parameter at a time over its values or ends: a sample of a space too large to list."""
-    first = {key: each.ends[0] for key, each in definition.parameters.items()}
-    tied = definition.tied or ({},)
-    yield from ({**first, **row} for row in tied)
-    for key, each in definition.parameters.items():
-        yield from ({**first, **tied[0], key: value} for value in each.ends)
+    space = definition.space.items()
+    first = {key: each.ends[0] for key, each in space}
+    return [definition.settings_at({**first, key: value}) for key, each in space for value in each.ends]
 
 
 def validate_settings(definition: Definition) -> list[list[Config]]:
@@ -62,8 +56,7 @@ def validate_settings(definition: Definition) -> list[list[Config]]:
     data: dict[str, dict[str, Config]] = {}
     methods: set[str] = set()
     runs: dict[str, Settings] = {}
-    rows = grid(definition) if definition.search == "grid" else list(_corners(definition))
-    for settings in rows:
+    for settings in grid(definition) if definition.search == "grid" else _corners(definition):
         try:
             config = trial_config(definition.base, settings, definition.seeds)
             _check_types(settings, config)
@@ -123,10 +116,22 @@ def validate_metric(definition: Definition, logged: Mapping[str, bool], selects:
     return name
 
 
-def prepare_data(configs: Sequence[Config]) -> "dict[str, Data]":
+def shared_scores(alike: Iterable[Sequence[Config]]) -> tuple[dict[str, bool], str]:
+    """Prepare all data, once if configs share it; return the scores that all have, and the default metric.
+
+    A score is True if it is also logged after each epoch.
+    """
+    found = [_prepare_data(configs) for configs in alike]
+    scores = [_scores_of(sets, scored) for sets, scored in found]
+    common = {name: each for name, each in scores[0].items() if all(name in other for other in scores)}
+    return common, found[0][0][""].task.primary_metric
+
+
+def _prepare_data(configs: Sequence[Config]) -> "tuple[dict[str, Data], str]":
     """Read and tokenise the data that these configs share, as their runs will; refuse wrong models.
 
-    Beside the data itself, under "", what its models are scored on as well, by the ending of its metrics.
+    Return the data, under "", and what its models are scored on as well, by the ending of its metrics; and the split
+    that is scored after each epoch.
     """
     from ..runs.modeling import changed_config, length_of, load_tokenizer
     from ..runs.prepare import load_data, load_extra_eval_sets
@@ -141,29 +146,18 @@ def prepare_data(configs: Sequence[Config]) -> "dict[str, Data]":
         tokenizer = load_tokenizer(config.model)
         length, *_ = length_of(config, tokenizer)
         sets = {"": data, **load_extra_eval_sets(config, data.task)[0]}
-        return {key: prepare(each, tokenizer, length, cache_dir=config.data.cache_dir) for key, each in sets.items()}
+        cache = config.data.cache_dir
+        prepared = {key: prepare(each, tokenizer, length, cache_dir=cache) for key, each in sets.items()}
+        return prepared, config.data.eval_split
 
 
-def scores_of(sets: "Mapping[str, Data]", scored: str) -> dict[str, bool]:
-    """Map every score of a finished run of this data to whether it is also logged after each epoch."""
-    found: dict[str, bool] = {}
+def _scores_of(sets: "Mapping[str, Data]", scored: str) -> dict[str, bool]:
+    scores: dict[str, bool] = {}
     for key, data in sets.items():
         ending = f"_{key}" if key else ""
         for split, rows in data.splits.items():
             if (split == "train" and split != scored) or "labels" not in rows.column_names:
                 continue  # without labels there are predictions only
             prefix = "" if split == scored else f"{split}_"
-            found |= {f"{prefix}{name}{ending}": not prefix + ending for name in ("loss", *data.task.metrics)}
-    return found
-
-
-def shared_scores(alike: Iterable[Sequence[Config]]) -> tuple[dict[str, bool], str]:
-    """Prepare all data, once if configs share it; return the scores that all have, and the default metric."""
-    known: dict[str, bool] | None = None
-    selects = ""
-    for configs in alike:
-        sets = prepare_data(configs)
-        scores = scores_of(sets, configs[0].data.eval_split)
-        known = scores if known is None else {name: each for name, each in known.items() if name in scores}
-        selects = selects or sets[""].task.primary_metric
-    return known or {}, selects
+            scores |= {f"{prefix}{name}{ending}": not prefix + ending for name in ("loss", *data.task.metrics)}
+    return scores
