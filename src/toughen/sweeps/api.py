@@ -77,7 +77,7 @@ def sweep(
     of a sweep to go on with. `base` and `seeds` stand in for its own, `config` goes over the base. The engine is Ray,
     or one trial after the other where Ray is missing; `address` is a cluster's, whose machines all see the folder.
     """
-    definition, path = _opened(source, base, config or {}, seeds, output_dir)
+    definition, path = _load(source, base, config or {}, seeds, output_dir)
     if resume and not is_sweep(path):
         hint = "leave out --resume to start it, or name its folder with --output_dir"
         raise SweepError(f"{path} holds no sweep to go on with; {hint}.")
@@ -105,7 +105,7 @@ def sweep(
     return Sweep(path, metric, controller.rows(), definition)
 
 
-def _opened(
+def _load(
     source: Any, base: Any, config: Mapping[str, Any], seeds: Any, output_dir: PathLike | None
 ) -> tuple[Definition, Path]:
     """Return the definition and its folder: the existing one, or sweeps/NAME."""

@@ -169,8 +169,8 @@ def _tied(given: Any, parameters: Mapping[str, Any]) -> tuple[Settings, ...]:
         raise SweepError("tied: give a list of rows, each with the same keys: - {method.init_scale: 0.1, ...}.")
     rows = [{str(key): number(value) for key, value in row.items()} for row in cast("list[Mapping[str, Any]]", given)]
     for index, row in enumerate(rows, 1):
-        if odd := sorted(set(row) ^ set(rows[0])):
-            raise SweepError(f"tied: row {index} and row 1 do not have the same keys ({', '.join(odd)}).")
+        if unequal := sorted(set(row) ^ set(rows[0])):
+            raise SweepError(f"tied: row {index} and row 1 do not have the same keys ({', '.join(unequal)}).")
     if both := sorted(set(rows[0]) & set(parameters)):
         raise SweepError(f"tied: {', '.join(both)} stands under parameters: too.")
     return tuple(rows)

@@ -60,16 +60,16 @@ def _heat_maps(rows: Sequence[Row], keys: Sequence[str], metric: str) -> list[Dr
 def _heat_map(rows: Sequence[Row], down: str, across: str, metric: str) -> Drawing | None:
     """Draw the means by two settings; None if most cells are empty, as for values drawn from a range."""
     downs, acrosses = (_distinct([row.settings[key] for row in rows]) for key in (down, across))
-    met: dict[tuple[int, int], list[float]] = {}
+    scores: dict[tuple[int, int], list[float]] = {}
     for row in rows:
-        place = (downs.index(row.settings[down]), acrosses.index(row.settings[across]))
-        met.setdefault(place, []).append(row.mean or 0.0)
-    if len(met) * 2 < len(downs) * len(acrosses):
+        cell = (downs.index(row.settings[down]), acrosses.index(row.settings[across]))
+        scores.setdefault(cell, []).append(row.mean or 0.0)
+    if len(scores) * 2 < len(downs) * len(acrosses):
         return None
-    means = {place: sum(each) / len(each) for place, each in met.items()}
+    means = {cell: sum(each) / len(each) for cell, each in scores.items()}
     low, high = min(means.values()), max(means.values())
     # From a tenth, so that the lowest is no empty cell.
-    shares = {place: 0.1 + 0.9 * (mean - low) / ((high - low) or 1.0) for place, mean in means.items()}
+    shares = {cell: 0.1 + 0.9 * (mean - low) / ((high - low) or 1.0) for cell, mean in means.items()}
     title = f"Heat map: {metric} by {down} and {across}"
     wide, tall = min(12.0, max(3.4, 0.8 * len(acrosses) + 1.8)), max(2.0, 0.42 * len(downs) + 1.2)
     with figure(title, across, down, wide=wide, high=tall) as (axes, drawn):

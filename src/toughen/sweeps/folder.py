@@ -51,7 +51,7 @@ def is_sweep(path: Path) -> bool:
 
 
 def stored(path: Path) -> Definition:
-    """Read the definition that a folder was made with."""
+    """Read the definition of the sweep in a folder."""
     return parse(load_values(path / DEFINITION))
 
 
@@ -77,9 +77,8 @@ def open_folder(path: Path, definition: Definition, resume: bool) -> Folder:
 
 
 def _check_same(path: Path, definition: Definition, resume: bool) -> None:
-    odd = differences(stored(path), definition)
-    if odd:
-        raise SweepError(f"{path} holds another sweep: {', '.join(odd)} differ; choose another --output_dir.")
+    if changed := differences(stored(path), definition):
+        raise SweepError(f"{path} holds another sweep: {', '.join(changed)} differ; choose another --output_dir.")
     if not resume:
         done = len(list(path.glob("trials/*/results.json")))
         raise SweepError(

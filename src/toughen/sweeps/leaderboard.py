@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from .definition import Settings, format_settings, format_value
-from .trials import Outcome
+from .trials import Outcome, State
 
 ORDER = ("done", "partial", "stopped", "failed", "missing")
 
@@ -23,8 +23,11 @@ class Row:
     @property
     def scores(self) -> dict[int, float]:
         """Map each finished seed to its score."""
-        done = {seed: each.score for seed, each in self.outcomes.items() if each.state == "done"}
-        return {seed: score for seed, score in done.items() if score is not None}
+        return self._scores("done")
+
+    def _scores(self, state: State) -> dict[int, float]:
+        reached = self.outcomes.items()
+        return {seed: each.score for seed, each in reached if each.state == state and each.score is not None}
 
     @property
     def state(self) -> str:
@@ -39,12 +42,8 @@ class Row:
     @property
     def mean(self) -> float | None:
         """Average the finished seeds; for a stopped row, the scores at which it was stopped."""
-        found = list(self.scores.values())
-        if not found and self.state == "stopped":
-            found = [
-                each.score for each in self.outcomes.values() if each.state == "stopped" and each.score is not None
-            ]
-        return statistics.fmean(found) if found else None
+        scores = self.scores or self._scores("stopped")
+        return statistics.fmean(scores.values()) if scores else None
 
     @property
     def sd(self) -> float | None:

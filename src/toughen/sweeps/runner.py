@@ -26,6 +26,7 @@ class Runner(Protocol):
 def run_trials(controller: Controller, make_worker: Callable[[], Runner], slots: int = 1) -> None:
     """Run all remaining trials, `slots` at once; after Ctrl-C the running ones save themselves, then the sweep ends."""
     stopping = threading.Event()
+    slots = max(1, min(slots, controller.status().total))
     with _interrupt_on_sigterm(), ThreadPoolExecutor(slots) as pool:
         try:
             for done in as_completed([pool.submit(_work, controller, make_worker(), stopping) for _ in range(slots)]):

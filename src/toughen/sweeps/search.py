@@ -36,8 +36,8 @@ class Search:
         """Return new settings, or None when the search is over."""
         given = self.definition
         if given.search == "grid":
-            found = next((row for row in self._grid if key_of(row) not in self._known), None)
-            return found if found is None else self._add(found, self._ask())
+            row = next((row for row in self._grid if key_of(row) not in self._known), None)
+            return None if row is None else self._add(row, self._ask())
         number = len(self._known)
         if number >= (given.trials or 0):
             return None

@@ -92,7 +92,7 @@ def outcome(folder: Path, metric: str) -> Outcome:
     if (folder / STOPPED).is_file():
         stop = json.loads((folder / STOPPED).read_text(encoding="utf-8"))
         return Outcome("stopped", stop["score"], int(stop["iteration"]))
-    file = folder / "results.json"
+    file, known = folder / "results.json", scores(folder, metric)
     if file.is_file():
         try:
             results = json.loads(file.read_text(encoding="utf-8"))
@@ -102,9 +102,8 @@ def outcome(folder: Path, metric: str) -> Outcome:
             raise SweepError(
                 f"{file} is broken or has no {metric}; delete its folder to run the trial again."
             ) from None
-        return Outcome("done", score, len(scores(folder, metric)), seconds=seconds)
-    seen = scores(folder, metric)
-    score, iteration = (seen[-1], len(seen)) if seen else (None, 0)
+        return Outcome("done", score, len(known), seconds=seconds)
+    score, iteration = (known[-1], len(known)) if known else (None, 0)
     for attempt in read_lines(folder / ATTEMPTS)[-1:]:
         if attempt["last"]:
             return Outcome("failed", score, iteration, str(attempt["error"]))
@@ -113,9 +112,9 @@ def outcome(folder: Path, metric: str) -> Outcome:
 
 def scores(folder: Path, metric: str) -> list[float]:
     """List the metric after each evaluation so far."""
-    rows = [row for row in read_lines(folder / "metrics.jsonl") if row.get("arm") == "method"]
-    found = [row[f"eval_{metric}"] for row in rows if f"eval_{metric}" in row]
-    return [math.nan if value is None else float(value) for value in found]
+    rows, key = read_lines(folder / "metrics.jsonl"), f"eval_{metric}"
+    values = [row[key] for row in rows if row.get("arm") == "method" and key in row]
+    return [math.nan if value is None else float(value) for value in values]
 
 
 def note_attempt(folder: Path, error: str, last: bool) -> None:

@@ -121,10 +121,10 @@ def shared_scores(alike: Iterable[Sequence[Config]]) -> tuple[dict[str, bool], s
 
     A score is True if it is also logged after each epoch.
     """
-    found = [_prepare_data(configs) for configs in alike]
-    scores = [_scores_of(sets, scored) for sets, scored in found]
+    prepared = [_prepare_data(configs) for configs in alike]
+    scores = [_scores_of(sets, scored) for sets, scored in prepared]
     common = {name: each for name, each in scores[0].items() if all(name in other for other in scores)}
-    return common, found[0][0][""].task.primary_metric
+    return common, prepared[0][0][""].task.primary_metric
 
 
 def _prepare_data(configs: Sequence[Config]) -> "tuple[dict[str, Data], str]":
