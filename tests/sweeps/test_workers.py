@@ -112,7 +112,7 @@ def test_an_actor_stays_for_the_next_trial_and_one_without_a_machine_is_not_wait
 
 def test_several_workers_share_the_trials(values, tmp_path, monkeypatch):
     """One that has none gives its machine back, and later takes the seeds that early stopping held back."""
-    monkeypatch.setattr("toughen.sweeps.runner.HEARTBEAT", 0.01)
+    monkeypatch.setattr("toughen.sweeps.runner.IDLE", 0.01)
     running, most, closed = set(), [], []
 
     class Shared:

@@ -13,9 +13,7 @@ from ..errors import require
 from . import trials
 from .definition import Resources
 from .errors import SweepError
-from .worker import GRACE, Event, Limits, Worker
-
-PATIENCE = 1.0  # seconds that a poll waits for an actor
+from .worker import GRACE, HEARTBEAT, Event, Limits, Worker
 
 
 @contextmanager
@@ -119,7 +117,7 @@ class RemoteWorker:
         try:
             if self._answer is None:
                 self._answer = self._actor.poll.remote()
-            ready, _ = self._ray.wait([self._answer], timeout=PATIENCE)
+            ready, _ = self._ray.wait([self._answer], timeout=HEARTBEAT)
             if not ready:
                 return Event("alive")
             event: Event = self._ray.get(self._answer)

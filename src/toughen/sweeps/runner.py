@@ -11,7 +11,7 @@ from typing import Protocol
 from .controller import Controller
 from .worker import Event
 
-HEARTBEAT = 0.5  # seconds between two looks of an idle worker for another trial
+IDLE = 0.5  # seconds between two looks of an idle worker for another trial
 
 
 class Runner(Protocol):
@@ -52,7 +52,7 @@ def _work(controller: Controller, worker: Runner, stopping: threading.Event) -> 
                 return
             else:  # a running trial may bring more, or need the machine that this worker holds
                 worker.close()
-                stopping.wait(HEARTBEAT)
+                stopping.wait(IDLE)
     finally:
         worker.close()
 

@@ -82,12 +82,12 @@ def _refuse_unused(key: str, entry: Mapping[str, Any], kind: Any) -> None:
         if kind in listed:
             raise SweepError(f"parameters.{key}: a {kind} distribution needs {listed[kind]}:.")
         return
-    idle = [name for name in ("max", "step", "log") if name in entry]
+    unused = [name for name in ("max", "step", "log") if name in entry]
     if kind is not None and kind not in listed:
-        idle.append(f"distribution {kind}")
-    if idle:
-        say = "says" if len(idle) == 1 else "say"
-        raise SweepError(f"parameters.{key}: {' and '.join(idle)} {say} nothing beside {by}; leave it out.")
+        unused.append(f"distribution {kind}")
+    if unused:
+        say = "says" if len(unused) == 1 else "say"
+        raise SweepError(f"parameters.{key}: {' and '.join(unused)} {say} nothing beside {by}; leave it out.")
 
 
 def _range(key: str, entry: Mapping[str, Any], kind: Any) -> Range:

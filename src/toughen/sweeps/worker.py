@@ -17,6 +17,7 @@ from .definition import Definition
 
 GRACE = 20.0  # seconds a trial has to save itself before it is killed
 LOOK = 0.2  # seconds between two looks at a trial
+HEARTBEAT = 1.0  # seconds between two events of a trial that brings nothing new: after each it can be stopped
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,7 @@ def run_trial(folder: Path, limits: Limits) -> Generator[Event]:
     seen = 0
     for attempt in range(limits.retries + 1):
         process, since = _launch(folder, limits), time.monotonic()
+        heartbeat = since + HEARTBEAT
         error: str | None = None
         code: int | None = None
         try:
@@ -95,7 +97,9 @@ def run_trial(folder: Path, limits: Limits) -> Generator[Event]:
                 for iteration in range(seen + 1, len(scores) + 1):
                     yield Event("score", iteration, scores[iteration - 1])
                 seen = max(seen, len(scores))
-                yield Event("alive", seen)
+                if time.monotonic() > heartbeat:
+                    heartbeat = time.monotonic() + HEARTBEAT
+                    yield Event("alive", seen)
         finally:
             _end(process, 0.0 if error else GRACE)
         if code == 0:
