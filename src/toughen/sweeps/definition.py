@@ -192,7 +192,8 @@ def _metric(given: Any) -> tuple[str | None, str]:
 
 def _early_terminate(given: Any) -> Early:
     """Parse `early_terminate: {type: asha, min_iter: 1}`, or the type alone."""
-    entry = {"type": given} if isinstance(given, str) else _mapping("early_terminate", given)
+    expected = f"expected {{type: asha, min_iter: 1}}, not {given!r}"
+    entry = {"type": given} if isinstance(given, str) else _mapping("early_terminate", given, expected)
     _check_names("early_terminate", entry, Early)
     if entry.get("type") not in ("asha", "median"):
         raise SweepError(f"early_terminate.type: there is no {entry.get('type')!r}; there are asha and median.")

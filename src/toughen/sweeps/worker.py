@@ -59,7 +59,7 @@ class Worker:
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self._folder: Path | None = None
-        self._events: Generator[Event] = run_trial(Path(), limits)
+        self._events: Generator[Event] = run_trial(Path(), limits)  # `start` gives another; none begins before a poll
 
     def start(self, folder: Path) -> None:
         """Prepare to run a folder, or to go on with it; `poll` starts it."""
