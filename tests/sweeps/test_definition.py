@@ -60,7 +60,7 @@ def test_the_file_of_the_docs(tmp_path):
     assert (again.parameters, again.tied, again.seeds) == (made.parameters, made.tied, made.seeds)
 
 
-def test_the_published_grid_has_eight_rows_and_would_have_sixteen():
+def test_published_grid_has_eight_rows():
     made, name = load_definition("freelb/rte-roberta-base")
     assert name == "freelb-rte-roberta-base"
     rows = grid(made)
@@ -270,7 +270,7 @@ def test_a_recipe_within_a_base_is_below_it(tmp_path):
         load_definition({"base": str(file), "parameters": STEPS}, over={"recipe": "sift/rte"})
 
 
-def test_what_a_base_says_of_its_own_run_is_not_the_sweeps():
+def test_a_base_brings_no_output_dir_and_seeds_can_be_replaced():
     made = parsed(base={**BASE, "output_dir": "runs/x"})
     assert "output_dir" not in made.base
     values = {"base": BASE, "parameters": STEPS, "seeds": [1, 2], "name": "../a/b"}

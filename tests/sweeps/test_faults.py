@@ -95,7 +95,7 @@ def swept(values, tmp_path, capsys):
     return folder, words, capsys.readouterr().out
 
 
-def test_broken_trials_are_told_and_the_others_run(swept, little, capsys, monkeypatch):
+def test_broken_trials_do_not_stop_the_others(swept, little, capsys, monkeypatch):
     folder, words, said = swept
     with (folder / "leaderboard.csv").open() as lines:
         rows = {row["row"]: row for row in csv.DictReader(lines)}
@@ -198,7 +198,7 @@ def next_news(worker):
     return event
 
 
-def test_a_process_that_is_gone_leaves_no_pipe_and_no_zombie(tmp_path, fake_python, processes):
+def test_no_pipe_and_no_zombie_is_left(tmp_path, fake_python, processes):
     fake_python("read line")  # ends with the process that started it
     worker = begin(tmp_path, retries=1)
     processes[0].kill()
@@ -217,7 +217,7 @@ def test_a_process_that_is_gone_leaves_no_pipe_and_no_zombie(tmp_path, fake_pyth
         assert process.stdin.closed
 
 
-def test_a_process_that_still_imports_is_not_waited_for(tmp_path, fake_python):
+def test_a_process_that_still_imports_ends_at_once(tmp_path, fake_python):
     fake_python("exec sleep 60")
     worker = begin(tmp_path)
     began = time.monotonic()
@@ -225,7 +225,7 @@ def test_a_process_that_still_imports_is_not_waited_for(tmp_path, fake_python):
     assert time.monotonic() - began < GRACE / 2
 
 
-def test_a_process_that_does_not_stop_is_killed_with_its_children(tmp_path, fake_python, processes, monkeypatch):
+def test_a_process_that_ignores_sigterm_is_killed(tmp_path, fake_python, processes, monkeypatch):
     monkeypatch.setattr("toughen.sweeps.worker.GRACE", 0.5)
     fake_python(f"trap '' TERM\nsleep 600 &\necho $! > {tmp_path}/child\nwait")
     worker = begin(tmp_path)

@@ -54,7 +54,7 @@ def test_a_row_is_the_mean_and_sd_of_its_seeds():
     assert as_markdown(["error"], [["boom\nbang"]]).splitlines() == ["| error |", "| --- |", "| boom bang |"]
 
 
-def test_the_printed_table_keeps_rank_and_score_on_a_narrow_terminal(monkeypatch, capsys):
+def test_printed_table_on_a_narrow_terminal(monkeypatch, capsys):
     from types import SimpleNamespace
 
     from toughen.cli.commands.sweep import _print_summary
@@ -80,7 +80,7 @@ def test_a_formula_is_no_formula_in_a_spreadsheet():
     assert as_csv(["a"], [["=1+1"], [-1.5]]) == "a\n'=1+1\n-1.5\n"
 
 
-def test_the_page_stands_alone_and_escapes_what_it_shows(pretend):
+def test_page_is_self_contained_and_escaped(pretend):
     methods = {"method.weight": {"values": [0.1, 0.2, 0.3]}, "train.batch_size": {"values": [8, 16]}}
     method = {"data.text_column": {"values": ["text", NASTY]}}
     controller, _ = pretend(quality, parameters={**methods, **method}, seeds=[1, 2])
@@ -137,7 +137,7 @@ def test_the_live_table():
     assert "005-[red]seed1 starting" in words  # a name, not markup
 
 
-def test_a_terminal_shows_the_table_and_is_left_as_it_was(tmp_path, monkeypatch):
+def test_live_status_on_a_terminal(tmp_path, monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setattr("sys.stdout", out := io.StringIO())
     with SweepProgress(tmp_path / "sweep.log", live=True) as progress:

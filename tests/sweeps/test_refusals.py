@@ -132,7 +132,7 @@ def test_on_the_command_line(values, tmp_path, capsys, no_trial):
 
 
 @pytest.mark.parametrize("address", ["localhost:{}", "ray://127.0.0.1:{}"])
-def test_a_cluster_that_does_not_answer_is_told_at_once(address):
+def test_a_cluster_that_does_not_answer(address):
     pytest.importorskip("ray")
     with socket.socket() as held:  # bound, and nobody listens there
         held.bind(("127.0.0.1", 0))
@@ -155,7 +155,7 @@ def test_options_of_train_are_taken_as_in_train(values, tmp_path, capsys, monkey
     assert capsys.readouterr().err.startswith("toughen: --method.growth [1: it is neither a number nor")
 
 
-def test_a_sweep_yaml_that_a_person_wrote_is_no_sweeps_folder(values, tmp_path, monkeypatch, no_trial):
+def test_a_sweep_yaml_written_by_hand(values, tmp_path, monkeypatch, no_trial):
     file = tmp_path / "sweep.yaml"
     file.write_text(f"# mine\n{yaml.safe_dump(values)}")
     before = file.read_text()

@@ -83,7 +83,7 @@ def remote_worker(monkeypatch, *answers):
     return RemoteWorker(Limits("accuracy", retries=1), ResourceAllocation(2, 0.5, 4)), ray
 
 
-def test_a_lost_actor_is_replaced_as_often_as_a_trial_is_retried(tmp_path, monkeypatch):
+def test_a_lost_actor_is_replaced(tmp_path, monkeypatch):
     score = Event("score", 1, 0.5)
     worker, ray = remote_worker(monkeypatch, None, score, RuntimeError("node died"), RuntimeError("node\ndied"))
     worker.start(tmp_path)
@@ -95,7 +95,7 @@ def test_a_lost_actor_is_replaced_as_often_as_a_trial_is_retried(tmp_path, monke
     assert ray.calls == [*started, ("poll",), "kill", *started, "kill"]
 
 
-def test_an_actor_stays_for_the_next_trial_and_one_without_a_machine_is_not_waited_for(monkeypatch):
+def test_when_an_actor_is_kept_and_killed(monkeypatch):
     worker, ray = remote_worker(monkeypatch, Event("alive"), None)
     worker.start(Path("a"))
     worker.poll()
