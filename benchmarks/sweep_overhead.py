@@ -4,9 +4,10 @@
 
 By hand is twice: `toughen train` as a process of its own for each trial, one after the other; and all trials in one
 process that has its libraries loaded, which leaves the trials' own work alone. The sweep runs on Ray with one core a
-trial; its time is from the start of the first trial to the end of the last, start-up aside. The aim: at most 1.3 times
-the sum by hand, in processes as a sweep's trials are, divided by the concurrency. A busy machine favours what runs
-alone; the load is in the result. Results before trials were processes of their own had a fork server without imports.
+trial; its time is from the first trial that it hands out to the end of the last, Ray's own start-up aside. The aim: at
+most 1.3 times the sum by hand, in processes as a sweep's trials are, divided by the concurrency. A busy machine favours
+what runs alone; the load is in the result. Results before trials were processes of their own had a fork server without
+imports, and earlier ones began with the first trial's process.
 """
 
 import argparse
@@ -98,7 +99,7 @@ def measure(folder: Path, base: dict) -> dict:
     out = folder / "sweep"
     short = {"RAY_TMPDIR": str(folder), "RAY_USAGE_STATS_ENABLED": "0"}
     whole, _ = run(["-m", "toughen.cli.main", "sweep", file, "--engine", "ray", "--output_dir", out], **short)
-    starts = [file.stat().st_mtime for file in out.glob("trials/*/.lock")]  # made as the trial's process begins
+    starts = [file.stat().st_mtime for file in out.glob("trials/*/config.yaml")]  # written when a row is begun
     ends = [file.stat().st_mtime for file in out.glob("trials/*/results.json")]
     assert len(by_process) == len(in_one) == len(ends) == 8
     span = max(ends) - min(starts)

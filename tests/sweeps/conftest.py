@@ -10,7 +10,7 @@ from toughen.sweeps.controller import Controller
 from toughen.sweeps.folder import open_folder
 from toughen.sweeps.loading import load_definition
 from toughen.sweeps.progress import SweepProgress
-from toughen.sweeps.serial import run_serially
+from toughen.sweeps.runner import run_trials
 from toughen.sweeps.trials import note_attempt
 from toughen.sweeps.worker import Event
 
@@ -48,7 +48,7 @@ class Pretender:
         self.folder, self.at = folder, 0
         self.config = yaml.safe_load((folder / "config.yaml").read_text())
 
-    def poll(self, seconds: float) -> Event:
+    def poll(self) -> Event:
         seed = self.config["seed"][0]
         if self.at == self.iterations:
             value = self.score(self.config, seed, self.at)
@@ -84,7 +84,7 @@ def pretend(values, tmp_path, capsys):
         controller = Controller(folder, "accuracy", SweepProgress(tmp_path / name / "sweep.log", live=False))
         worker = Pretender(score, iterations, at_most)
         try:
-            run_serially(controller, worker)
+            run_trials(controller, lambda: worker)
         except KeyboardInterrupt:
             pass
         finally:

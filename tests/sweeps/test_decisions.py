@@ -8,8 +8,8 @@ import pytest
 from toughen.sweeps import trials
 from toughen.sweeps.definition import parse
 from toughen.sweeps.errors import SweepError
-from toughen.sweeps.optuna_search import Pruner, make_sampler
-from toughen.sweeps.worker import Worker
+from toughen.sweeps.search import Search
+from toughen.sweeps.worker import Limits, Worker
 
 RANGES = {
     "method.weight": {"min": 0.0, "max": 1.0},
@@ -41,7 +41,7 @@ def test_a_grid_runs_each_row_once_with_each_seed(pretend):
     assert controller.is_complete
 
 
-def test_a_value_listed_twice_is_one_row_interrupted_or_not(pretend):
+def test_a_value_listed_twice_is_one_row(pretend):
     twice = {"parameters": {"method.weight": {"values": [0.5, 1.0, 0.5]}}}
     whole, _ = pretend(quality, **twice)
     pretend(quality, name="cut", at_most=1, **twice)
@@ -56,7 +56,7 @@ def test_minimising_turns_the_order(pretend):
 
 
 @pytest.mark.parametrize("search", ["random", "tpe"])
-def test_proposals_are_in_their_ranges_and_none_comes_twice(pretend, search):
+def test_proposals_are_in_range_and_differ(pretend, search):
     controller, _ = pretend(quality, search=search, trials=12, parameters=RANGES)
     rows = settings_of(controller)
     assert len(rows) == 12
@@ -111,7 +111,7 @@ def test_resuming_repeats_no_proposal_and_no_trial(pretend, search, tmp_path):
     assert nothing.is_complete
 
 
-def test_the_same_sweep_twice_is_refused_and_another_too(pretend):
+def test_the_same_or_another_sweep_is_refused(pretend):
     pretend(quality)
     with pytest.raises(SweepError, match=r"holds this sweep already \(4 trials done\) .* go on with --resume"):
         pretend(quality)
@@ -121,7 +121,7 @@ def test_the_same_sweep_twice_is_refused_and_another_too(pretend):
     pretend(quality, resume=True, resources={"minutes": 5}, retries=3)
 
 
-def test_failures_are_kept_apart_and_tried_again_on_resume(pretend):
+def test_failures_are_tried_again_on_resume(pretend):
     def breaks(config, seed, iteration):
         if config["method"]["weight"] == 1.0 and seed == 2:
             raise ArithmeticError("broken")
@@ -138,7 +138,7 @@ def test_failures_are_kept_apart_and_tried_again_on_resume(pretend):
     assert {row.state for row in mended.rows()} == {"done"}
 
 
-def test_asha_stops_the_bad_and_spares_their_other_seeds(pretend):
+def test_asha(pretend):
     weights = [round(0.05 * number, 2) for number in range(20)]
     changes = {
         "parameters": {"method.weight": {"values": weights}},
@@ -185,7 +185,7 @@ def test_a_trial_stopped_at_its_end_stays_stopped(pretend):
 
 
 @pytest.mark.parametrize("kept", [False, True])
-def test_what_was_stopped_early_leaves_no_checkpoints(values, tmp_path, kept):
+def test_pruned_trials_leave_no_checkpoints(values, tmp_path, kept):
     base = {**values["base"], "method": {"name": "r3f"}, "train": {"keep_checkpoints": kept}}
     trial = trials.make(tmp_path, base, 1, 1, {})
     checkpoint = trial.folder / "seeds" / "1" / "checkpoint-6"
@@ -193,13 +193,13 @@ def test_what_was_stopped_early_leaves_no_checkpoints(values, tmp_path, kept):
     trials.clear_stopped(trial.folder)  # interrupted alone: it will go on from there
     assert checkpoint.is_dir()
     trials.note_stop(trial.folder, 1, 0.5)
-    worker = object.__new__(Worker)  # one whose trial has ended
-    worker.folder, worker.process = trial.folder, None
+    worker = Worker(Limits("accuracy"))
+    worker.start(trial.folder)
     worker.stop()
     assert checkpoint.is_dir() == kept
 
 
-def test_a_row_whose_first_seed_fails_is_over_where_it_would_compete(pretend):
+def test_a_failed_first_seed_ends_its_row(pretend):
     def breaks(config, seed, iteration):
         if config["method"]["weight"] == 1.0:
             raise ArithmeticError("broken")
@@ -230,7 +230,7 @@ def test_draws_stay_in_their_ranges(search):
         "e": {"min": 1e-5, "max": 1e-1, "log": True},
         "f": {"min": 1, "max": 8, "step": 2},
     }
-    made = make_sampler(parse({"base": {}, "search": search, "trials": 200, "parameters": parameters}), [])
+    made = Search(parse({"base": {}, "search": search, "trials": 200, "parameters": parameters}), [])
     rows = [made.propose() for _ in range(200)]
     assert made.propose() is None
     drawn = {key: {row[key] for row in rows} for key in parameters}
@@ -247,13 +247,13 @@ def test_draws_stay_in_their_ranges(search):
         assert 60 < low < 140  # half of the logarithms, where evenly drawn numbers would nearly all be above
 
 
-def test_settings_that_an_earlier_version_drew_are_gone_on_from():
+def test_rows_of_an_earlier_version():
     parameters = {"a": {"min": 0.0, "max": 1.0}, "b": {"values": ["x", "y"]}}
     for search in ("random", "tpe"):
         rows = [{"a": 0.25, "b": "y", "c": 2, "d": 4}, {"a": 0.5, "b": "x", "c": 1, "d": 2}]
         tied = [{"c": 1, "d": 2}, {"c": 2, "d": 4}]
         given = {"base": {}, "search": search, "trials": 4, "parameters": parameters, "tied": tied}
-        made = make_sampler(parse(given), rows)
+        made = Search(parse(given), rows)
         assert [trial.params["tied"] for trial in made.study.trials] == [1, 0]
         made.finish(1, 0.5)
         found = [made.propose(), made.propose()]
@@ -263,10 +263,12 @@ def test_settings_that_an_earlier_version_drew_are_gone_on_from():
             assert row not in rows
 
 
-def test_what_stopped_early_is_told_to_tpe_with_its_last_score():
+def test_tpe_learns_the_last_score_of_a_pruned_trial():
     parameters = {"method.weight": RANGES["method.weight"]}
-    made = make_sampler(parse({"base": {}, "search": "tpe", "trials": 3, "parameters": parameters}), [])
+    given = {"base": {}, "search": "tpe", "trials": 3, "parameters": parameters, "early_terminate": "asha"}
+    made = Search(parse(given), [])
     made.propose(), made.propose(), made.propose()
+    made.should_stop(1, 1, 0.5)
     for row, (score, stopped) in enumerate(((0.5, True), (0.7, False), (None, False)), 1):
         made.finish(row, score, stopped)
     assert [(trial.state.name, trial.values, trial.intermediate_values) for trial in made.study.trials] == [
@@ -277,14 +279,13 @@ def test_what_stopped_early_is_told_to_tpe_with_its_last_score():
 
 
 @pytest.mark.parametrize("goal", ["maximize", "minimize"])
-def test_tpe_and_stopping_know_which_way_is_better(goal):
+def test_direction_of_the_study(goal):
     given = {"base": {}, "search": "tpe", "trials": 3, "parameters": {"method.weight": RANGES["method.weight"]}}
     definition = parse({**given, "metric": {"name": "loss", "goal": goal}, "early_terminate": {"type": "asha"}})
-    for study in (make_sampler(definition, []).study, Pruner(definition).study):
-        assert study.direction.name == goal.upper()
+    assert Search(definition, []).study.direction.name == goal.upper()
 
 
-def test_a_line_is_on_the_disk_when_it_is_written_down(tmp_path, monkeypatch):
+def test_lines_are_synced_to_disk(tmp_path, monkeypatch):
     seen, fsync = [], os.fsync
     monkeypatch.setattr(trials.os, "fsync", lambda number: seen.append((tmp_path / "x").read_text()) or fsync(number))
     trials.append(tmp_path / "x", {"row": 1})

@@ -60,7 +60,7 @@ def test_the_file_of_the_docs(tmp_path):
     assert (again.parameters, again.tied, again.seeds) == (made.parameters, made.tied, made.seeds)
 
 
-def test_the_published_grid_has_eight_rows_and_would_have_sixteen():
+def test_published_grid_has_eight_rows():
     made, name = load_definition("freelb/rte-roberta-base")
     assert name == "freelb-rte-roberta-base"
     rows = grid(made)
@@ -165,9 +165,9 @@ def test_a_key_over_a_merged_one_is_there_once():
 def test_words_of_wandb():
     made = parsed(search=None, method="bayes", run_cap=7, parameters={"train.epochs": {"value": 3}, **STEPS})
     assert (made.search, made.trials) == ("tpe", 7)
-    assert parameter("a", {"min": 1, "max": 8}) == Range(1, 8, whole=True)
+    assert parameter("a", {"min": 1, "max": 8}) == Range(1, 8, is_integer=True)
     assert parameter("a", {"min": 1, "max": 8, "distribution": "uniform"}) == Range(1, 8)
-    assert parameter("a", {"min": 1, "max": 8, "step": 2}) == Range(1, 8, step=2, whole=True)
+    assert parameter("a", {"min": 1, "max": 8, "step": 2}) == Range(1, 8, step=2, is_integer=True)
     assert parameter("a", {"min": 0, "max": 1, "step": 0.25}) == Range(0, 1, step=0.25)  # not 0 and 1 alone
     assert parameter("a", {"min": 1e-5, "max": "1e-3", "distribution": "log_uniform_values"}) == Range(
         1e-5, 1e-3, log=True
@@ -270,7 +270,7 @@ def test_a_recipe_within_a_base_is_below_it(tmp_path):
         load_definition({"base": str(file), "parameters": STEPS}, over={"recipe": "sift/rte"})
 
 
-def test_what_a_base_says_of_its_own_run_is_not_the_sweeps():
+def test_a_base_brings_no_output_dir_and_seeds_can_be_replaced():
     made = parsed(base={**BASE, "output_dir": "runs/x"})
     assert "output_dir" not in made.base
     values = {"base": BASE, "parameters": STEPS, "seeds": [1, 2], "name": "../a/b"}

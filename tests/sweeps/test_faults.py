@@ -16,7 +16,7 @@ from toughen.cli.main import main
 from toughen.reports import find_runs
 from toughen.runs.config_io import build
 from toughen.sweeps import api
-from toughen.sweeps.worker import GRACE, Limits, Worker
+from toughen.sweeps.worker import GRACE, Limits, Worker, _launch
 
 BROKEN = '''
 import os
@@ -95,7 +95,7 @@ def swept(values, tmp_path, capsys):
     return folder, words, capsys.readouterr().out
 
 
-def test_broken_trials_are_told_and_the_others_run(swept, little, capsys, monkeypatch):
+def test_broken_trials_do_not_stop_the_others(swept, little, capsys, monkeypatch):
     folder, words, said = swept
     with (folder / "leaderboard.csv").open() as lines:
         rows = {row["row"]: row for row in csv.DictReader(lines)}
@@ -118,7 +118,7 @@ def test_broken_trials_are_told_and_the_others_run(swept, little, capsys, monkey
     assert main(words) == 2
     assert "holds this sweep already (4 trials done)" in capsys.readouterr().err
     handed = []
-    monkeypatch.setattr(api, "run_serially", lambda controller: handed.extend(_all(controller)))
+    monkeypatch.setattr(api, "run_trials", lambda controller, *_: handed.extend(_all(controller)))
     main(["sweep", str(folder), "--resume", "--engine", "serial"])
     assert handed == ["002-seed1", "004-seed1"]
 
@@ -172,47 +172,68 @@ def fake_python(tmp_path, monkeypatch):
     return write
 
 
-def test_a_process_that_is_gone_leaves_no_pipe_and_no_zombie(tmp_path, fake_python):
+@pytest.fixture
+def processes(monkeypatch):
+    """The processes that workers start."""
+    started = []
+
+    def launch(folder, limits):
+        started.append(_launch(folder, limits))
+        return started[-1]
+
+    monkeypatch.setattr("toughen.sweeps.worker._launch", launch)
+    return started
+
+
+def begin(folder, **limits):
+    worker = Worker(Limits("accuracy", **limits))
+    worker.start(folder)
+    assert worker.poll().kind == "alive"
+    return worker
+
+
+def next_news(worker):
+    while (event := worker.poll()).kind == "alive":
+        pass
+    return event
+
+
+def test_no_pipe_and_no_zombie_is_left(tmp_path, fake_python, processes):
     fake_python("read line")  # ends with the process that started it
-    worker = Worker(Limits("accuracy", retries=1))
-    worker.start(tmp_path)
-    first = worker.process
-    first.kill()
-    retried = worker.poll(10.0)
+    worker = begin(tmp_path, retries=1)
+    processes[0].kill()
+    retried = next_news(worker)
     assert (retried.kind, retried.error[:17]) == ("retry", "killed by SIGKILL")
-    second = worker.process
-    assert second is not first
-    second.stdin.close()
-    failed = worker.poll(10.0)
+    worker.poll()
+    processes[1].stdin.close()
+    failed = next_news(worker)
     assert (failed.kind, failed.error[:17]) == ("failed", "ended with code 1")
     worker.start(tmp_path)
-    third = worker.process
+    worker.poll()
     worker.stop()
-    assert worker.process is None
-    for process in (first, second, third):
+    assert len(processes) == 3
+    for process in processes:
         assert process.returncode is not None
         assert process.stdin.closed
 
 
-def test_a_process_that_still_imports_is_not_waited_for(tmp_path, fake_python):
+def test_a_process_that_still_imports_ends_at_once(tmp_path, fake_python):
     fake_python("exec sleep 60")
-    worker = Worker(Limits("accuracy"))
-    worker.start(tmp_path)
+    worker = begin(tmp_path)
     began = time.monotonic()
     worker.stop()
     assert time.monotonic() - began < GRACE / 2
 
 
-def test_a_process_that_does_not_stop_is_killed_with_its_children(tmp_path, fake_python, monkeypatch):
+def test_a_process_that_ignores_sigterm_is_killed(tmp_path, fake_python, processes, monkeypatch):
     monkeypatch.setattr("toughen.sweeps.worker.GRACE", 0.5)
     fake_python(f"trap '' TERM\nsleep 600 &\necho $! > {tmp_path}/child\nwait")
-    worker = Worker(Limits("accuracy"))
-    worker.start(tmp_path)
+    worker = begin(tmp_path)
     while not (tmp_path / "child").is_file() or not (tmp_path / "child").read_text().strip():
         time.sleep(0.02)
     child = psutil.Process(int((tmp_path / "child").read_text()))
     worker.stop()
-    assert worker.process is None
+    assert processes[0].returncode == -signal.SIGKILL
     psutil.wait_procs([child], timeout=10)
     assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
 

@@ -10,9 +10,9 @@ import pytest
 from rich.console import Console
 
 from toughen.runs.progress import format_duration
-from toughen.sweeps.leaderboard import Row, as_csv, as_markdown, ranked, table
-from toughen.sweeps.outputs import write_page, write_tables
-from toughen.sweeps.progress import Status, SweepProgress, render_table
+from toughen.sweeps.leaderboard import Row, ranked, table
+from toughen.sweeps.outputs import as_csv, as_markdown, write_page, write_tables
+from toughen.sweeps.progress import Status, SweepProgress, render
 from toughen.sweeps.trials import Outcome, Trial, scores
 
 from .test_decisions import quality
@@ -54,7 +54,7 @@ def test_a_row_is_the_mean_and_sd_of_its_seeds():
     assert as_markdown(["error"], [["boom\nbang"]]).splitlines() == ["| error |", "| --- |", "| boom bang |"]
 
 
-def test_the_printed_table_keeps_rank_and_score_on_a_narrow_terminal(monkeypatch, capsys):
+def test_printed_table_on_a_narrow_terminal(monkeypatch, capsys):
     from types import SimpleNamespace
 
     from toughen.cli.commands.sweep import _print_summary
@@ -80,7 +80,7 @@ def test_a_formula_is_no_formula_in_a_spreadsheet():
     assert as_csv(["a"], [["=1+1"], [-1.5]]) == "a\n'=1+1\n-1.5\n"
 
 
-def test_the_page_stands_alone_and_escapes_what_it_shows(pretend):
+def test_page_is_self_contained_and_escaped(pretend):
     methods = {"method.weight": {"values": [0.1, 0.2, 0.3]}, "train.batch_size": {"values": [8, 16]}}
     method = {"data.text_column": {"values": ["text", NASTY]}}
     controller, _ = pretend(quality, parameters={**methods, **method}, seeds=[1, 2])
@@ -93,8 +93,8 @@ def test_the_page_stands_alone_and_escapes_what_it_shows(pretend):
     assert "http://" not in page.replace("http://www.w3.org/1999/xlink", "").replace("http://www.w3.org/2000/svg", "")
     drawings = re.findall(r"<svg.*?</svg>", page, flags=re.S)
     for drawing in drawings:
-        ElementTree.fromstring(drawing)
-    titles = re.findall(r'aria-label="([^"]*)"', page)
+        ElementTree.fromstring(drawing.replace("<svg", '<svg xmlns:xlink="http://www.w3.org/1999/xlink"', 1))
+    titles = re.findall(r'<svg[^>]*aria-label="([^"]*)"', page)
     assert titles[0] == "Parallel coordinates: accuracy by setting"
     assert "Heat map: accuracy by method.weight and train.batch_size" in titles
     assert len(drawings) == 4  # three pairs of settings
@@ -128,7 +128,7 @@ STATUS = Status(8, 3, 1, 1, [("004-seed1", "accuracy 0.7000 after 2"), ("005-[re
 
 def test_the_live_table():
     console = Console(file=io.StringIO(), width=100, force_terminal=True, color_system=None)
-    console.print(render_table(STATUS))
+    console.print(render(STATUS))
     text = console.file.getvalue()
     assert "5/8 trials · running 2 · failed 1 · stopped early 1 · best 0.8500 ± 0.0707" in text
     assert "ETA 1:23" in text
@@ -137,7 +137,7 @@ def test_the_live_table():
     assert "005-[red]seed1 starting" in words  # a name, not markup
 
 
-def test_a_terminal_shows_the_table_and_is_left_as_it_was(tmp_path, monkeypatch):
+def test_live_status_on_a_terminal(tmp_path, monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setattr("sys.stdout", out := io.StringIO())
     with SweepProgress(tmp_path / "sweep.log", live=True) as progress:

@@ -21,11 +21,11 @@ from ..tiny import rows, write_csv
 BAD = {
     r"there is no option train.learning_rat. Did you mean 'learning_rate'": {"train.learning_rat": {"values": [1]}},
     r"method r3f has no option 'wight'. Did you mean 'weight'": {"method.wight": {"values": [1]}},
-    r"train.epochs='many': expected a number. \(settings: train.epochs=many\)": {"train.epochs": {"values": ["many"]}},
+    r"train.epochs=many: expected .* \(settings: train.epochs=many\)": {"train.epochs": {"values": ["many"]}},
     r"train.batch_size=0: it must be above 0": {"train.batch_size": {"values": [8, 0]}},
     r"train.micro_batch=3 does not divide the 8 rows": {"train.micro_batch": {"values": [8, 3]}},
     r"method.noise='loud': expected normal, uniform or null": {"method.noise": {"values": ["loud"]}},
-    r"train=1: name one of its options with a dot, train.NAME": {"train": {"values": [1]}},
+    r"train=1: expected options by name": {"train": {"values": [1]}},
     r"TrainingArguments has no 'adam_beta3'": {"trainer.adam_beta3": {"values": [0.9]}},
     r"train.max_steps=5, train.epochs=1 is the very same run": {"train.max_steps": 5, "train.epochs": [1, 2]},
     r"method=fgm, method.name=r3f is the very same run": {"method": ["fgm", "rdrop"], "method.name": "r3f"},
@@ -46,7 +46,7 @@ def no_trial(monkeypatch):
     def refuse(*_):
         raise AssertionError("a trial was started")
 
-    monkeypatch.setattr(api, "run_serially", refuse)
+    monkeypatch.setattr(api, "run_trials", refuse)
     monkeypatch.setattr(api, "connect_ray", refuse)
 
 
@@ -136,8 +136,8 @@ def test_on_the_command_line(values, tmp_path, capsys, no_trial):
 
 
 @pytest.mark.parametrize("address", ["localhost:{}", "ray://127.0.0.1:{}"])
-def test_a_cluster_that_does_not_answer_is_told_at_once(address):
-    pytest.importorskip("ray.tune")
+def test_a_cluster_that_does_not_answer(address):
+    pytest.importorskip("ray")
     with socket.socket() as held:  # bound, and nobody listens there
         held.bind(("127.0.0.1", 0))
         nowhere = address.format(held.getsockname()[1])
@@ -157,7 +157,7 @@ def test_options_of_train_are_taken_as_in_train(values, tmp_path, capsys, monkey
     }
 
 
-def test_a_sweep_yaml_that_a_person_wrote_is_no_sweeps_folder(values, tmp_path, monkeypatch, no_trial):
+def test_a_sweep_yaml_written_by_hand(values, tmp_path, monkeypatch, no_trial):
     file = tmp_path / "sweep.yaml"
     file.write_text(f"# mine\n{yaml.safe_dump(values)}")
     before = file.read_text()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..runs.config import Config
-from .cluster import allocate, connect_ray, run_on_ray
+from .cluster import RemoteWorker, allocate, connect_ray
 from .controller import Controller
 from .definition import Definition
 from .errors import SweepError, SweepStopped
@@ -19,9 +19,10 @@ from .leaderboard import Row
 from .loading import load_definition
 from .outputs import write_page, write_tables
 from .progress import SweepProgress
-from .serial import run_serially
+from .runner import Runner, run_trials
 from .trials import trial_config
 from .validation import shared_scores, validate_metric, validate_settings
+from .worker import Limits, Worker
 
 Engine = Literal["auto", "ray", "serial"]
 PathLike = str | os.PathLike[str]
@@ -76,7 +77,7 @@ def sweep(
     of a sweep to go on with. `base` and `seeds` stand in for its own, `config` goes over the base. The engine is Ray,
     or one trial after the other where Ray is missing; `address` is a cluster's, whose machines all see the folder.
     """
-    definition, path = _opened(source, base, config or {}, seeds, output_dir)
+    definition, path = _load(source, base, config or {}, seeds, output_dir)
     if resume and not is_sweep(path):
         hint = "leave out --resume to start it, or name its folder with --output_dir"
         raise SweepError(f"{path} holds no sweep to go on with; {hint}.")
@@ -85,7 +86,7 @@ def sweep(
         open_folder(path, definition, resume).close()  # refuses at once, before the data is read
     scores, selects = shared_scores(configs)
     metric = validate_metric(definition, scores, selects)
-    with _engine(definition, engine, address) as (run, description):
+    with _workers(definition, metric, engine, address) as (make_worker, slots, description):
         folder = open_folder(path.absolute(), definition, resume=True)  # workers have working directories of their own
         try:
             with SweepProgress(path / "sweep.log") as progress:
@@ -93,7 +94,7 @@ def sweep(
                 progress.line(f"sweep {path} · {definition.search} · {controller.status()} · {description}")
                 try:
                     with suppress(KeyboardInterrupt):  # reported below as SweepStopped
-                        run(controller)
+                        run_trials(controller, make_worker, slots)
                 finally:
                     write_tables(controller)
                     write_page(controller)
@@ -104,7 +105,7 @@ def sweep(
     return Sweep(path, metric, controller.rows(), definition)
 
 
-def _opened(
+def _load(
     source: Any, base: Any, config: Mapping[str, Any], seeds: Any, output_dir: PathLike | None
 ) -> tuple[Definition, Path]:
     """Return the definition and its folder: the existing one, or sweeps/NAME."""
@@ -117,17 +118,19 @@ def _opened(
 
 
 @contextmanager
-def _engine(
-    definition: Definition, engine: Engine, address: str | None
-) -> Generator[tuple[Callable[[Controller], None], str]]:
-    """Yield the function that runs the trials, and its description; refuse trials that fit on no machine."""
+def _workers(
+    definition: Definition, metric: str, engine: Engine, address: str | None
+) -> Generator[tuple[Callable[[], Runner], int, str]]:
+    """Yield what makes a worker, how many there are, and a description; refuse trials that fit on no machine."""
     has_ray = find_spec("ray") is not None
     if engine == "serial" or (engine == "auto" and address is None and not has_ray):
         if address is not None:
             raise SweepError("--address is for Ray; leave out --engine serial.")
         hint = "" if has_ray else '; pip install "toughen[sweep]" runs as many as the machine holds'
-        yield run_serially, f"one trial at a time{hint}"
+        limits = Limits.of(definition, metric, cpu=definition.resources.cpu)
+        yield partial(Worker, limits), 1, f"one trial at a time{hint}"
         return
     with connect_ray(address) as ray:
         allocation = allocate(definition.resources, [node["Resources"] for node in ray.nodes() if node["Alive"]])
-        yield partial(run_on_ray, allocation=allocation), str(allocation)
+        limits = Limits.of(definition, metric, allocation.gpu, allocation.cpu)
+        yield partial(RemoteWorker, limits, allocation), allocation.slots, str(allocation)

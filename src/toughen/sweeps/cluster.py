@@ -1,36 +1,26 @@
-"""The distributed engine: Ray Tune runs trials on a machine or cluster; several may share a GPU."""
+"""Workers on Ray: it places them on one machine or a cluster, and several may share a GPU."""
 
 import logging
 import os
-import shutil
 import socket
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from ..errors import require
-from .controller import Controller
+from . import trials
 from .definition import Resources
 from .errors import SweepError
-from .serial import limits_of
-
-QUIET = {
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_AIR_NEW_OUTPUT": "0",  # the sweep has its own table
-    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",  # and its own files
-    "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",
-    "TUNE_FORCE_TRIAL_CLEANUP_S": "60",
-}
+from .worker import GRACE, HEARTBEAT, Event, Limits, Worker
 
 
 @contextmanager
 def connect_ray(address: str | None) -> Generator[Any]:
     """Connect to the cluster at an address or of this process; without one, start Ray on this machine."""
     ray: Any = require("ray", "sweep")
-    require("ray.tune", "sweep")
-    for key, value in QUIET.items():
-        os.environ.setdefault(key, value)
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     if ray.is_initialized():
         yield ray
         return
@@ -101,52 +91,67 @@ def _fit(there: float, each: float) -> int:
     return int(there / each + 1e-9)
 
 
-def run_on_ray(controller: Controller, allocation: ResourceAllocation) -> None:
-    """Run all remaining trials, as many at once as fit."""
-    from ray import tune
+class RemoteWorker:
+    """A Worker in a Ray actor, which Ray places on a machine of the cluster; when it is lost, another one goes on."""
 
-    from .tuning import Listener, Proposals, Stopping, TrialActor
+    def __init__(self, limits: Limits, allocation: ResourceAllocation) -> None:
+        self._ray: Any = require("ray", "sweep")
+        self._limits, self._options = limits, {"num_cpus": allocation.cpu, "num_gpus": allocation.gpu}
+        self._actor: Any = None
+        self._answer: Any = None  # of a poll that has not ended
+        self._is_placed = False
+        self._folder, self._losses = Path(), 0
 
-    # Request all actors at once; by default Tune requests the second when the first has started.
-    os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(allocation.slots)
-    limits = limits_of(controller, gpu=allocation.gpu, threads=max(int(allocation.cpu), 1))
-    actor = tune.with_parameters(TrialActor, limits=limits)
-    scratch = controller.folder.path / ".ray"  # Tune needs a folder that all machines see; the sweep never reads it
-    shutil.rmtree(scratch, ignore_errors=True)
-    tuner = tune.Tuner(
-        tune.with_resources(actor, {"cpu": allocation.cpu, "gpu": allocation.gpu}),
-        tune_config=tune.TuneConfig(
-            search_alg=Proposals(controller),
-            scheduler=Stopping(controller),
-            num_samples=-1,
-            max_concurrent_trials=allocation.slots,
-            reuse_actors=True,  # an actor takes seconds to start
-        ),
-        run_config=tune.RunConfig(
-            name=scratch.name,
-            storage_path=str(controller.folder.path.resolve()),
-            verbose=0,
-            callbacks=[Listener(controller)],
-            failure_config=tune.FailureConfig(max_failures=limits.retries),  # of workers and nodes that are lost
-            checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),  # the run folder is the checkpoint
-        ),
-    )
-    try:
-        with _silence_ray():
-            tuner.fit()
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+    def start(self, folder: Path) -> None:
+        """Run a folder, or go on with it."""
+        self._folder, self._losses = folder, 0
+        self._start()
 
+    def _start(self) -> None:
+        if self._actor is None:
+            self._actor = self._ray.remote(Worker).options(**self._options).remote(self._limits)
+        self._actor.start.remote(self._folder)
 
-@contextmanager
-def _silence_ray() -> Generator[None]:
-    """Silence Ray's own progress messages: the sweep prints its own."""
-    loggers = [logging.getLogger(name) for name in ("ray", "ray.tune", "ray.air", "ray.train")]
-    before = [each.level for each in loggers]
-    for each in loggers:
-        each.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        for each, level in zip(loggers, before, strict=True):
-            each.setLevel(level)
+    def poll(self) -> Event:
+        """Return the next event; `alive` while there is none, or no machine for the actor."""
+        try:
+            if self._answer is None:
+                self._answer = self._actor.poll.remote()
+            ready, _ = self._ray.wait([self._answer], timeout=HEARTBEAT)
+            if not ready:
+                return Event("alive")
+            event: Event = self._ray.get(self._answer)
+        except self._ray.exceptions.RayError as error:
+            return self._lost(" ".join(str(error).split())[-300:])
+        self._answer, self._is_placed = None, True
+        return event
+
+    def _lost(self, error: str) -> Event:
+        self._kill()
+        self._losses += 1
+        if self._losses > self._limits.retries:
+            error = f"its worker was lost: {error}"
+            trials.note_attempt(self._folder, error, last=True)
+            return Event("failed", error=error)
+        self._start()
+        return Event("retry", error="its worker was lost")
+
+    def stop(self) -> None:
+        """End the trial; it saves a checkpoint first if it can within a time."""
+        self._answer = None
+        if self._actor is not None and self._is_placed:
+            try:
+                self._ray.get(self._actor.stop.remote(), timeout=3 * GRACE)
+            except self._ray.exceptions.RayError:  # lost, or too slow
+                self._kill()
+
+    def close(self) -> None:
+        """End the trial that runs, if any, and free the resources of the actor."""
+        self.stop()
+        self._kill()
+
+    def _kill(self) -> None:
+        if self._actor is not None:
+            self._ray.kill(self._actor)
+        self._actor = self._answer = None
+        self._is_placed = False

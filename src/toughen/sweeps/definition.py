@@ -12,7 +12,8 @@ from .space import Choice, Parameter, number, parameter
 
 Settings = Mapping[str, Any]
 Search = Literal["grid", "random", "tpe"]
-SEARCHES = {"grid": "grid", "random": "random", "tpe": "tpe", "bayes": "tpe"}
+SEARCHES: Mapping[str, Search] = {"grid": "grid", "random": "random", "tpe": "tpe", "bayes": "tpe"}
+TIED = "tied"
 GOALS = ("maximize", "minimize")
 # W&B's word -> ours.
 SYNONYMS = {"method": "search", "run_cap": "trials"}
@@ -70,6 +71,15 @@ class Definition:
         return [*self.parameters, *(self.tied[0] if self.tied else ())]
 
     @property
+    def space(self) -> Mapping[str, Parameter]:
+        """Return the parameters, with the tied rows as the values of one."""
+        return {**self.parameters, **({TIED: Choice(self.tied)} if self.tied else {})}
+
+    def settings_at(self, point: Mapping[str, Any]) -> Settings:
+        """Return the settings at a point of the space."""
+        return {**{key: point[key] for key in self.parameters}, **point.get(TIED, {})}
+
+    @property
     def sign(self) -> int:
         """Return 1 if a higher score is better, else -1."""
         return 1 if self.goal == "maximize" else -1
@@ -77,103 +87,148 @@ class Definition:
 
 def parse(given: Mapping[str, Any]) -> Definition:
     """Parse the values of a sweep file whose `base` is a config; an error names its key."""
+    values = _with_our_words(given)
+    base = normalised(_mapping("base", values.get("base"), "give a config, the name of a recipe, or a file"))
+    search = SEARCHES.get(str(values.get("search", "grid")))
+    if search is None:
+        raise SweepError(f"search: there is no {values['search']!r}. {nearest(str(values['search']), SEARCHES)}")
+    entries = _mapping("parameters", values.get("parameters", {}))
+    parameters = {key: parameter(key, entry) for key, entry in entries.items()}
+    tied = _tied(values["tied"], parameters) if "tied" in values else ()
+    _check_keys([*parameters, *(tied[0] if tied else ())], base)
+    metric, goal = _metric(values.get("metric", {}))
+    own = base.pop("seed", [1])
+    base.pop("output_dir", None)  # of the run that the base was taken from; trials have their own, and best.yaml none
+    seeds = seeds_of(values.get("seeds", own))
+    trials = whole_number("trials", values["trials"], 1) if "trials" in values else None
+    _check_search(search, parameters, trials)
+    return Definition(
+        values={**values, "base": base, "search": search, "seeds": seeds},
+        base=base,
+        search=search,
+        metric=metric,
+        goal=goal,
+        parameters=parameters,
+        tied=tied,
+        seeds=tuple(seeds),
+        trials=trials,
+        early=_early_terminate(values["early_terminate"]) if "early_terminate" in values else None,
+        resources=_resources(_mapping("resources", values.get("resources", {}))),
+        retries=whole_number("retries", values.get("retries", 1), 0),
+        search_seed=whole_number("search_seed", values.get("search_seed", 0), 0),
+    )
+
+
+def _with_our_words(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Translate W&B's keys, and leave out those without a value."""
     values: dict[str, Any] = {}
     for name, value in given.items():
         key = SYNONYMS.get(name, name)
         if key not in KEYS:
             raise SweepError(f"a sweep file has no {key!r}. {nearest(str(key), KEYS)}")
+        if key in values and value is not None:
+            raise SweepError(f"{name}: it says the same as {key}:, which is there too; leave one out.")
         if value is not None:
-            if key in values:
-                raise SweepError(f"{name}: it says the same as {key}:, which is there too; leave one out.")
             values[key] = value
-    if not isinstance(values.get("base"), Mapping):
-        raise SweepError("base: give a config, the name of a recipe, or a file.")
-    base = normalised(cast("Mapping[str, Any]", values["base"]))
-    search = SEARCHES.get(str(values.get("search", "grid")))
-    if search is None:
-        raise SweepError(f"search: there is no {values['search']!r}. {nearest(str(values['search']), SEARCHES)}")
-    parameters = {key: parameter(key, entry) for key, entry in _mapping(values, "parameters").items()}
-    tied = _tied(values.get("tied"), parameters)
-    if not parameters and not tied:
+    return values
+
+
+def _mapping(key: str, value: Any, remedy: str = "") -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise SweepError(f"{key}: {remedy or f'expected keys and values, not {value!r}'}.")
+    return cast("Mapping[str, Any]", value)
+
+
+def _check_keys(keys: Sequence[str], base: Mapping[str, Any]) -> None:
+    """Refuse settings that a sweep decides itself."""
+    if not keys:
         raise SweepError("parameters: nothing is searched; give parameters: or tied:.")
-    searched = [*parameters, *(tied[0] if tied else ())]
-    for key in searched:
+    for key in keys:
         if key in ("seed", "output_dir", "recipe"):
             raise SweepError(f"parameters.{key}: a sweep decides this itself; use seeds:, --output_dir or base:.")
-    if base.get("baseline") or "baseline" in searched:
-        key = "parameters" if "baseline" in searched else "base"
+    if base.get("baseline") or "baseline" in keys:
+        key = "parameters" if "baseline" in keys else "base"
         raise SweepError(f"{key}.baseline: a trial trains no baseline; search over method.name: [plain, ...] instead.")
-    metric, goal = _metric(values.get("metric"))
-    own = base.pop("seed", [1])
-    base.pop("output_dir", None)  # of the run that the base was taken from; trials have their own, and best.yaml none
-    seeds = tuple(seeds_of(values.get("seeds", own)))
-    made = Definition(
-        values={**values, "base": base, "search": search, "seeds": list(seeds)},
-        base=base,
-        search=cast("Search", search),
-        metric=metric,
-        goal=goal,
-        parameters=parameters,
-        tied=tied,
-        seeds=seeds,
-        trials=whole("trials", values["trials"], 1) if "trials" in values else None,
-        early=early_terminate(values.get("early_terminate")),
-        resources=resources(_mapping(values, "resources")),
-        retries=whole("retries", values.get("retries", 1), 0),
-        search_seed=whole("search_seed", values.get("search_seed", 0), 0),
-    )
-    _fits(made)
-    return made
 
 
-def _mapping(values: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    found = values.get(key, {})
-    if not isinstance(found, Mapping):
-        raise SweepError(f"{key}: expected keys and values, not {found!r}.")
-    return cast("Mapping[str, Any]", found)
+def _check_search(search: Search, parameters: Mapping[str, Parameter], trials: int | None) -> None:
+    if search != "grid":
+        if not trials:
+            raise SweepError(f"trials: how many settings may {search} try? Give trials: 20.")
+        return
+    for key, each in parameters.items():
+        if not isinstance(each, Choice):
+            raise SweepError(f"parameters.{key}: a grid needs values: [...]; ranges are for random and tpe.")
+    if trials:
+        raise SweepError("trials: a grid runs all of its settings; leave it out, or search: random.")
 
 
 def _tied(given: Any, parameters: Mapping[str, Any]) -> tuple[Settings, ...]:
     """Parse the rows of settings that change together, as in ParaGen's search.json."""
-    if given is None:
-        return ()
     if not isinstance(given, list) or not given or not all(isinstance(row, Mapping) and row for row in given):
         raise SweepError("tied: give a list of rows, each with the same keys: - {method.init_scale: 0.1, ...}.")
     rows = [{str(key): number(value) for key, value in row.items()} for row in cast("list[Mapping[str, Any]]", given)]
-    first = set(rows[0])
     for index, row in enumerate(rows, 1):
-        if set(row) != first:
-            odd = ", ".join(sorted(first ^ set(row)))
-            raise SweepError(f"tied: row {index} and row 1 do not have the same keys ({odd}).")
-    if both := first & set(parameters):
-        raise SweepError(f"tied: {', '.join(sorted(both))} stands under parameters: too.")
+        if unequal := sorted(set(row) ^ set(rows[0])):
+            raise SweepError(f"tied: row {index} and row 1 do not have the same keys ({', '.join(unequal)}).")
+    if both := sorted(set(rows[0]) & set(parameters)):
+        raise SweepError(f"tied: {', '.join(both)} stands under parameters: too.")
     return tuple(rows)
 
 
 def _metric(given: Any) -> tuple[str | None, str]:
     """Parse the metric's name, without `eval/`, and the goal; the default is to minimise a loss or an error."""
-    entry: Any = {"name": given} if isinstance(given, str) else given or {}
+    entry: Any = {"name": given} if isinstance(given, str) else given
     if not isinstance(entry, Mapping) or set(cast("Mapping[str, Any]", entry)) - {"name", "goal"}:
         raise SweepError(f"metric: expected {{name: accuracy, goal: maximize}}, not {given!r}.")
-    found = cast("Mapping[str, Any]", entry)
-    name = found.get("name")
-    short = None if name is None else str(name).removeprefix("eval/").removeprefix("eval_")
-    lower = short is not None and not {"loss", "mse"}.isdisjoint(short.split("_"))  # loss_mm, test_mse
-    goal = str(found.get("goal", "minimize" if lower else "maximize"))
+    metric = cast("Mapping[str, Any]", entry)
+    name = str(metric.get("name") or "").removeprefix("eval/").removeprefix("eval_")
+    is_loss = not {"loss", "mse"}.isdisjoint(name.split("_"))  # loss_mm, test_mse
+    goal = str(metric.get("goal", "minimize" if is_loss else "maximize"))
     if goal not in GOALS:
         raise SweepError(f"metric.goal: there is no {goal!r}. {nearest(goal, GOALS)}")
-    return short, goal
+    return name or None, goal
 
 
-def _fits(made: Definition) -> None:
-    if made.search == "grid":
-        for key, each in made.parameters.items():
-            if not isinstance(each, Choice):
-                raise SweepError(f"parameters.{key}: a grid needs values: [...]; ranges are for random and tpe.")
-        if made.trials:
-            raise SweepError("trials: a grid runs all of its settings; leave it out, or search: random.")
-    elif not made.trials:
-        raise SweepError(f"trials: how many settings may {made.search} try? Give trials: 20.")
+def _early_terminate(given: Any) -> Early:
+    """Parse `early_terminate: {type: asha, min_iter: 1}`, or the type alone."""
+    expected = f"expected {{type: asha, min_iter: 1}}, not {given!r}"
+    entry = {"type": given} if isinstance(given, str) else _mapping("early_terminate", given, expected)
+    _check_names("early_terminate", entry, Early)
+    if entry.get("type") not in ("asha", "median"):
+        raise SweepError(f"early_terminate.type: there is no {entry.get('type')!r}; there are asha and median.")
+    for key in {*entry} - {"type"}:
+        whole_number(f"early_terminate.{key}", entry[key], 2 if key == "eta" else 1)
+    return Early(**entry)
+
+
+def _resources(given: Mapping[str, Any]) -> Resources:
+    """Parse `resources: {gpu: 0.5, cpu: 2, memory_gb: 16, minutes: 60, concurrent: 4}`."""
+    _check_names("resources", given, Resources)
+    values = {key: number(value) for key, value in given.items()}
+    for key, value in values.items():
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if not is_number or not 0 <= value < math.inf or (not value and key != "gpu"):
+            raise SweepError(f"resources.{key}={value!r}: give a number above 0.")
+        if key == "gpu" and value > 1 and value != int(value):
+            raise SweepError(f"resources.gpu={value}: a share of one GPU, or a whole number of them.")
+    if "concurrent" in values:
+        whole_number("resources.concurrent", values["concurrent"], 1)
+    return Resources(**values)
+
+
+def _check_names(key: str, given: Mapping[str, Any], kind: type) -> None:
+    names = [each.name for each in fields(kind)]
+    for name in given:
+        if name not in names:
+            raise SweepError(f"{key}: there is no {name!r}. {nearest(str(name), names)}")
+
+
+def whole_number(key: str, value: Any, least: int) -> int:
+    """Return the value if it is a whole number of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise SweepError(f"{key}={value!r}: give a whole number, at least {least}.")
+    return value
 
 
 def format_settings(settings: Settings) -> str:
@@ -188,47 +243,5 @@ def format_value(value: Any) -> str:
 
 def differences(one: Definition, other: Definition) -> Sequence[str]:
     """List the keys in which two sweeps differ, except those that may change between starts."""
-    free = ("resources", "retries", "trials", "name", "description")
-    keys = {*one.values, *other.values} - set(free)
+    keys = {*one.values, *other.values} - {"resources", "retries", "trials", "name", "description"}
     return sorted(key for key in keys if one.values.get(key) != other.values.get(key))
-
-
-def early_terminate(given: Any) -> Early | None:
-    """Parse `early_terminate: {type: asha, min_iter: 1}`, or the type alone."""
-    if given is None:
-        return None
-    if not isinstance(given, (str, Mapping)):
-        raise SweepError(f"early_terminate: expected {{type: asha, min_iter: 1}}, not {given!r}.")
-    entry: dict[str, Any] = {"type": given} if isinstance(given, str) else dict(cast("Mapping[str, Any]", given))
-    kind = entry.pop("type", None)
-    if kind not in ("asha", "median"):
-        raise SweepError(f"early_terminate.type: there is no {kind!r}; there are asha and median.")
-    for key, value in entry.items():
-        if key not in ("min_iter", "eta", "min_trials"):
-            raise SweepError(f"early_terminate: there is no {key!r}; there are type, min_iter, eta and min_trials.")
-        whole(f"early_terminate.{key}", value, 2 if key == "eta" else 1)
-    return Early(kind, **entry)
-
-
-def resources(given: Mapping[str, Any]) -> Resources:
-    """Parse `resources: {gpu: 0.5, cpu: 2, memory_gb: 16, minutes: 60, concurrent: 4}`."""
-    names = [each.name for each in fields(Resources)]
-    given = {key: number(value) for key, value in given.items()}
-    for key, value in given.items():
-        if key not in names:
-            raise SweepError(f"resources: there is no {key!r}. {nearest(str(key), names)}")
-        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if not is_number or not 0 <= value < math.inf or (not value and key != "gpu"):
-            raise SweepError(f"resources.{key}={value!r}: give a number above 0.")
-        if key == "gpu" and value > 1 and value != int(value):
-            raise SweepError(f"resources.gpu={value}: a share of one GPU, or a whole number of them.")
-    if "concurrent" in given:
-        whole("resources.concurrent", given["concurrent"], 1)
-    return Resources(**given)
-
-
-def whole(key: str, value: Any, least: int) -> int:
-    """Return the value if it is a whole number of at least `least`."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise SweepError(f"{key}={value!r}: give a whole number, at least {least}.")
-    return value

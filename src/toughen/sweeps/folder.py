@@ -1,6 +1,7 @@
 """The folder of a sweep: its definition, the settings tried so far, and a lock. Nothing in it is overwritten."""
 
 import fcntl
+import json
 import os
 import socket
 from collections.abc import Mapping
@@ -8,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from shlex import quote
-from typing import IO, Any
+from typing import IO, Any, cast
 
 import yaml
 
@@ -50,7 +51,7 @@ def is_sweep(path: Path) -> bool:
 
 
 def stored(path: Path) -> Definition:
-    """Read the definition that a folder was made with."""
+    """Read the definition of the sweep in a folder."""
     return parse(load_values(path / DEFINITION))
 
 
@@ -63,7 +64,8 @@ def open_folder(path: Path, definition: Definition, resume: bool) -> Folder:
     try:
         path.mkdir(parents=True, exist_ok=True)
         lock = _lock(path)
-        text = yaml.safe_dump(_plain(definition.values), sort_keys=False)
+        values = json.loads(json.dumps(definition.values, default=_plain))
+        text = yaml.safe_dump(values, sort_keys=False)
         write_text(path / DEFINITION, f"# Go on with: toughen sweep {quote(str(path))} --resume\n{text}")
     except OSError as error:
         raise SweepError(f"{path} cannot be written: {error.strerror or error}.") from None
@@ -75,9 +77,8 @@ def open_folder(path: Path, definition: Definition, resume: bool) -> Folder:
 
 
 def _check_same(path: Path, definition: Definition, resume: bool) -> None:
-    odd = differences(stored(path), definition)
-    if odd:
-        raise SweepError(f"{path} holds another sweep: {', '.join(odd)} differ; choose another --output_dir.")
+    if changed := differences(stored(path), definition):
+        raise SweepError(f"{path} holds another sweep: {', '.join(changed)} differ; choose another --output_dir.")
     if not resume:
         done = len(list(path.glob("trials/*/results.json")))
         raise SweepError(
@@ -106,9 +107,4 @@ def _lock(path: Path) -> IO[str]:
 
 
 def _plain(value: Any) -> Any:
-    """Convert to lists and dicts, which safe YAML can write."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(each) for key, each in value.items()}  # pyright: ignore[reportUnknownVariableType]
-    if isinstance(value, (list, tuple)):
-        return [_plain(each) for each in value]  # pyright: ignore[reportUnknownVariableType]
-    return os.fspath(value) if isinstance(value, os.PathLike) else value
+    return dict(cast("Mapping[str, Any]", value)) if isinstance(value, Mapping) else str(value)

@@ -1,15 +1,12 @@
-"""The rows of a sweep, best first, with mean and sd over seeds; as CSV and Markdown."""
+"""The rows of a sweep, best first, with mean and sd over seeds."""
 
-import csv
-import io
 import statistics
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from ..internal.markdown import line
 from .definition import Settings, format_settings, format_value
-from .trials import Outcome
+from .trials import Outcome, State
 
 ORDER = ("done", "partial", "stopped", "failed", "missing")
 
@@ -20,14 +17,17 @@ class Row:
 
     number: int
     settings: Settings
-    outcomes: Mapping[int, Outcome]
+    outcomes: dict[int, Outcome]
     rank: int | None = None
 
     @property
     def scores(self) -> dict[int, float]:
         """Map each finished seed to its score."""
-        done = {seed: each.score for seed, each in self.outcomes.items() if each.state == "done"}
-        return {seed: score for seed, score in done.items() if score is not None}
+        return self._scores("done")
+
+    def _scores(self, state: State) -> dict[int, float]:
+        reached = self.outcomes.items()
+        return {seed: each.score for seed, each in reached if each.state == state and each.score is not None}
 
     @property
     def state(self) -> str:
@@ -42,12 +42,8 @@ class Row:
     @property
     def mean(self) -> float | None:
         """Average the finished seeds; for a stopped row, the scores at which it was stopped."""
-        found = list(self.scores.values())
-        if not found and self.state == "stopped":
-            found = [
-                each.score for each in self.outcomes.values() if each.state == "stopped" and each.score is not None
-            ]
-        return statistics.fmean(found) if found else None
+        scores = self.scores or self._scores("stopped")
+        return statistics.fmean(scores.values()) if scores else None
 
     @property
     def sd(self) -> float | None:
@@ -63,22 +59,19 @@ class Row:
         """List the errors of its seeds."""
         return [f"seed {seed}: {each.error}" for seed, each in self.outcomes.items() if each.state == "failed"]
 
+    @property
+    def score(self) -> str:
+        """Format the mean and sd; a dash if there is none."""
+        return "-" if self.mean is None else f"{self.mean:.4f}" + (f" ± {self.sd:.4f}" if self.sd is not None else "")
+
     def __str__(self) -> str:
-        score = "-" if self.mean is None else f"{self.mean:.4f}" + (f" ± {self.sd:.4f}" if self.sd is not None else "")
-        return f"{score} ({format_settings(self.settings)})"
+        return f"{self.score} ({format_settings(self.settings)})"
 
 
 def ranked(rows: Sequence[Row], sign: int) -> list[Row]:
     """Sort finished rows by mean, earlier rows first among equals; then the others by state."""
-
-    def sort_key(row: Row) -> tuple[int, float, int]:
-        return ORDER.index(row.state), -sign * row.mean if row.mean is not None else 0.0, row.number
-
-    found = sorted(rows, key=sort_key)
-    return [
-        Row(row.number, row.settings, row.outcomes, number if row.state == "done" else None)
-        for number, row in enumerate(found, 1)
-    ]
+    by_mean = sorted(rows, key=lambda row: (ORDER.index(row.state), -sign * (row.mean or 0.0), row.number))
+    return [replace(row, rank=rank if row.state == "done" else None) for rank, row in enumerate(by_mean, 1)]
 
 
 def table(rows: Sequence[Row], keys: Sequence[str], seeds: Sequence[int], metric: str) -> tuple[list[str], list[Any]]:
@@ -93,26 +86,6 @@ def table(rows: Sequence[Row], keys: Sequence[str], seeds: Sequence[int], metric
         settings = [row.settings.get(key) for key in keys]
         cells.append([row.rank, row.number, *settings, row.mean, *spread, done, row.state, "; ".join(row.errors)])
     return heads, cells
-
-
-def as_csv(heads: Sequence[str], cells: Sequence[Sequence[Any]]) -> str:
-    """Format as CSV, with every digit."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(heads)
-    writer.writerows(["" if cell is None else _inert(cell) for cell in row] for row in cells)
-    return out.getvalue()
-
-
-def _inert(cell: Any) -> Any:
-    """Quote text that a spreadsheet would read as a formula."""
-    return f"'{cell}" if isinstance(cell, str) and cell[:1] in ("=", "+", "-", "@") else cell
-
-
-def as_markdown(heads: Sequence[str], cells: Sequence[Sequence[Any]]) -> str:
-    """Format as Markdown, with four digits."""
-    lines = [heads, ["---"] * len(heads), *[[shown(cell) for cell in row] for row in cells]]
-    return "".join(f"{line(each)}\n" for each in lines)
 
 
 def shown(cell: Any) -> str:

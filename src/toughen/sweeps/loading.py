@@ -44,8 +44,8 @@ def _values(source: Any) -> tuple[dict[str, Any], str, Path]:
     for path in (Path(source), *(Path(f"{source}{suffix}") for suffix in (".json", ".yaml") if not recipe)):
         if path.is_file():
             values = load_values(path)
-            found = read_manytasks(values, path) if is_manytasks(values) else values
-            return {key: value for key, value in found.items() if key != "about"}, path.stem, path.parent
+            sweep = read_manytasks(values, path) if is_manytasks(values) else values
+            return {key: value for key, value in sweep.items() if key != "about"}, path.stem, path.parent
     if recipe:
         return recipes.sweep(str(source)), str(source).replace("/", "-"), Path()
     known = f" Recipes: {', '.join(recipes.sweeps())}."

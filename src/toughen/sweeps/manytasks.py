@@ -1,6 +1,7 @@
 """ManyTasks' search.json, the file of ParaGen's grid search, as the values of a sweep file."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from itertools import product
 from pathlib import Path
 from typing import Any, cast
@@ -38,20 +39,20 @@ def read_manytasks(values: Mapping[str, Any], path: Path) -> dict[str, Any]:
     if not isinstance(configs["==base=="], list) or not isinstance(more, list) or not all(map(_is_list, more)):
         raise SweepError(f'{path}: expected "==base==": [flags and values] and "==more==": [[...], ...].')
     fixed = _pairs(configs["==base=="], path)
-    found: dict[str, Any] = {"search": "grid", "parameters": {}}
+    sweep: dict[str, Any] = {"search": "grid", "parameters": {}}
     for flag, options in fixed.items():
         if flag == "--config":
             if len(options) > 1:
                 raise SweepError(f"{path}: --config: a sweep has one base; give each config a sweep of its own.")
-            found["base"] = options[0]
+            sweep["base"] = options[0]
         elif flag == "--seed":
-            found["seeds"] = options
+            sweep["seeds"] = options
         else:
-            found["parameters"][_name(flag)] = {"values": options}
+            sweep["parameters"][_name(flag)] = {"values": options}
     tied = [row for each in cast("list[list[Any]]", more) for row in _rows(_pairs(each, path))]
     if tied:
-        found["tied"] = tied
-    return {**found, "resources": _resources(values)}
+        sweep["tied"] = tied
+    return {**sweep, "resources": _resources(values)}
 
 
 def _is_list(value: Any) -> bool:
@@ -60,21 +61,21 @@ def _is_list(value: Any) -> bool:
 
 def _pairs(arguments: Sequence[Any], path: Path) -> dict[str, list[Any]]:
     """Map each flag to its values; a flag without values is a switch."""
-    found: dict[str, list[Any]] = {}
+    flags: dict[str, list[Any]] = {}
     flag = ""
     for each in arguments:
         if isinstance(each, str) and each.startswith("-") and _value(each) == each:
-            if each in found:
+            if each in flags:
                 raise SweepError(f"{path}: {each} is there twice; put its values into one list.")
-            flag, found[each] = each, []
-        elif not flag or found[flag]:
+            flag, flags[each] = each, []
+        elif not flag or flags[flag]:
             raise SweepError(f"{path}: {each!r} stands behind no flag; toughen takes --key value.")
         else:
-            found[flag] = [_value(value) for value in (cast("list[Any]", each) if isinstance(each, list) else [each])]
-            for value in found[flag]:
+            flags[flag] = [_value(value) for value in _listed(each)]
+            for value in flags[flag]:
                 if isinstance(value, str) and value[:1] + value[-1:] in ("{}", "<>", "$>", "$}"):
                     raise SweepError(f"{path}: {flag} {value}: expressions are not run; write the values as a list.")
-    return {flag: options or [True] for flag, options in found.items()}
+    return {flag: options or [True] for flag, options in flags.items()}
 
 
 def _rows(pairs: Mapping[str, list[Any]]) -> list[dict[str, Any]]:
@@ -88,20 +89,20 @@ def _name(flag: str) -> str:
 
 def _value(text: Any) -> Any:
     """Convert text that is a number: search.json holds both."""
-    if not isinstance(text, str):
-        return text
-    if text.lstrip("+-").isdigit():
-        return int(text)
-    try:
-        return float(text)
-    except ValueError:
-        return text
+    for kind in (int, float) if isinstance(text, str) else ():
+        with suppress(ValueError):
+            return kind(text)
+    return text
 
 
 def _resources(values: Mapping[str, Any]) -> dict[str, Any]:
     """Ask for one GPU a task if `cuda` names any, and for `concurrency` if it is a number."""
     cuda = values.get("cuda", [])
-    cards = [card for card in (cast("list[Any]", cuda) if isinstance(cuda, list) else [cuda]) if card != -1]
-    many = values.get("concurrency")
-    found: dict[str, Any] = {"gpu": values.get("cuda_per_task", 1) if cards else 0}
-    return found | ({"concurrent": many} if isinstance(many, int) else {})
+    has_gpu = any(card != -1 for card in _listed(cuda))
+    concurrent = values.get("concurrency")
+    resources: dict[str, Any] = {"gpu": values.get("cuda_per_task", 1) if has_gpu else 0}
+    return resources | ({"concurrent": concurrent} if isinstance(concurrent, int) else {})
+
+
+def _listed(value: Any) -> list[Any]:
+    return cast("list[Any]", value) if isinstance(value, list) else [value]

@@ -12,7 +12,7 @@ from .definition import format_settings
 from .leaderboard import Row
 from .trials import Outcome, Trial
 
-SHOWN = 16  # running trials in the live table
+MAX_SHOWN = 16  # running trials on a terminal
 
 
 @dataclass(frozen=True)
@@ -27,41 +27,43 @@ class Status:
     best: Row | None
     eta: float | None
 
+    @property
+    def ended(self) -> int:
+        return self.done + self.stopped + self.failed
+
     def __str__(self) -> str:
-        over = self.done + self.stopped + self.failed
-        parts = [f"{over}/{self.total} trials", f"running {len(self.running)}", f"failed {self.failed}"]
+        parts = [f"{self.ended}/{self.total} trials", f"running {len(self.running)}", f"failed {self.failed}"]
         parts += [f"stopped early {self.stopped}"] if self.stopped else []
         parts += [f"best {self.best}"] if self.best is not None else []
         return " · ".join([*parts, f"ETA {format_duration(self.eta)}"])
 
 
 class SweepProgress:
-    """Shows a live table on a terminal, plain lines elsewhere, and logs every line. A context that cleans up."""
+    """Shows the status live on a terminal, plain lines elsewhere, and logs every line. A context that cleans up."""
 
     def __init__(self, log: Path, live: bool | None = None) -> None:
         self.log, self._live = log, None
-        self._wanted = sys.stdout.isatty() if live is None else live
-
-    def __enter__(self) -> "SweepProgress":
-        if self._wanted:
+        if sys.stdout.isatty() if live is None else live:
             with suppress(ImportError):
                 from rich.live import Live
 
                 self._live = Live(refresh_per_second=2, transient=True)
-                self._live.start()
+
+    def __enter__(self) -> "SweepProgress":
+        if self._live is not None:
+            self._live.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._live is not None:
             self._live.stop()
-            self._live = None
 
     def line(self, text: str) -> None:
         """Print and log one line."""
         write_line(text, self.log, self._live)
 
     def started(self, trial: Trial, status: Status) -> None:
-        """Show that a trial begins; the live table has it anyway."""
+        """Show that a trial begins; a live status has it anyway."""
         if self._live is None:
             self.line(f"{trial.name}: started ({format_settings(trial.settings)})")
         self.show(status)
@@ -74,22 +76,15 @@ class SweepProgress:
         self.show(status)
 
     def show(self, status: Status) -> None:
-        """Update the live table, if there is one."""
+        """Update the live status, if there is one."""
         if self._live is not None:
-            self._live.update(render_table(status))
+            self._live.update(render(status))
 
 
-def render_table(status: Status) -> Any:
+def render(status: Status) -> Any:
     """Render the counts and the best row, and the running trials below. Names are text, never markup."""
-    from rich.console import Group
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, show_header=False)
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, score in status.running[:SHOWN]:
-        table.add_row(Text(name), Text(score or "starting"))
-    if len(status.running) > SHOWN:
-        table.add_row(Text("..."), Text(f"{len(status.running) - SHOWN} more"))
-    return Group(Text(str(status)), table)
+    lines = [f"{name}  {score or 'starting'}" for name, score in status.running]
+    hidden = len(lines) - MAX_SHOWN
+    return Text("\n".join([str(status), *lines[:MAX_SHOWN], *([f"...  {hidden} more"] if hidden > 0 else [])]))

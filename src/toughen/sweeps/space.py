@@ -34,7 +34,7 @@ class Range:
     high: float
     log: bool = False
     step: float | None = None
-    whole: bool = False
+    is_integer: bool = False
 
     @property
     def ends(self) -> tuple[Any, ...]:
@@ -82,12 +82,12 @@ def _refuse_unused(key: str, entry: Mapping[str, Any], kind: Any) -> None:
         if kind in listed:
             raise SweepError(f"parameters.{key}: a {kind} distribution needs {listed[kind]}:.")
         return
-    idle = [name for name in ("max", "step", "log") if name in entry]
+    unused = [name for name in ("max", "step", "log") if name in entry]
     if kind is not None and kind not in listed:
-        idle.append(f"distribution {kind}")
-    if idle:
-        say = "says" if len(idle) == 1 else "say"
-        raise SweepError(f"parameters.{key}: {' and '.join(idle)} {say} nothing beside {by}; leave it out.")
+        unused.append(f"distribution {kind}")
+    if unused:
+        say = "says" if len(unused) == 1 else "say"
+        raise SweepError(f"parameters.{key}: {' and '.join(unused)} {say} nothing beside {by}; leave it out.")
 
 
 def _range(key: str, entry: Mapping[str, Any], kind: Any) -> Range:
@@ -103,14 +103,14 @@ def _range(key: str, entry: Mapping[str, Any], kind: Any) -> Range:
         raise SweepError(f"parameters.{key}.log={entry['log']!r}: expected true or false.")
     log = entry.get("log", False) or kind == "log_uniform_values"
     numbers = [each for each in (low, high, step) if each is not None]
-    whole = all(isinstance(each, int) for each in numbers) and kind not in ("uniform", "log_uniform_values")
-    if kind == "int_uniform" and not whole:
+    is_integer = all(isinstance(each, int) for each in numbers) and kind not in ("uniform", "log_uniform_values")
+    if kind == "int_uniform" and not is_integer:
         raise SweepError(f"parameters.{key}: int_uniform needs whole numbers, not {' and '.join(map(str, numbers))}.")
     if log and (low <= 0 or step is not None):
         raise SweepError(f"parameters.{key}: a log scale starts above 0 and has no step.")
     if step is not None and step <= 0:
         raise SweepError(f"parameters.{key}.step={step}: it must be above 0.")
-    return Range(low, high, log, step, whole)
+    return Range(low, high, log, step, is_integer)
 
 
 def number(value: Any) -> Any:

@@ -3,7 +3,6 @@
 Run as `python -m toughen.sweeps.trial_process FOLDER GPU_SHARE`.
 """
 
-import fcntl
 import os
 import signal
 import sys
@@ -12,9 +11,9 @@ import time
 import traceback
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, NoReturn
+from typing import NoReturn
 
-ERROR, LOCK, LOG = "error.txt", ".lock", "trial.log"
+ERROR, LOG = "error.txt", "trial.log"
 LOCK_SECONDS = 60.0  # the time that a process of an earlier start may take to end
 
 
@@ -25,12 +24,11 @@ def main() -> NoReturn:
         _end_with_parent()
         with suppress(OSError):  # if memory runs out, the system ends the trial and not the sweep
             Path("/proc/self/oom_score_adj").write_text("1000")
-        lock = _lock(folder)
+        _wait_until_free(folder)
         _limit_gpu_memory(gpu_share)
         from ..runs.launch import launch
 
         launch(folder)
-        lock.close()
         code = 0
     except BaseException as error:
         traceback.print_exc()
@@ -54,23 +52,20 @@ def _end_with_parent() -> None:
     threading.Thread(target=wait, daemon=True).start()
 
 
-def _lock(folder: Path) -> IO[str]:
-    """Hold the run folder; wait for a process of an earlier start that has not ended yet."""
-    file = (folder / LOCK).open("a")
+def _wait_until_free(folder: Path) -> None:
+    """Wait for a process of an earlier start that still holds the run folder."""
+    from ..runs.errors import RunError
+    from ..runs.folder import RunFolder
+
     until = time.monotonic() + LOCK_SECONDS
-    while not _try_lock(file):
-        if time.monotonic() > until:
-            raise RuntimeError(f"{folder} is in use by another process.")
+    while True:
+        try:
+            with RunFolder(folder).lock():
+                return
+        except RunError:
+            if time.monotonic() > until:
+                raise
         time.sleep(0.1)
-    return file
-
-
-def _try_lock(file: IO[str]) -> bool:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
 
 
 def _limit_gpu_memory(share: float) -> None:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from ..internal.atomic import remove_folder, write_json, write_text
 from ..reports.folder import read_lines
@@ -67,23 +67,19 @@ def trial_config(base: Mapping[str, Any], settings: Mapping[str, Any], seeds: tu
 
 def absolute_paths(values: Mapping[str, Any]) -> dict[str, Any]:
     """Make local paths absolute: workers may have another working directory."""
-    found = dict(values)
-    if found.get("model") is not None and Path(str(found["model"])).exists():
-        found["model"] = str(Path(str(found["model"])).resolve())
-    if isinstance(found.get("data"), Mapping):
-        data = cast("Mapping[str, Any]", found["data"])
-        found["data"] = {
-            key: str(Path(str(value)).resolve()) if key in PATH_OPTIONS and value is not None else value
-            for key, value in data.items()
-        }
-    if isinstance(found.get("method"), Mapping):
-        method = dict(cast("Mapping[str, Any]", found["method"]))
-        if "name" in method:
-            found["method"] = {**method, "name": "+".join(map(_absolute_paths, str(method["name"]).split("+")))}
-    return found
+    absolute = dict(values)
+    model, data, method = (values.get(key) for key in ("model", "data", "method"))
+    if model is not None and Path(str(model)).exists():
+        absolute["model"] = str(Path(str(model)).resolve())
+    if isinstance(data, Mapping):
+        paths = {key: data[key] for key in PATH_OPTIONS if data.get(key) is not None}
+        absolute["data"] = {**data, **{key: str(Path(str(path)).resolve()) for key, path in paths.items()}}
+    if isinstance(method, Mapping) and "name" in method:
+        absolute["method"] = {**method, "name": "+".join(map(_absolute_method, str(method["name"]).split("+")))}
+    return absolute
 
 
-def _absolute_paths(name: str) -> str:
+def _absolute_method(name: str) -> str:
     path, key = own_file(name.strip())
     return name if path is None else f"{Path(path).resolve()}:{key}"
 
@@ -96,7 +92,7 @@ def outcome(folder: Path, metric: str) -> Outcome:
     if (folder / STOPPED).is_file():
         stop = json.loads((folder / STOPPED).read_text(encoding="utf-8"))
         return Outcome("stopped", stop["score"], int(stop["iteration"]))
-    file = folder / "results.json"
+    file, known = folder / "results.json", scores(folder, metric)
     if file.is_file():
         try:
             results = json.loads(file.read_text(encoding="utf-8"))
@@ -106,25 +102,19 @@ def outcome(folder: Path, metric: str) -> Outcome:
             raise SweepError(
                 f"{file} is broken or has no {metric}; delete its folder to run the trial again."
             ) from None
-        return Outcome("done", score, len(scores(folder, metric)), seconds=seconds)
-    seen = scores(folder, metric)
-    score, iteration = (seen[-1], len(seen)) if seen else (None, 0)
-    tried = attempts(folder)
-    if tried and tried[-1]["last"]:
-        return Outcome("failed", score, iteration, str(tried[-1]["error"]))
+        return Outcome("done", score, len(known), seconds=seconds)
+    score, iteration = (known[-1], len(known)) if known else (None, 0)
+    for attempt in read_lines(folder / ATTEMPTS)[-1:]:
+        if attempt["last"]:
+            return Outcome("failed", score, iteration, str(attempt["error"]))
     return Outcome("missing", score, iteration)
 
 
 def scores(folder: Path, metric: str) -> list[float]:
     """List the metric after each evaluation so far."""
-    rows = [row for row in read_lines(folder / "metrics.jsonl") if row.get("arm") == "method"]
-    found = [row[f"eval_{metric}"] for row in rows if f"eval_{metric}" in row]
-    return [math.nan if value is None else float(value) for value in found]
-
-
-def attempts(folder: Path) -> list[dict[str, Any]]:
-    """List the failed attempts at a trial, with their errors."""
-    return read_lines(folder / ATTEMPTS)
+    rows, key = read_lines(folder / "metrics.jsonl"), f"eval_{metric}"
+    values = [row[key] for row in rows if row.get("arm") == "method" and key in row]
+    return [math.nan if value is None else float(value) for value in values]
 
 
 def note_attempt(folder: Path, error: str, last: bool) -> None:

@@ -2,12 +2,11 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields
 from itertools import product
 from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import nearest
-from ..runs.config import GROUPS, Config, describe_type, matches_type
+from ..runs.config import Config, describe_type, matches_type
 from ..runs.config_io import normalised, plain, trainer_options
 from ..runs.method_config import make_method, options_of
 from .definition import Definition, Settings, format_settings
@@ -20,15 +19,11 @@ if TYPE_CHECKING:
 
 def grid(definition: Definition) -> list[Settings]:
     """List every combination of values once, the last parameter fastest; a tied row counts as one value."""
-    choices: list[list[Settings]] = [
-        [{key: value} for value in each.ends] for key, each in definition.parameters.items()
-    ]
-    rows = product(*choices, definition.tied or ({},))
-    found = [{key: value for part in row for key, value in part.items()} for row in rows]
-    different: dict[str, Settings] = {}
-    for row in found:
-        different.setdefault(key_of(row), row)  # a value that is listed twice is one value
-    return list(different.values())
+    space, rows = definition.space, dict[str, Settings]()
+    for values in product(*(each.ends for each in space.values())):
+        row = definition.settings_at(dict(zip(space, values, strict=True)))
+        rows.setdefault(key_of(row), row)  # a value that is listed twice is one value
+    return list(rows.values())
 
 
 def key_of(settings: Settings) -> str:
@@ -44,13 +39,11 @@ def _alike(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _corners(definition: Definition) -> Iterator[Settings]:
+def _corners(definition: Definition) -> list[Settings]:
     """Vary one parameter at a time over its values or ends: a sample of a space too large to list."""
-    first = {key: each.ends[0] for key, each in definition.parameters.items()}
-    tied = definition.tied or ({},)
-    yield from ({**first, **row} for row in tied)
-    for key, each in definition.parameters.items():
-        yield from ({**first, **tied[0], key: value} for value in each.ends)
+    space = definition.space.items()
+    first = {key: each.ends[0] for key, each in space}
+    return [definition.settings_at({**first, key: value}) for key, each in space for value in each.ends]
 
 
 def validate_settings(definition: Definition) -> list[list[Config]]:
@@ -61,11 +54,10 @@ def validate_settings(definition: Definition) -> list[list[Config]]:
     data: dict[str, dict[str, Config]] = {}
     methods: set[str] = set()
     runs: dict[str, Settings] = {}
-    rows = grid(definition) if definition.search == "grid" else list(_corners(definition))
-    for settings in rows:
+    for settings in grid(definition) if definition.search == "grid" else _corners(definition):
         try:
-            _check_types(normalised(settings), definition.base)
             config = trial_config(definition.base, settings, definition.seeds)
+            _check_types(settings, config)
             if repr(config.method) not in methods:
                 make_method(config.method)
                 methods.add(repr(config.method))
@@ -88,39 +80,25 @@ def _check_other(runs: dict[str, Settings], config: Config, settings: Settings) 
         raise SweepError(f"{format_settings(same)} is the very same run; leave out what has no effect beside the rest.")
 
 
-def _check_types(settings: Mapping[str, Any], base: Mapping[str, Any]) -> None:
-    """Check the types: `train.epochs: many` is refused now and not by the first trial."""
-    whole = {each.name: each.type for each in fields(Config)}
-    named = [dict(each.get("method") or {}).get("name") for each in (settings, base)]
-    method = str(named[0] or named[1] or "smart")
-    for group, entry in settings.items():
-        if group not in GROUPS and group not in ("method", "trainer"):
-            _fits(group, entry, whole.get(group, Any))
-            continue
-        if not isinstance(entry, Mapping):
-            raise SweepError(f"{group}={entry!r}: name one of its options with a dot, {group}.NAME.")
-        kinds = _kinds(group, method)
-        for key, value in _flat(cast("Mapping[str, Any]", entry)).items():
-            _fits(f"{group}.{key}", value, kinds.get(key, Any))
+def _check_types(settings: Mapping[str, Any], config: Config) -> None:
+    """Check the types of the settings that the method and the Trainer read, which `build` does not know."""
+    for key, value in _flat(normalised(settings)):
+        group, _, name = key.partition(".")
+        kind: Any = Any
+        if group == "method" and name in (options := options_of(config.method_name)):
+            kind = options[name][1].type
+        elif group == "trainer":
+            kind = trainer_options()[name]
+        if not matches_type(value, kind):
+            raise SweepError(f"{key}={value!r}: expected {describe_type(kind)}.")
 
 
-def _kinds(group: str, method: str) -> Mapping[str, Any]:
-    if group == "method":
-        return {key: option.type for key, (_, option) in options_of(method).items()}
-    return trainer_options() if group == "trainer" else {each.name: each.type for each in fields(GROUPS[group])}
-
-
-def _flat(entry: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _flat(entry: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     for key, value in entry.items():
-        inner = isinstance(value, Mapping)
-        found |= _flat(cast("Mapping[str, Any]", value), f"{prefix}{key}.") if inner else {f"{prefix}{key}": value}
-    return found
-
-
-def _fits(key: str, value: Any, kind: Any) -> None:
-    if not matches_type(value, kind):
-        raise SweepError(f"{key}={value!r}: expected {describe_type(kind)}.")
+        if isinstance(value, Mapping):
+            yield from _flat(cast("Mapping[str, Any]", value), f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
 
 
 def validate_metric(definition: Definition, logged: Mapping[str, bool], selects: str) -> str:
@@ -136,10 +114,22 @@ def validate_metric(definition: Definition, logged: Mapping[str, bool], selects:
     return name
 
 
-def prepare_data(configs: Sequence[Config]) -> "dict[str, Data]":
+def shared_scores(alike: Iterable[Sequence[Config]]) -> tuple[dict[str, bool], str]:
+    """Prepare all data, once if configs share it; return the scores that all have, and the default metric.
+
+    A score is True if it is also logged after each epoch.
+    """
+    prepared = [_prepare_data(configs) for configs in alike]
+    scores = [_scores_of(sets, scored) for sets, scored in prepared]
+    common = {name: each for name, each in scores[0].items() if all(name in other for other in scores)}
+    return common, prepared[0][0][""].task.primary_metric
+
+
+def _prepare_data(configs: Sequence[Config]) -> "tuple[dict[str, Data], str]":
     """Read and tokenise the data that these configs share, as their runs will; refuse wrong models.
 
-    Beside the data itself, under "", what its models are scored on as well, by the ending of its metrics.
+    Return the data, under "", and what its models are scored on as well, by the ending of its metrics; and the split
+    that is scored after each epoch.
     """
     from ..runs.modeling import load_tokenizer, max_input_length, overridden_config
     from ..runs.prepare import load_data, load_extra_eval_sets
@@ -154,29 +144,18 @@ def prepare_data(configs: Sequence[Config]) -> "dict[str, Data]":
         tokenizer = load_tokenizer(config.model)
         length, *_ = max_input_length(config, tokenizer)
         sets = {"": data, **load_extra_eval_sets(config, data.task)[0]}
-        return {key: prepare(each, tokenizer, length, cache_dir=config.data.cache_dir) for key, each in sets.items()}
+        cache = config.data.cache_dir
+        prepared = {key: prepare(each, tokenizer, length, cache_dir=cache) for key, each in sets.items()}
+        return prepared, config.data.eval_split
 
 
-def scores_of(sets: "Mapping[str, Data]", scored: str) -> dict[str, bool]:
-    """Map every score of a finished run of this data to whether it is also logged after each epoch."""
-    found: dict[str, bool] = {}
+def _scores_of(sets: "Mapping[str, Data]", scored: str) -> dict[str, bool]:
+    scores: dict[str, bool] = {}
     for key, data in sets.items():
         ending = f"_{key}" if key else ""
         for split, rows in data.splits.items():
             if (split == "train" and split != scored) or "labels" not in rows.column_names:
                 continue  # without labels there are predictions only
             prefix = "" if split == scored else f"{split}_"
-            found |= {f"{prefix}{name}{ending}": not prefix + ending for name in ("loss", *data.task.metrics)}
-    return found
-
-
-def shared_scores(alike: Iterable[Sequence[Config]]) -> tuple[dict[str, bool], str]:
-    """Prepare all data, once if configs share it; return the scores that all have, and the default metric."""
-    known: dict[str, bool] | None = None
-    selects = ""
-    for configs in alike:
-        sets = prepare_data(configs)
-        scores = scores_of(sets, configs[0].data.eval_split)
-        known = scores if known is None else {name: each for name, each in known.items() if name in scores}
-        selects = selects or sets[""].task.primary_metric
-    return known or {}, selects
+            scores |= {f"{prefix}{name}{ending}": not prefix + ending for name in ("loss", *data.task.metrics)}
+    return scores
