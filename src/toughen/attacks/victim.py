@@ -106,7 +106,7 @@ class Victim:
     def features(self, rows: Sequence[Row]) -> list[dict[str, Any]]:
         """Token ids of every row; with its tags, where each word has one."""
         encoded = self.text_tokenizer.encode({column: [row[column] for row in rows] for column in self.task.columns})
-        found = rows_of(encoded, [len(row["choices"]) for row in rows] if self.task.head == "choices" else ())
+        found = rows_of(encoded, len(rows[0]["choices"]) if self.task.head == "choices" else 0)
         if self.task.head != "tokens":
             return found
         return [{**row, "labels": align(encoded.word_ids(i), rows[i]["label"])} for i, row in enumerate(found)]
