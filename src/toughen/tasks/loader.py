@@ -9,7 +9,7 @@ from typing import Any
 from . import subsample
 from .infer import infer_task
 from .read.arrow import stored, streamed
-from .read.files import FileFormat, check_file, describe, is_conll, scheme
+from .read.files import FileFormat, check_file, describe, is_conll, tag_scheme
 from .read.folder import find_splits
 from .read.hub import hub_split
 from .read.rows import FileSource, OnBad, all_multi_hot, is_missing
@@ -138,7 +138,7 @@ def _read(
         sources = {split: replace(source, multi_hot=hot) for split, source in sources.items()}
     for split, source in sources.items():
         noted.append(f"{split}: {describe(source.path, source.form)}")
-        if is_conll(source.path, source.form) and (tags := scheme(source.path, source.form)) != "IOB2":
+        if is_conll(source.path, source.form) and (tags := tag_scheme(source.path, source.form)) != "IOB2":
             noted.append(f"{split}: {tags} tags were read as IOB2")
         if options.streaming:
             splits[split] = streamed(source)

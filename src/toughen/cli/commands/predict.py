@@ -88,14 +88,14 @@ def _line(line: str, task: Any) -> Any:
 def _rows(path: Path, asked: str | None, task: Any, form: Any) -> Iterator[Any]:
     from ...runs.errors import RunError
     from ...tasks.infer import WORDS
-    from ...tasks.read.files import check_file, place, read_rows
+    from ...tasks.read.files import check_file, read_rows
     from ...tasks.read.rows import BadRow, text_of
 
     check_file(path)
     given = [part.strip() for part in asked.split(",")] if asked else []
     for raw in read_rows(path, form):
         if raw.problem:
-            raise RunError(f"{place(path, raw)}: {raw.problem}.")
+            raise RunError(f"{raw.location}: {raw.problem.problem}.")
         names, choices = given or list(task.columns), []
         if task.head == "choices":
             names, choices = _choices(path, raw, given)
@@ -113,7 +113,7 @@ def _rows(path: Path, asked: str | None, task: Any, form: Any) -> Iterator[Any]:
         try:
             texts = [text_of(raw.fields[name], name) if name else "" for name in names]
         except BadRow as bad:
-            raise RunError(f"{place(path, raw)}: {bad.kind}; fill it in or leave the row out.") from None
+            raise RunError(f"{raw.location}: {bad.kind}; fill it in or leave the row out.") from None
         if task.head == "choices":
             yield {"context": texts[0], "question": texts[1], "choices": choices}
         else:
