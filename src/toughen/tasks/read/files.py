@@ -184,15 +184,17 @@ def _undecodable(path: Path, encoding: str, number: int) -> DataError:
     """Find the byte that is not of the encoding; wide ones have no lines of bytes."""
     if not encoding.lower().replace("_", "-").startswith(("utf-16", "utf-32")):
         with open_bytes(path) as file:
-            for number, line in enumerate(file, start=1):
-                try:
-                    line.decode(encoding)
-                except UnicodeDecodeError as problem:
-                    byte = f"byte 0x{line[problem.start]:02x} at position {problem.start + 1}"
-                    return DataError(
-                        f"{path}, line {number}: {byte} is not {encoding}; save the file as UTF-8",
-                        Option("encoding", ' or give encoding="cp1252" (or what it is written in)'),
-                    )
+            content = file.read()
+        try:
+            content.decode(encoding)
+        except UnicodeDecodeError as problem:
+            before = content[: problem.start]
+            line, position = before.count(b"\n") + 1, problem.start - before.rfind(b"\n")
+            return DataError(
+                f"{path}, line {line}: byte 0x{content[problem.start]:02x} at position {position} is not {encoding}; "
+                "save the file as UTF-8",
+                Option("encoding", ' or give encoding="cp1252" (or what it is written in)'),
+            )
     return DataError(f"{path}, line {number}: is not {encoding}; save the file as UTF-8.")
 
 

@@ -80,13 +80,16 @@ def label_reader(task: Task, form: FileFormat, multi_hot: bool | None = None) ->
     return several if task.head in ("multilabel", "tokens") else one
 
 
-def _spellings(value: Any, words: bool) -> list[Any]:
-    """Return the forms in which a label may be known, the closest first."""
-    text = str(value).strip()
-    if isinstance(value, bool):
-        return [text, text.lower(), int(value)]
+def _spellings(value: Any, words: bool) -> Iterator[Any]:
+    """Yield the forms in which a label may be known, the closest first."""
+    if not isinstance(value, bool):
+        yield value
     # A file may hold both 1 and "1", and pandas writes 1 as 1.0.
-    return [value, text, text.lower(), *([] if words else [as_number(text)])]
+    yield from (text := str(value).strip(), text.lower())
+    if isinstance(value, bool):
+        yield int(value)
+    elif not words:
+        yield as_number(text)
 
 
 def _is_number(label: str) -> bool:
