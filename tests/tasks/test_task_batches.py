@@ -7,7 +7,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch.utils.data import DataLoader
 
 from toughen import tasks
 
@@ -206,27 +205,6 @@ def test_grouping_saves_padding_and_buckets_hold_their_edges():
         assert len({int(np.searchsorted(edges, sizes[rows].max())) for rows in step}) == 1, "processes pad alike"
     with pytest.raises(ValueError, match=r"64 tokens.*add one"):
         tasks.LengthBucketed(sizes, 8, (16, 32))
-
-
-def test_unlabelled_batches_go_round_beside_labelled_ones(ready, tokenizer):
-    data = ready("classes")
-    collate = tasks.collator(data.task, tokenizer)
-    sampler = tasks.LengthGrouped(tasks.lengths(data.train), 2)
-    labelled = DataLoader(data.train, batch_sampler=sampler, collate_fn=collate)
-    other = DataLoader(data.train.select(range(6)), batch_size=2, collate_fn=collate)
-    both = tasks.Paired(labelled, other)
-    assert len(both) == 4
-    both.set_epoch(5)
-    assert sampler.epoch == 5
-    seen = []
-    for _ in range(2):
-        for pair in both:
-            assert "labels" in pair.labelled
-            assert "labels" not in pair.unlabelled
-            seen.append(pair.unlabelled["input_ids"][0].tolist())
-    assert seen[0] == seen[3] == seen[6], "three batches, round and round, over the end of an epoch"
-    with pytest.raises(ValueError, match="no unlabelled batches"):
-        list(tasks.Paired(labelled, []))
 
 
 def test_byte_level_words_keep_the_space_before_them(tiny_data, tmp_path):

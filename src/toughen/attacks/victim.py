@@ -106,7 +106,7 @@ class Victim:
     def features(self, rows: Sequence[Row]) -> list[dict[str, Any]]:
         """Return the token ids of every row, with its tags if each word has one."""
         encoded = self.text_tokenizer.encode({column: [row[column] for row in rows] for column in self.task.columns})
-        features = rows_of(encoded, [len(row["choices"]) for row in rows] if self.task.head == "choices" else ())
+        features = rows_of(encoded, len(rows[0]["choices"]) if self.task.head == "choices" else 0)
         if self.task.head != "tokens":
             return features
         return [{**row, "labels": align(encoded.word_ids(i), rows[i]["label"])} for i, row in enumerate(features)]

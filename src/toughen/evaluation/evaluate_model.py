@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -38,12 +38,12 @@ class ModelRef:
 def model_refs(
     path: "str | os.PathLike[str]", *, all_seeds: bool = False, all_checkpoints: bool = False
 ) -> list[ModelRef]:
-    """The models meant by a path: a run's best one, or all its seeds or checkpoints; or a model folder."""
+    """Return the models meant by a path: a run's best one, or all its seeds or checkpoints; or a model folder."""
     folder = Path(path)
     if (folder / "results.json").is_file():
         return _of_run(folder, all_seeds, all_checkpoints)
-    if all_checkpoints and (found := list(_checkpoints(folder))):
-        return [ModelRef(each, folder, each.name) for each in found]
+    if all_checkpoints and (checkpoints := _checkpoints(folder)):
+        return [ModelRef(each, folder, each.name) for each in checkpoints]
     if (folder / "trials").is_dir():
         raise DataError(f"{folder} {explain_not_a_run(folder)}")
     if not (folder / "config.json").is_file():
@@ -59,23 +59,23 @@ def _of_run(run: Path, all_seeds: bool, all_checkpoints: bool) -> list[ModelRef]
         if not (run / "model" / "config.json").is_file():
             raise DataError(f"{run} has no model: its folder model/ is missing.")
         return [ModelRef(run / "model", run, "", task, data)]
-    found: list[ModelRef] = []
+    refs: list[ModelRef] = []
     for arm, folder in (("seed", "seeds"), ("baseline", "baseline")):
         homes = [each for each in (run / folder).glob("*") if each.is_dir()]
         for home in sorted(homes, key=lambda each: (len(each.name), each.name)):
-            models = list(_checkpoints(home)) if all_checkpoints else [home / "model"]
+            models = _checkpoints(home) if all_checkpoints else [home / "model"]
             for model in models:
                 if (model / "config.json").is_file():
                     label = f"{arm}-{home.name}" + (f"-{model.name}" if all_checkpoints else "")
-                    found.append(ModelRef(model, run, label, task, data))
-    if not found:
+                    refs.append(ModelRef(model, run, label, task, data))
+    if not refs:
         kind = "checkpoint (train with --train.keep_checkpoints true)" if all_checkpoints else "model of a seed"
         raise DataError(f"{run} keeps no {kind}.")
-    return found
+    return refs
 
 
 def _settings(run: Path) -> tuple[str | None, dict[str, Any]]:
-    """The registered task, None for own files; and the data group of the configuration."""
+    """Return the registered task, None for own files; and the data group of the configuration."""
     import yaml
 
     try:
@@ -88,9 +88,9 @@ def _settings(run: Path) -> tuple[str | None, dict[str, Any]]:
     return (None if data.get("train_file") else results.get("task")), data
 
 
-def _checkpoints(folder: Path) -> Iterator[Path]:
+def _checkpoints(folder: Path) -> list[Path]:
     numbered = [each for each in folder.glob("checkpoint-*") if each.name.rpartition("-")[2].isdigit()]
-    yield from sorted(numbered, key=lambda each: int(each.name.rpartition("-")[2]))
+    return sorted(numbered, key=lambda each: int(each.name.rpartition("-")[2]))
 
 
 # The run's own settings that say how its files are read.
@@ -139,9 +139,13 @@ def evaluate(
         raise DataError(f"batch_size={batch_size}: it must be at least 1.")
     if samples < 1:
         raise DataError(f"samples={samples}: an interval needs at least 1, and 1000 for two digits.")
-    suite = _suite(attack, settings, limit, progress) if attack else None
+    suite = None
+    if attack:  # a clean evaluation imports nothing of attacks
+        from ..attacks.suite import Suite
+
+        suite = Suite.of(attack, settings, limit, progress)
     columns = {"text_column": text_column, "label_column": label_column}
-    found: list[Evaluation] = []
+    evaluations: list[Evaluation] = []
     for model_ref in model_refs(path, all_seeds=all_seeds, all_checkpoints=all_checkpoints):
         data = _data(model_ref, task, split, file, dir, columns, limit)
         rows = getattr(data, split)
@@ -178,12 +182,12 @@ def evaluate(
             where = "" if where == "validation" else where
             attacks = suite.run(target, home=home, label=model_ref.label, model=model_ref.model, where=where)
             evaluation = replace(evaluation, attacks=attacks)
-        found.append(evaluation)
-    return found
+        evaluations.append(evaluation)
+    return evaluations
 
 
 def _write_or_note(home: Path, evaluation: Evaluation) -> str:
-    """Write it down, or say why not: of a model that is not one's own the scores are still wanted."""
+    """Write the evaluation, or return why not: the scores of a model in a read-only folder are still wanted."""
     try:
         content = {"toughen": __version__, **evaluation.to_dict()}
         write_json(home / "evaluations" / f"{evaluation.name}.json", content)
@@ -209,8 +213,8 @@ def _data(
             "limit": limit,
         }
         if chosen is None:
-            learnt = _labels_from_config(model_ref)
-            return load(**settings, **{key: own.get(key) or learnt[key] for key in ("labels", "head")})
+            learned = _labels_from_config(model_ref)
+            return load(**settings, **{key: own.get(key) or learned[key] for key in ("labels", "head")})
         return load(chosen, **settings)
     if chosen is None and not own.get("train_file"):
         raise DataError(f"{model_ref.model} does not say its task: give task= (--task), or file= (--file).")
@@ -233,15 +237,15 @@ def _data(
 def _selected_options(
     settings: Mapping[str, Any], keys: Sequence[str] = ("text_column", "label_column")
 ) -> dict[str, Any]:
-    """Those of the settings that are set, the columns of the text by name: "premise, hypothesis" are two."""
-    found = {key: settings[key] for key in keys if settings.get(key) is not None}
-    if isinstance(found.get("text_column"), str):
-        found["text_column"] = [name.strip() for name in found["text_column"].split(",")]
-    return found
+    """Return those of the settings that are set, the columns of the text by name: "premise, hypothesis" are two."""
+    selected = {key: settings[key] for key in keys if settings.get(key) is not None}
+    if isinstance(selected.get("text_column"), str):
+        selected["text_column"] = [name.strip() for name in selected["text_column"].split(",")]
+    return selected
 
 
 def _sets(model_ref: ModelRef, task: str | Task | None, dir: Any, columns: dict[str, Any]) -> dict[str, Any]:
-    """Where the attack `sets` finds other sets, and how it reads files of one's own."""
+    """Return where the attack `sets` finds other sets, and how it reads own files."""
     folder = dir or model_ref.data.get("dir")
     # The form of the run's own files; a published set has a form of its own.
     files = {} if task or model_ref.task else _selected_options(model_ref.data, _OWN_FILE)
@@ -256,19 +260,12 @@ def _same_rows(model_ref: ModelRef, split: str, rows: int) -> None:
     if before != rows:
         raise DataError(
             f"{model_ref.home} held out {before} rows and now it would be {rows}: its training file has changed, and "
-            "rows it learnt from may be among them. Give file= (--file)."
+            "rows it learned from may be among them. Give file= (--file)."
         )
 
 
-def _suite(attack: "str | Sequence[str]", settings: "AttackSettings | None", limit: int | None, progress: bool) -> Any:
-    """Imported where it is wanted: a clean evaluation needs none of it."""
-    from ..attacks.suite import Suite
-
-    return Suite.of(attack, settings, limit, progress)
-
-
 def _labels_from_config(model_ref: ModelRef) -> dict[str, Any]:
-    """Label names in the order the model learned them, and its head; None where only the file can say it."""
+    """Return label names in the order the model learned them, and its head; None where only the file can say it."""
     from transformers import AutoConfig
 
     config: Any = AutoConfig.from_pretrained(model_ref.model)
@@ -294,22 +291,21 @@ def _head(config: Any) -> Head | None:
 
 
 def _run_manifest(model_ref: ModelRef) -> dict[str, Any]:
-    """What the run noted of its data when it began; nothing of a plain model."""
+    """Return what the run noted of its data when it began; nothing of a plain model."""
     file = model_ref.home / "began.json"
     return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
 
 
 def _name(model_ref: ModelRef, task: Task, split: str, file: Any, limit: int | None) -> str:
-    """Of the file, or of the set where it is another than the run's, and the split; then which model.
+    """Return the name of an evaluation: file, or other set and split; a limit that cut rows off; which model.
 
-    A limit that cut rows off is said, so that a look at a few rows never goes over what is known of all of them.
+    With the limit in its name, scores of a few rows never overwrite those of all.
     """
     other = task.name != model_ref.task and model_ref.task is not None
-    first = _stem(Path(file)) if file else (f"{task.name}-{split}" if other else split)
+    first = f"{task.name}-{split}" if other else split
+    if file:
+        path = Path(file)
+        stem = Path(path.stem).stem if path.suffix == ".gz" else path.stem
+        # A split's name would overwrite what is known of the run's own rows.
+        first = f"file-{stem}" if stem in SPLITS else stem
     return "-".join(part for part in (first, f"limit-{limit}" if limit else "", model_ref.label) if part)
-
-
-def _stem(file: Path) -> str:
-    """Its name without endings; never a split's, which would go over what is known of the run's own rows."""
-    stem = Path(file.stem).stem if file.suffix == ".gz" else file.stem
-    return f"file-{stem}" if stem in SPLITS else stem

@@ -1,4 +1,4 @@
-"""Metrics with intervals, calibration, confusion, and scores by class and by slice."""
+"""Measure outputs: metrics with intervals, calibration, confusion, and scores by class and by slice."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..runs.results import probabilities as chances_of
+from ..errors import require
+from ..runs.results import probabilities as class_probabilities
 from ..tasks import answers_of, interval, metrics
 from ..tasks.calibration import calibration
 from ..tasks.spec import Task
@@ -23,17 +24,16 @@ _OVERLAPS = ((1 / 3, "under a third"), (2 / 3, "a third to two thirds"), (1.01, 
 
 
 def text_slices(task: Task, rows: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
-    """Slice by slice the group of every row: negation where there are texts, overlap where there are two."""
+    """Return slice by slice the group of every row: negation where there are texts, overlap where there are two."""
     columns = [column for column in task.columns if rows and isinstance(rows[0].get(column), str)]
     if not columns:
         return {}
     joined = [" ".join(str(row[column]) for column in columns) for row in rows]
-    found = {"negation": ["with" if _NEGATION.search(text) else "without" for text in joined]}
+    groups = {"negation": ["with" if _NEGATION.search(text) else "without" for text in joined]}
     if task.kind == "pair" and len(columns) == 2:
-        found["words of the second text in the first"] = [
-            _overlap(*(str(row[each]) for each in columns)) for row in rows
-        ]
-    return found
+        overlaps = [_overlap(*(str(row[column]) for column in columns)) for row in rows]
+        groups["words of the second text in the first"] = overlaps
+    return groups
 
 
 def _overlap(first: str, second: str) -> str:
@@ -42,7 +42,7 @@ def _overlap(first: str, second: str) -> str:
     return next(name for edge, name in _OVERLAPS if share < edge)
 
 
-_FEW = 12  # a column with more values than this is no slice
+_MOST_SLICES = 12  # a column with more values than this is no slice
 
 
 @dataclass(frozen=True)
@@ -70,11 +70,11 @@ class Evaluation:
 
     @property
     def score(self) -> float:
-        """The metric that selects."""
+        """Value of the metric that selects."""
         return float(self.metrics[self.metric]["value"] or 0.0)
 
     def to_dict(self) -> dict[str, Any]:
-        """As evaluations/<name>.json has it; attacks have files of their own."""
+        """Return what evaluations/<name>.json has; attacks have files of their own."""
         fields = asdict(replace(self, attacks=()))
         del fields["attacks"]
         return fields
@@ -90,7 +90,7 @@ def measure(
     samples: int = 1000,
     **about: Any,
 ) -> Evaluation:
-    """Metrics with intervals, calibration, confusion, scores by class and by slice."""
+    """Return metrics with intervals, calibration, confusion, scores by class and by slice."""
     scores = metrics(task)(outputs.logits, outputs.labels)
     notes = [*scores.notes, *about.pop("notes", ())]
     table = {key: _with_interval(task, outputs, key, value, samples, notes) for key, value in scores.items()}
@@ -123,8 +123,8 @@ def _with_interval(
 
 
 def probabilities(task: Task, logits: Any) -> Any:
-    """Those of the model's classes, folded together where the set folds them (HANS)."""
-    values = chances_of(task, logits)
+    """Return those of the model's classes, folded together where the set folds them (HANS)."""
+    values = class_probabilities(task, logits)
     if task.class_map and values.shape[1] == len(task.class_map):
         values = values @ np.eye(len(task.labels))[list(task.class_map)]
     return values
@@ -136,52 +136,46 @@ def _calibration(task: Task, outputs: Outputs) -> dict[str, Any]:
     return calibration(probabilities(task, outputs.logits), outputs.labels, answers)
 
 
-def _counts(task: Task, outputs: Outputs) -> Any:
-    size = len(task.labels)
-    cells = np.asarray(outputs.labels) * size + np.asarray(answers_of(task, outputs.logits))
-    return np.bincount(cells, minlength=size * size).reshape(size, size)
-
-
 def _confusion(task: Task, outputs: Outputs) -> dict[str, Any]:
-    return {"labels": list(task.labels), "counts": _counts(task, outputs).tolist()}
+    counts = require("sklearn.metrics", "tasks").confusion_matrix(
+        outputs.labels, answers_of(task, outputs.logits), labels=range(len(task.labels))
+    )
+    return {"labels": list(task.labels), "counts": counts.tolist()}
 
 
 def _per_class(task: Task, outputs: Outputs) -> dict[str, dict[str, float]]:
-    counts = _counts(task, outputs).astype(float)
-    right, true_counts, predicted_counts = np.diag(counts), counts.sum(axis=1), counts.sum(axis=0)
-    precision, recall = right / np.maximum(predicted_counts, 1), right / np.maximum(true_counts, 1)
-    f1 = 2 * right / np.maximum(true_counts + predicted_counts, 1)
-    columns = zip(task.labels, precision.tolist(), recall.tolist(), f1.tolist(), true_counts.tolist(), strict=True)
-    return {label: {"precision": p, "recall": r, "f1": f, "rows": int(n)} for label, p, r, f, n in columns}
+    scores = require("sklearn.metrics", "tasks").precision_recall_fscore_support(
+        outputs.labels, answers_of(task, outputs.logits), labels=range(len(task.labels)), zero_division=0
+    )
+    names = ("precision", "recall", "f1", "rows")
+    rows = zip(*(values.tolist() for values in scores), strict=True)
+    return {label: dict(zip(names, row, strict=True)) for label, row in zip(task.labels, rows, strict=True)}
 
 
 def _slices(task: Task, outputs: Outputs, columns: Mapping[str, Sequence[Any]]) -> dict[str, list[dict[str, Any]]]:
-    """The selecting metric by thirds of length, and by the values of further columns of the set."""
-    found: dict[str, list[dict[str, Any]]] = {}
+    """Return the selecting metric by thirds of length, and by the values of further columns of the set."""
     lengths = np.asarray(outputs.lengths)
     edges = np.unique(np.quantile(lengths, [1 / 3, 2 / 3], method="inverted_cdf").astype(int))
     group = np.searchsorted(edges, lengths, side="left")
-    found["length in tokens"] = [
-        _slice(task, outputs, group == g, f"{lengths[group == g].min()}-{lengths[group == g].max()}")
-        for g in np.unique(group)
-    ]
+    thirds = [(group == number, lengths[group == number]) for number in np.unique(group)]
+    slices = {"length in tokens": [_slice(task, outputs, mask, f"{own.min()}-{own.max()}") for mask, own in thirds]}
     for column, values in columns.items():
-        kinds = list(dict.fromkeys(map(str, values)))
-        if 1 < len(kinds) <= _FEW:
-            groups = np.array(list(map(str, values)))
-            found[column] = [_slice(task, outputs, groups == kind, kind) for kind in kinds]
-    return found
+        groups = np.array(list(map(str, values)))
+        kinds = list(dict.fromkeys(groups.tolist()))
+        if 1 < len(kinds) <= _MOST_SLICES:
+            slices[column] = [_slice(task, outputs, groups == kind, kind) for kind in kinds]
+    return slices
 
 
-def _slice(task: Task, outputs: Outputs, chosen: Any, name: str) -> dict[str, Any]:
-    places = np.flatnonzero(chosen)
-    logits, labels = ([values[i] for i in places] for values in (outputs.logits, outputs.labels))
+def _slice(task: Task, outputs: Outputs, mask: Any, name: str) -> dict[str, Any]:
+    rows = np.flatnonzero(mask)
+    logits, labels = ([values[row] for row in rows] for values in (outputs.logits, outputs.labels))
     if task.head != "tokens":
         logits, labels = np.stack(logits), np.stack(labels)
     scores = metrics(task)(logits, labels)
     return {
         "name": name,
-        "rows": len(places),
+        "rows": len(rows),
         task.primary_metric: scores[task.primary_metric],
         "notes": list(scores.notes),
     }

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..tasks import auto_class, collator, longest_input, model_task, prepare
+from ..tasks import lengths as row_lengths
 from ..tasks.scoring import check_numbers
 from ..tasks.spec import Data, DataError, Task
 from ..tasks.tokenising import IGNORED
@@ -51,7 +52,7 @@ def outputs_of(
         raise DataError(
             f"the labels of this split are withheld: nothing can be scored. {kept} Give another split or file."
         )
-    lengths = np.array([length_of(row) for row in split["input_ids"]])
+    lengths = row_lengths(split)
     collate = collator(task, tokenizer)
     # Rows of like length share a batch: less padding, and no output depends on the order.
     ranked = np.argsort(lengths, kind="stable")

@@ -120,7 +120,7 @@ class Predictor:
         """Return the model's raw output for tokenised rows, as a NumPy array."""
         import torch
 
-        choices = [len(encoded["input_ids"]) // count] * count if self.task.head == "choices" else ()
+        choices = len(encoded["input_ids"]) // count if self.task.head == "choices" else 0
         batch = collator(self.task, self.tokenizer)(rows_of(encoded, choices))
         device = next(self.model.parameters()).device
         with torch.no_grad():

@@ -8,8 +8,6 @@ if TYPE_CHECKING:
     from .batching import Collate as Collate
     from .batching import LengthBucketed as LengthBucketed
     from .batching import LengthGrouped as LengthGrouped
-    from .batching import Pair as Pair
-    from .batching import Paired as Paired
     from .batching import collator as collator
     from .batching import lengths as lengths
     from .bootstrap import Interval as Interval
@@ -41,7 +39,7 @@ if TYPE_CHECKING:
 
 # Modules are nouns and none has the name of a function here: an imported module would hide it.
 _HOMES = {
-    "batching": ("Collate", "LengthBucketed", "LengthGrouped", "Pair", "Paired", "collator", "lengths"),
+    "batching": ("Collate", "LengthBucketed", "LengthGrouped", "collator", "lengths"),
     "bootstrap": ("Interval", "difference", "interval"),
     "calibration": ("calibration_error", "reliability"),
     "data_report": ("DataReport",),

@@ -73,7 +73,7 @@ def _resampled(task: Task, name: str, predictions: Any, labels: Any, samples: in
     rows = len(labels)
     rng = np.random.default_rng(seed)
     step = max(1, _CHUNK // max(1, rows))
-    if name == "spearman":
+    if name == "spearman":  # ranks change with the rows drawn
         y_true, y_pred = np.asarray(labels, dtype=np.float64).reshape(rows), np.asarray(answers)
         parts = [_ranked(y_pred[None], y_true[None])]
         for start in range(0, samples, step):
@@ -90,8 +90,7 @@ def _resampled(task: Task, name: str, predictions: Any, labels: Any, samples: in
 
 def _ranked(y_pred: Any, y_true: Any) -> Any:
     rank = require("scipy.stats", "tasks").rankdata
-    x, y = rank(y_pred, axis=1), rank(y_true, axis=1)
-    x, y = x - x.mean(axis=1, keepdims=True), y - y.mean(axis=1, keepdims=True)
+    x, y = (rank(values, axis=1) - (values.shape[1] + 1) / 2 for values in (y_pred, y_true))
     return _ratio((x * y).sum(axis=1), np.sqrt((x**2).sum(axis=1) * (y**2).sum(axis=1)))
 
 
@@ -100,49 +99,63 @@ def _sums(task: Task, name: str, answers: Any, labels: Any) -> _Sums:
         return _token_sums(task, name, answers, labels)
     y_true = np.asarray(labels)
     if name in ("accuracy", "exact"):
-        right = (answers == y_true).reshape(len(y_true), -1).all(axis=1)
-        return _Sums(np.stack([right, np.ones_like(right)], axis=1).astype(float), lambda s: s[:, 0] / s[:, 1])
+        return _fraction((answers == y_true).reshape(len(y_true), -1).all(axis=1), np.ones(len(y_true)))
     if name == "mse":
-        error = (answers - y_true.reshape(len(y_true))) ** 2
-        return _Sums(np.stack([error, np.ones_like(error)], axis=1), lambda s: s[:, 0] / s[:, 1])
+        return _fraction((answers - y_true.reshape(len(y_true))) ** 2, np.ones(len(y_true)))
     if name == "pearson":
-        x, y = _unit(np.asarray(answers, dtype=np.float64)), _unit(y_true.reshape(len(y_true)).astype(np.float64))
-        return _Sums(np.stack([x, y, x * x, y * y, x * y, np.ones_like(x)], axis=1), _pearson)
-    if task.head == "multilabel":
-        hits = np.stack([answers * y_true, answers, y_true], axis=1).astype(float)
-        if name == "f1_micro":
-            return _Sums(hits.sum(axis=2), lambda s: _ratio(2 * s[:, 0], s[:, 1] + s[:, 2]))
-        return _Sums(hits.reshape(len(y_true), -1), lambda s: _f1(s.reshape(len(s), 3, -1)).mean(axis=1))
-    classes = max(len(task.labels), int(answers.max()) + 1, int(y_true.max()) + 1)
-    one = np.eye(classes)
-    hits = np.stack([one[answers] * one[y_true], one[answers], one[y_true]], axis=1)
-    by_class: dict[str, Callable[[Any], Any]] = {
-        "f1": lambda s: _f1(s)[:, 1],
-        "f1_macro": _mean_f1,
-        "matthews": _matthews,
-    }
-    if name not in by_class:
-        raise ValueError(f"no bootstrap interval for {name!r}.")
-    return _Sums(hits.reshape(len(y_true), -1), lambda s: by_class[name](s.reshape(len(s), 3, classes)))
+        return _correlation(_unit(np.asarray(answers)), _unit(y_true.reshape(len(y_true))))
+    if task.head != "multilabel":
+        one = np.eye(max(len(task.labels), int(answers.max()) + 1, int(y_true.max()) + 1))
+        answers, y_true = one[answers], one[y_true]
+    if name == "matthews":  # of many classes (Gorodkin 2004): the correlation of the one-hot answers and labels
+        return _correlation(answers, y_true)
+    hits, counts = 2 * answers * y_true, answers + y_true
+    if name == "f1":
+        return _fraction(hits[:, 1], counts[:, 1])
+    if name == "f1_micro":
+        return _fraction(hits.sum(axis=1), counts.sum(axis=1))
+    if name == "f1_macro":
+        return _fraction(hits, counts, all_classes=task.head == "multilabel")
+    raise ValueError(f"no bootstrap interval for {name!r}.")
 
 
 def _token_sums(task: Task, name: str, answers: Any, labels: Any) -> _Sums:
     y_pred, y_true = kept_tokens(answers, labels)
     if name == "token_accuracy":
-        counts = [[float((f == t).sum()), float(len(t))] for f, t in zip(y_pred, y_true, strict=True)]
-        return _Sums(np.array(counts), lambda s: _ratio(s[:, 0], s[:, 1]))
+        hits = [(a == b).sum() for a, b in zip(y_pred, y_true, strict=True)]
+        return _fraction(np.array(hits), np.array([len(row) for row in y_true]))
     spans = require("seqeval.metrics.sequence_labeling", "tasks").get_entities
-    names = [entity_tag(name) for name in task.labels]
-    counts = []
-    for f, t in zip(y_pred, y_true, strict=True):
-        a, b = (set(spans([names[number] for number in row])) for row in (f, t))
-        counts.append([float(len(a & b)), float(len(a)), float(len(b))])
-    score: dict[str, Callable[[Any], Any]] = {
-        "entity_f1": lambda s: _ratio(2 * s[:, 0], s[:, 1] + s[:, 2]),
-        "entity_precision": lambda s: _ratio(s[:, 0], s[:, 1]),
-        "entity_recall": lambda s: _ratio(s[:, 0], s[:, 2]),
-    }
-    return _Sums(np.array(counts), score[name])
+    tags = [entity_tag(tag) for tag in task.labels]
+    entities = [[set(spans([tags[number] for number in row])) for row in rows] for rows in (y_pred, y_true)]
+    predicted, true = (np.array([len(row) for row in rows]) for rows in entities)
+    both = np.array([len(a & b) for a, b in zip(*entities, strict=True)])
+    fractions = {"entity_f1": (2 * both, predicted + true), "entity_precision": (both, predicted)}
+    return _fraction(*fractions.get(name, (both, true)))
+
+
+def _fraction(top: Any, bottom: Any, all_classes: bool = False) -> _Sums:
+    """Return a fraction of two sums over rows; with a column for each class, its mean over the classes that occur."""
+
+    def score(sums: Any) -> Any:
+        top, bottom = np.moveaxis(sums.reshape(len(sums), 2, -1), 1, 0)
+        classes = bottom.shape[1] if all_classes else (bottom > 0).sum(axis=1)
+        return _ratio(_ratio(top, bottom).sum(axis=1), np.broadcast_to(classes, len(sums)))
+
+    return _Sums(np.stack([top, bottom], axis=1).reshape(len(top), -1).astype(float), score)
+
+
+def _correlation(x: Any, y: Any) -> _Sums:
+    """Return the correlation of values, or of vectors with a column for each class."""
+    x, y = (values.reshape(len(values), -1).astype(float) for values in (x, y))
+    products = [(a * b).sum(axis=1, keepdims=True) for a, b in ((x, y), (x, x), (y, y))]
+
+    def score(sums: Any) -> Any:
+        a, b = sums[:, : x.shape[1]], sums[:, x.shape[1] : -3]
+        means = ((one * two).sum(axis=1) / len(x) for one, two in ((a, b), (a, a), (b, b)))
+        xy, xx, yy = (sums[:, index - 3] - mean for index, mean in enumerate(means))
+        return _ratio(xy, np.sqrt(np.maximum(xx, 0) * np.maximum(yy, 0)))
+
+    return _Sums(np.concatenate([x, y, *products], axis=1), score)
 
 
 def _unit(values: Any) -> Any:
@@ -152,30 +165,5 @@ def _unit(values: Any) -> Any:
 
 
 def _ratio(top: Any, bottom: Any) -> Any:
-    """A fraction that is 0 where it is not defined."""
+    """Return a fraction that is 0 where it is not defined."""
     return np.divide(top, bottom, out=np.zeros_like(top, dtype=float), where=bottom > 1e-12)
-
-
-def _mean_f1(sums: Any) -> Any:
-    """Mean over the classes that occur, as scikit-learn has it for one class a row."""
-    there = (sums[:, 1] + sums[:, 2]) > 0
-    return _ratio(_f1(sums).sum(axis=1), there.sum(axis=1).astype(float))
-
-
-def _f1(sums: Any) -> Any:
-    return _ratio(2 * sums[:, 0], sums[:, 1] + sums[:, 2])
-
-
-def _matthews(sums: Any) -> Any:
-    """The many-class form (Gorodkin 2004), equal to the usual one for two classes."""
-    right, rows = sums[:, 0].sum(axis=1), sums[:, 1].sum(axis=1)
-    y_pred, y_true = sums[:, 1], sums[:, 2]
-    top = right * rows - (y_pred * y_true).sum(axis=1)
-    bottom = np.sqrt((rows**2 - (y_pred**2).sum(axis=1)) * (rows**2 - (y_true**2).sum(axis=1)))
-    return _ratio(top, bottom)
-
-
-def _pearson(sums: Any) -> Any:
-    x, y, xx, yy, xy, rows = sums.T
-    covariance = xy - x * y / rows
-    return _ratio(covariance, np.sqrt(np.maximum(xx - x * x / rows, 0) * np.maximum(yy - y * y / rows, 0)))

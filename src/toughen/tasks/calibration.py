@@ -1,4 +1,4 @@
-"""Whether probabilities mean what they say."""
+"""Measure whether probabilities mean what they say."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ class Bin(NamedTuple):
 
 
 def reliability(probabilities: Any, labels: Any, bins: int = 15, answers: Any = None) -> list[Bin]:
-    """Confidence and accuracy in bins of equal width over the probability of the answer.
+    """Return confidence and accuracy in bins of equal width over the probability of the answer.
 
     `answers` are the classes answered with, where they are not the likeliest ones.
     """
@@ -25,13 +25,13 @@ def reliability(probabilities: Any, labels: Any, bins: int = 15, answers: Any = 
     if table.ndim != 2 or not np.allclose(table.sum(axis=1), 1, atol=1e-3):
         raise ValueError("reliability needs probabilities, rows that sum to 1; apply softmax to logits first.")
     chosen = table.argmax(axis=1) if answers is None else np.asarray(answers)
-    sure, right = table[np.arange(len(table)), chosen], chosen == y_true
+    probability, correct = table[np.arange(len(table)), chosen], chosen == y_true
     # The lowest bin holds 0 as well; every other bin holds its upper edge.
-    place = np.clip(np.ceil(sure * bins).astype(int) - 1, 0, bins - 1)
-    rows = np.bincount(place, minlength=bins)
+    index = np.clip(np.ceil(probability * bins).astype(int) - 1, 0, bins - 1)
+    rows = np.bincount(index, minlength=bins)
     some = np.maximum(rows, 1)
-    confidence = np.bincount(place, weights=sure, minlength=bins) / some
-    accuracy = np.bincount(place, weights=right, minlength=bins) / some
+    confidence = np.bincount(index, weights=probability, minlength=bins) / some
+    accuracy = np.bincount(index, weights=correct, minlength=bins) / some
     return [
         Bin(number / bins, (number + 1) / bins, int(rows[number]), float(confidence[number]), float(accuracy[number]))
         for number in range(bins)
@@ -39,14 +39,14 @@ def reliability(probabilities: Any, labels: Any, bins: int = 15, answers: Any = 
 
 
 def calibration_error(probabilities: Any, labels: Any, bins: int = 15) -> float:
-    """Expected calibration error (Guo et al., ICML 2017): mean gap of confidence and accuracy, weighted by rows."""
+    """Return the expected calibration error (Guo et al., ICML 2017): mean gap of confidence and accuracy by rows."""
     return _error(reliability(probabilities, labels, bins))
 
 
 def calibration(probabilities: Any, labels: Any, answers: Any = None) -> dict[str, Any]:
-    """Both in plain values, as evaluations and pages hold them: `ece` and `bins`."""
-    found = reliability(probabilities, labels, answers=answers)
-    return {"ece": _error(found), "bins": [each._asdict() for each in found]}
+    """Return both in plain values, as evaluations and pages hold them: `ece` and `bins`."""
+    table = reliability(probabilities, labels, answers=answers)
+    return {"ece": _error(table), "bins": [each._asdict() for each in table]}
 
 
 def _error(bins: Sequence[Bin]) -> float:

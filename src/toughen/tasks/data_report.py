@@ -1,13 +1,13 @@
-"""A report on data before training: classes, repeated and shared rows, empty and cut texts."""
+"""Report on data before training: classes, repeated and shared rows, empty and cut texts."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import combinations
+from itertools import chain, combinations
 from typing import Any
 
 import numpy as np
 
-from ..errors import require
 from .spec import Data, Task
 from .tokenising import tokeniser
 
@@ -81,7 +81,8 @@ def data_report(
     """
     task = data.task
     splits = {name: split for name, split in data.splits.items() if hasattr(split, "__len__")}
-    hashes = {name: _row_hashes(split, task) for name, split in splits.items()}
+    looks = {name: _look(split, task) for name, split in splits.items()}
+    hashes = {name: numbers for name, (numbers, _) in looks.items()}
     truncated: dict[str, float] = {}
     if tokenizer is not None:
         longest = longest or int(tokenizer.model_max_length)
@@ -91,8 +92,8 @@ def data_report(
         task=task.title,
         rows={name: len(split) for name, split in splits.items()},
         balance={name: counts for name, split in splits.items() if (counts := _balance(split, task))},
-        empty={name: _empty(split, task) for name, split in splits.items()},
-        repeated={name: len(found) - len(np.unique(found)) for name, found in hashes.items()},
+        empty={name: empty for name, (_, empty) in looks.items()},
+        repeated={name: len(numbers) - len(np.unique(numbers)) for name, numbers in hashes.items()},
         shared={
             (first, second): int(np.isin(hashes[second], hashes[first]).sum())
             for first, second in combinations(splits, 2)
@@ -104,43 +105,24 @@ def data_report(
     )
 
 
-def _row_hashes(split: Any, task: Task) -> Any:
-    """A 64-bit number for the text of every row, so that a set of any size fits."""
-    parts = [np.zeros(0, dtype=np.int64)]
-    for batch in split.select_columns(list(task.columns)).with_format("arrow").iter(1000):
-        rows = zip(*(batch.column(name).to_pylist() for name in task.columns), strict=True)
-        parts.append(np.array([hash(_frozen(row)) for row in rows], dtype=np.int64))
-    return np.concatenate(parts)
-
-
-def _frozen(row: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple(tuple(part) if isinstance(part, list) else part for part in row)  # type: ignore[misc]
-
-
-def _empty(split: Any, task: Task) -> int:
-    compute = require("pyarrow.compute", "tasks")
+def _look(split: Any, task: Task) -> tuple[Any, int]:
+    """Return a 64-bit number for the texts of every row, so that a set of any size fits; and the rows without text."""
     texts = [name for name in task.columns if name not in ("question", "choices", "tokens") or task.kind == "pair"]
-    count = 0
-    for batch in split.with_format("arrow").iter(1000) if texts else ():
-        blank = [
-            compute.equal(compute.utf8_length(compute.utf8_trim_whitespace(batch.column(name))), 0) for name in texts
-        ]
-        either = blank[0] if len(blank) == 1 else compute.or_(*blank)
-        count += compute.sum(either).as_py() or 0
-    return count
+    hashes: list[int] = []
+    empty = 0
+    for batch in split.select_columns(list(task.columns)).iter(1000):
+        hashes += [hash(repr(row)) for row in zip(*(batch[name] for name in task.columns), strict=True)]
+        empty += sum(not all(map(str.strip, row)) for row in zip(*(batch[name] for name in texts), strict=True))
+    return np.array(hashes, dtype=np.int64), empty
 
 
 def _balance(split: Any, task: Task) -> dict[str, int]:
     if task.head == "regression" or "label" not in split.column_names:
         return {}
-    counts = np.zeros(len(task.labels), dtype=np.int64)
-    compute = require("pyarrow.compute", "tasks")
-    for batch in split.select_columns(["label"]).with_format("arrow").iter(1000):
-        column = batch.column("label")
-        nested = task.head in ("tokens", "multilabel")
-        numbers = (compute.list_flatten(column) if nested else column).to_numpy()
-        counts += np.bincount(numbers[numbers >= 0], minlength=len(counts))
-    return dict(zip(task.labels, counts.tolist(), strict=True)) if counts.any() else {}
+    labels = split["label"][:]
+    counts = Counter[int](chain.from_iterable(labels) if task.head in ("tokens", "multilabel") else labels)
+    balance = {label: counts[number] for number, label in enumerate(task.labels)}
+    return balance if any(balance.values()) else {}
 
 
 def _cut_share(split: Any, task: Task, tokenizer: Any, max_length: int) -> float:

@@ -11,7 +11,7 @@ from typing import Any, Literal, cast
 
 from ..internal.atomic import write_bytes
 from .catalog import GLUE, SPELLED
-from .read.hub import Unreachable, hub_split
+from .read.hub import hub_split
 from .registry import task as task_named
 from .spec import DataError, Task
 
@@ -105,8 +105,8 @@ def _stem(task: Task, split: str) -> str:
 def _download(task: Task, split: str) -> Iterable[Mapping[str, Any]]:
     try:
         return cast(Iterable[Mapping[str, Any]], hub_split(task, split)[0])
-    except Unreachable as problem:  # its way out is the very command that failed
-        raise DataError(problem.fetching) from problem
+    except DataError as problem:  # its remedy may be the very command that failed
+        raise problem.for_caller(()) from problem
 
 
 def _json_lines(task: Task, rows: Iterable[Mapping[str, Any]]) -> bytes:

@@ -1,69 +1,17 @@
-"""A task inferred from the user's own file: which columns are text, what the labels are, which head fits."""
+"""Infer a task from the user's own file: which columns are text, what the labels are, which head fits."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
 from .catalog import ENTITY_METRICS
-from .read.files import ENTITY, FileFormat, Raw, place, read_rows, suffix
-from .read.rows import is_missing, numbered_columns
+from .read.files import ENTITY, FileFormat, Raw, read_rows, suffix
+from .read.rows import as_number, is_missing, numbered_columns
 from .spec import DataError, Head, Option, Task
 
 MOST_LABELS = 1000
-
-
-@dataclass
-class LabelScan:
-    """The labels of a file: their values, and what all of them are."""
-
-    values: dict[Any, None] = field(default_factory=dict[Any, None])
-    lists: bool = False
-    numbers: bool = True
-    fractions: bool = False
-    words: bool = False
-    """Digits that are a name and no number: 007."""
-    gaps: dict[str, None] = field(default_factory=dict[str, None])
-    """NA, None and the like: missing labels among numbers, classes among words (as for the label reader)."""
-    truths: dict[bool, None] = field(default_factory=dict[bool, None])
-    """True and False: among numbers 1 and 0, which Python takes for equal; else words."""
-
-    def add(self, value: Any) -> None:
-        """Look at one more."""
-        if isinstance(value, bool):
-            self.truths.setdefault(value)
-            return
-        if is_missing(value):
-            if isinstance(value, str) and _as_number(value) is None and value:
-                self.gaps.setdefault(value)
-            return
-        number = _as_number(value)
-        self.numbers = self.numbers and number is not None
-        self.fractions = self.fractions or (number is not None and not number.is_integer())
-        self.words = self.words or _is_word(value)
-        if len(self.values) <= MOST_LABELS:
-            self.values.setdefault(value)
-
-    def settled(self) -> "LabelScan":
-        """The same once all labels are known: what could be a number or a word is one of them."""
-        if self.truths and self.numbers and self.values:
-            return replace(self, values={**self.values, **{int(truth): None for truth in self.truths}})
-        numbers = self.numbers and not self.truths
-        values = {**{str(truth): None for truth in self.truths}, **self.values}
-        return replace(self, numbers=numbers, values=values if numbers else {**values, **self.gaps})
-
-
-def _as_number(value: Any) -> float | None:
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return None
-
-
-def _is_word(value: Any) -> bool:
-    digits = value.strip() if isinstance(value, str) else ""
-    return len(digits) > 1 and digits.isdecimal() and digits.startswith("0")
 
 
 _LABELS = ("label", "labels", "class", "target", "score", "tags", "ner_tags", "pos_tags", "gold_label", "answer")
@@ -83,6 +31,70 @@ _CONTEXTS = ("context", "ctx", "sent1", "dialogue", "article", "passage", "start
 _IN_CONFIG = "name the classes in config.json (id2label)"
 
 
+@dataclass
+class LabelScan:
+    """The labels of a file: what they are and how they are written."""
+
+    values: list[Any] = field(default_factory=list[Any])
+    lists: bool = False
+    numbers: bool = True
+
+    @classmethod
+    def of(cls, seen: Iterable[tuple[bool, Any]], lists: bool) -> "LabelScan":
+        """Decide what different labels are, given with whether they are True or False, which Python takes for 1 and 0.
+
+        NA, None and the like are missing labels among numbers and classes among words, as for the label reader.
+        """
+        seen = list(seen)
+        truths = [value for is_truth, value in seen if is_truth]
+        values = [value for is_truth, value in seen if not is_truth and not is_missing(value)]
+        missing = [value for _, value in seen if is_missing(value) and as_number(value) is None]
+        numbers = all(as_number(value) is not None for value in values)
+        if truths and numbers and values:
+            return cls([*values, *map(int, truths)], lists)
+        if truths or not numbers:
+            return cls([*map(str, truths), *values, *missing], lists, False)
+        return cls(values, lists)
+
+    @property
+    def fractions(self) -> bool:
+        """Whether some number is no whole one."""
+        return any(not cast(float, as_number(value)).is_integer() for value in self.values)
+
+    def head(self, form: FileFormat) -> Head:
+        """Return the head that fits."""
+        if self.lists:
+            return "multilabel"
+        return "regression" if self.numbers and not form.label_separator and self.fractions else "classes"
+
+    def names(self, path: Path, head: Head, column: str) -> tuple[str, ...]:
+        """Return the names of the classes in order."""
+        if head == "regression":
+            return ()
+        if self.lists and self.numbers and set(self.values) <= {0, 1} and head == "multilabel":
+            raise DataError(
+                f"{path}: the lists of 0 and 1 in {column!r} say nothing of the label names",
+                Option("labels", "; give labels=[...]", otherwise=f"; {_IN_CONFIG}"),
+            )
+        # Digits such as 007 are a name and no number.
+        named = any(len(digits := str(value).strip()) > 1 and digits.startswith("0") and digits.isdecimal()
+                    for value in self.values)  # fmt: skip
+        numeric = self.numbers and not self.fractions and not named
+        texts = {_whole_number(value) if numeric else str(value) for value in self.values}
+        names = sorted(texts, key=int if numeric else lambda name: (head == "tokens" and name != "O", name))
+        if len(names) < 2:
+            only = f"only {names[0]!r}" if names else "no label at all"
+            more = f"; add rows of another class, or {_IN_CONFIG}" if names else ": nothing can be scored"
+            learning = Option("labels", "; learning needs two classes: add rows or give labels=[...]", otherwise=more)
+            raise DataError(f"{path}: the column {column!r} has {only}", learning)
+        return tuple(names)
+
+
+def _whole_number(value: Any) -> str:
+    # By way of float only where it must be: pandas writes 1 as 1.0, and a long number would lose its last digits.
+    return str(int(value if isinstance(value, int) or str(value).lstrip("+-").isdecimal() else float(value)))
+
+
 def infer_task(
     path: Path,
     form: FileFormat,
@@ -91,34 +103,32 @@ def infer_task(
     labels: Sequence[str] | None = None,
     head: Head | None = None,
 ) -> tuple[Task, dict[str, str]]:
-    """The task a file describes, and its columns by the task's names. Reads the file once, row by row."""
+    """Return the task a file describes, and its columns by the task's names. Reads the file once, row by row."""
     source = read_rows(path, form)
     first = next(source)
     label = _label_column(path, first.fields, label_column)
     tokens = next((key for key in WORDS if isinstance(first.fields.get(key), list)), None)
-    listed = _listed(first.fields)
     if head == "tokens" or (head is None and tokens):
-        kind, columns = "tokens", (text_column[0] if text_column else tokens or "tokens",)
-        head = "tokens"
-    elif head == "choices" or (head is None and (listed or len(numbered_columns(first.fields)) > 1)):
+        head, columns, names = "tokens", (text_column[0] if text_column else tokens or "tokens",), ("tokens",)
+    elif head == "choices" or (head is None and (_listed(first.fields) or len(numbered_columns(first.fields)) > 1)):
         return _choice_task(path, first.fields, text_column, label)
     else:
         if label in text_column:
             raise DataError(
                 f"{path}: {label!r} cannot be text and label; name another with text_column= or label_column=."
             )
-        columns = tuple(text_column) or _text_columns(path, first.fields, label)
-        kind = "pair" if len(columns) == 2 else "sentence"
-    scan = _look(path, first, source, label, form, head) if labels is None or head is None else LabelScan()
-    head = head or _head(scan, form)
+        names = columns = tuple(text_column) or _text_columns(path, first.fields, label)
     if labels is not None and len(set(labels)) < len(labels):
         raise DataError(f"labels={list(labels)}: a name is there twice; each class needs its own.")
-    own = tuple(map(str, labels)) if labels is not None else _label_names(path, scan, head, label)
-    names = ("tokens",) if kind == "tokens" else columns
+    scan = LabelScan()
+    if labels is None or head is None:
+        scan = _scan(chain((first,), source), label, form, head)
+    head = head or scan.head(form)
+    own = tuple(map(str, labels)) if labels is not None else scan.names(path, head, label)
     task = Task(
         name=path.name.partition(".")[0],
         title=path.name,
-        kind=kind,
+        kind="tokens" if head == "tokens" else "pair" if len(columns) == 2 else "sentence",
         head=head,
         columns=names,
         labels=() if head == "regression" else own,
@@ -130,23 +140,17 @@ def infer_task(
 
 
 def _label_column(path: Path, fields: Mapping[str, Any], asked: str | None) -> str:
-    known = (asked,) if asked else _LABELS
-    found = next((name for name in known if name in fields), None)
-    if found is None:
-        raise DataError(
-            f"{path}, row 1: there is no column {asked or 'label'!r}; it has {', '.join(map(repr, fields))}; "
-            "name the right one with label_column=",
-            *_or_tokens(path, fields, asked),
-        )
-    return found
-
-
-def _or_tokens(path: Path, fields: Mapping[str, Any], asked: str | None) -> tuple[Option, ...]:
-    """A further way where the first line may be a word with its tag, and no names of columns."""
+    for name in (asked,) if asked else _LABELS:
+        if name in fields:
+            return name
     tagged = any(ENTITY.match(name.split()[-1]) for name in fields if name.strip())
-    if asked or not (suffix(path) == ".txt" or (suffix(path) == ".tsv" and tagged)):
-        return ()
-    return (Option("head", ", or give head='tokens' if each line is a word and its tag"),)
+    may_be_conll = not asked and (suffix(path) == ".txt" or (suffix(path) == ".tsv" and tagged))
+    tokens = Option("head", ", or give head='tokens' if each line is a word and its tag")
+    raise DataError(
+        f"{path}, row 1: there is no column {asked or 'label'!r}; it has {', '.join(map(repr, fields))}; "
+        "name the right one with label_column=",
+        *((tokens,) if may_be_conll else ()),
+    )
 
 
 def _text_columns(path: Path, fields: Mapping[str, Any], label: str) -> tuple[str, ...]:
@@ -167,67 +171,43 @@ def _text_columns(path: Path, fields: Mapping[str, Any], label: str) -> tuple[st
     )
 
 
-def _look(path: Path, first: Raw, rest: Iterator[Raw], label: str, form: FileFormat, head: Head | None) -> LabelScan:
-    scan = LabelScan()
-    for raw in chain((first,), rest):
+def _scan(rows: Iterator[Raw], label: str, form: FileFormat, head: Head | None) -> LabelScan:
+    seen: dict[tuple[bool, Any], None] = {}
+    lists, numbers = False, True
+    for raw in rows:
         value = raw.fields.get(label)
+        where = f"{raw.location}: the column {label!r}"
         if isinstance(value, str) and (form.label_separator or head == "multilabel"):
             value = [part.strip() for part in value.split(form.label_separator or "|") if part.strip()]
-        if isinstance(value, str):
-            value = value.strip()
         if isinstance(value, dict):
-            raise DataError(f"{place(path, raw)}: the column {label!r} holds an object; write one label or a list.")
+            raise DataError(f"{where} holds an object; write one label or a list.")
+        parts = cast("list[Any]", value) if isinstance(value, list) else [value]
         if isinstance(value, list):
-            scan.lists = True
-            for part in cast("list[Any]", value):
-                _check_part(part, f"{place(path, raw)}: the list in the column {label!r}")
-                scan.add(part)
-        else:
-            scan.add(value)
-        amounts = head == "regression" or (scan.numbers and head != "classes")
-        if len(scan.values) > MOST_LABELS and not amounts:
+            lists = True
+            _check_parts(parts, where)
+        for part in parts:
+            part = part.strip() if isinstance(part, str) and not isinstance(value, list) else part
+            missing = is_missing(part)
+            if not missing or (isinstance(part, str) and part):
+                seen.setdefault((isinstance(part, bool), part))
+            numbers = numbers and (missing or as_number(part) is not None)
+        if len(seen) > MOST_LABELS and head != "regression" and not (numbers and head != "classes"):
             raise DataError(
-                f"{place(path, raw)}: the column {label!r} already has more than {MOST_LABELS} different labels; "
+                f"{where} already has more than {MOST_LABELS} different labels; "
                 "it looks like text: name the right one with label_column=."
             )
-    return scan.settled()
+    return LabelScan.of(seen, lists)
 
 
-def _check_part(part: Any, where: str) -> None:
-    if isinstance(part, list | dict):
-        raise DataError(f"{where} holds a list or an object; write labels as one flat list.")
-    if isinstance(part, float) and part == part and not part.is_integer():
-        raise DataError(
-            f"{where} holds {part!r}, which names no class; a model learns one amount a row: name a column with one "
-            "number by label_column=, or write names of classes."
-        )
-
-
-def _head(scan: LabelScan, form: FileFormat) -> Head:
-    if scan.lists:
-        return "multilabel"
-    return "regression" if scan.numbers and scan.fractions and not form.label_separator else "classes"
-
-
-def _label_names(path: Path, scan: LabelScan, head: Head, label: str) -> tuple[str, ...]:
-    if head == "regression":
-        return ()
-    if scan.lists and scan.numbers and set(scan.values) <= {0, 1} and head == "multilabel":
-        raise DataError(
-            f"{path}: the lists of 0 and 1 in {label!r} say nothing of the label names",
-            Option("labels", "; give labels=[...]", otherwise=f"; {_IN_CONFIG}"),
-        )
-    numeric = scan.numbers and not scan.fractions and not scan.words
-    # By way of float only where it must be: pandas writes 1 as 1.0, and a long number would lose its last digits.
-    names = sorted({_whole(value) if numeric else str(value) for value in scan.values}, key=int if numeric else None)
-    if len(names) < 2:
-        only = f"only {names[0]!r}" if names else "no label at all"
-        more = f"; add rows of another class, or {_IN_CONFIG}" if names else ": nothing can be scored"
-        learning = Option("labels", "; learning needs two classes: add rows or give labels=[...]", otherwise=more)
-        raise DataError(f"{path}: the column {label!r} has {only}", learning)
-    if head == "tokens" and "O" in names:
-        names = ["O", *(name for name in names if name != "O")]
-    return tuple(names)
+def _check_parts(parts: Sequence[Any], where: str) -> None:
+    for part in parts:
+        if isinstance(part, list | dict):
+            raise DataError(f"{where} has a list that holds a list or an object; write labels as one flat list.")
+        if isinstance(part, float) and part == part and not part.is_integer():
+            raise DataError(
+                f"{where} has a list that holds {part!r}, which names no class; a model learns one amount a row: "
+                "name a column with one number by label_column=, or write names of classes."
+            )
 
 
 def _metrics(head: Head, labels: Sequence[str]) -> tuple[str, ...]:
@@ -241,12 +221,12 @@ def _metrics(head: Head, labels: Sequence[str]) -> tuple[str, ...]:
 
 
 def choice_columns(path: Path, row: int, fields: Mapping[str, Any], asked: Sequence[str]) -> tuple[str, str, str]:
-    """The file's names for context, question and the list of choices ("": no question; a column for each choice)."""
+    """Return the file's names for context, question and list of choices ("": no question; a column for each choice)."""
     context = asked[0] if asked else next((key for key in _CONTEXTS if key in fields), None)
     if context is None:
         raise DataError(f"{path}, row {row}: it is not clear which column is the context; name it with text_column=.")
-    found = next((key for key in ("question", "sent2") if key in fields), "")
-    return context, asked[1] if len(asked) > 1 else found, _listed(fields)
+    question = next((key for key in ("question", "sent2") if key in fields), "")
+    return context, asked[1] if len(asked) > 1 else question, _listed(fields)
 
 
 def _listed(fields: Mapping[str, Any]) -> str:
@@ -258,19 +238,7 @@ def _choice_task(
 ) -> tuple[Task, dict[str, str]]:
     context, question, listed = choice_columns(path, 1, fields, text_column)
     count = len(fields[listed]) if listed else len(numbered_columns(fields))
-    task = Task(
-        name=path.name.partition(".")[0],
-        title=path.name,
-        kind="choices",
-        head="choices",
-        columns=("context", "question", "choices"),
-        labels=tuple(map(str, range(count))),
-    )
-    named = {"context": context, "label": label}
-    named.update({"question": question} if question else {})
-    named.update({"choices": listed} if listed else {})
-    return task, named
-
-
-def _whole(value: Any) -> str:
-    return str(int(value if isinstance(value, int) or str(value).lstrip("+-").isdecimal() else float(value)))
+    columns, labels = ("context", "question", "choices"), tuple(map(str, range(count)))
+    task = Task(path.name.partition(".")[0], path.name, "choices", "choices", columns, labels)
+    named = {"context": context, "question": question, "choices": listed, "label": label}
+    return task, {column: name for column, name in named.items() if name}

@@ -2,14 +2,14 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from . import subsample
 from .infer import infer_task
 from .read.arrow import stored, streamed
-from .read.files import FileFormat, check_file, describe, is_conll, scheme
+from .read.files import FileFormat, check_file, describe, is_conll, tag_scheme
 from .read.folder import find_splits
 from .read.hub import hub_split
 from .read.rows import FileSource, OnBad, all_multi_hot, is_missing
@@ -17,16 +17,6 @@ from .registry import task as task_named
 from .spec import SPLITS, Data, DataError, Head, Message, Option, Task
 
 PathLike = str | os.PathLike[str]
-
-
-@dataclass(frozen=True)
-class _ReadOptions:
-    """How files are written, what becomes of bad rows, where Arrow files go, and whether rows stream instead."""
-
-    form: FileFormat
-    on_bad: OnBad
-    cache_dir: PathLike | None
-    streaming: bool
 
 
 def load(
@@ -68,17 +58,23 @@ def load(
     form = FileFormat(delimiter, encoding, quoting, label_separator, tag_column, max_line)
     if head == "tokens" or (task is not None and task_named(task).head == "tokens"):
         form = replace(form, conll=True)
-    options = _ReadOptions(form, on_bad, cache_dir, streaming)
+    if files and dir is not None:
+        raise DataError("give either dir= (a folder of sets) or train_file=, not both.")
     if files:
-        if dir is not None:
-            raise DataError("give either dir= (a folder of sets) or train_file=, not both.")
-        data = _from_files(task, files, options, _columns(text_column), label_column, labels, head)
+        named, sources, doubts = _own_sources(task, files, form, _columns(text_column), label_column, labels, head)
+        data = _read(Data(named, notes=doubts, doubts=doubts), sources, on_bad, cache_dir, streaming)
     elif task is None:
         raise DataError("nothing to load: give the name of a task, or train_file= for your own data.")
     elif dir is not None:
-        data = _from_folder(task_named(task), Path(dir), splits, options)
+        named = task_named(task)
+        paths, notes = find_splits(Path(dir), named, splits)
+        sources = {split: FileSource(path, named, split, form, public=True) for split, path in paths.items()}
+        data = _read(Data(named, notes=tuple(notes)), sources, on_bad, cache_dir, streaming)
     else:
-        data = _from_hub(task_named(task), streaming)
+        named = task_named(task)
+        tables: dict[str, Any] = {split: hub_split(named, split, streaming) for split in named.splits}
+        notes = tuple(note for _, left_out in tables.values() for note in left_out)
+        data = replace(Data(named, notes=notes), **{split: table for split, (table, _) in tables.items()})
     data = _with_validation(data, validation_share, seed)
     return _varied(data, limit, few_shot, label_noise, imbalance, seed)
 
@@ -90,78 +86,58 @@ def _columns(text_column: str | Sequence[str] | None) -> tuple[str, ...]:
     return columns
 
 
-def _from_files(
+def _own_sources(
     name: str | Task | None,
     files: Mapping[str, Path],
-    options: _ReadOptions,
+    form: FileFormat,
     columns: tuple[str, ...],
     label: str | None,
     labels: Sequence[str] | None,
     head: Head | None,
-) -> Data:
+) -> tuple[Task, dict[str, FileSource], tuple[Message, ...]]:
+    """Return the task of own files, how to read each, and words that may be no label."""
     for path in files.values():
         check_file(path)
+    missing: list[str] = []
     if name is None:
         first = next(files[split] for split in SPLITS if split in files)
-        task, named = infer_task(first, options.form, columns, label, labels, head)
+        task, named = infer_task(first, form, columns, label, labels, head)
+        missing = [label for label in task.labels if is_missing(label)] if labels is None else []
     else:
         task = task_named(name)
-        named = dict(zip(task.columns, columns, strict=False))
-        named.update({"label": label} if label else {})
-    sources = {
-        split: FileSource(path, task, split, options.form, named, options.on_bad) for split, path in files.items()
-    }
-    doubtful = [label for label in task.labels if is_missing(label)] if labels is None and name is None else []
+        named = {**dict(zip(task.columns, columns, strict=False)), **({"label": label} if label else {})}
     names = Option("labels", "give labels=[...] (--data.labels)", otherwise="leave its rows out")
-    doubts = [Message(f"{label!r} is a class; if it means that there is no label, ", names) for label in doubtful]
-    return _read(task, sources, [], doubts, options)
-
-
-def _from_folder(task: Task, folder: Path, splits: Mapping[str, str] | None, options: _ReadOptions) -> Data:
-    files, notes = find_splits(folder, task, splits)
-    form, on_bad = options.form, options.on_bad
-    sources = {split: FileSource(path, task, split, form, {}, on_bad, public=True) for split, path in files.items()}
-    return _read(task, sources, notes, [], options)
+    doubts = (Message(f"{label!r} is a class; if it means that there is no label, ", names) for label in missing)
+    sources = {split: FileSource(path, task, split, form, named) for split, path in files.items()}
+    return task, sources, tuple(doubts)
 
 
 def _read(
-    task: Task,
-    sources: Mapping[str, FileSource],
-    notes: Sequence[str],
-    doubts: Sequence[Message],
-    options: _ReadOptions,
+    data: Data, sources: Mapping[str, FileSource], on_bad: OnBad, cache_dir: PathLike | None, streaming: bool
 ) -> Data:
-    splits: dict[str, Any] = {}
-    noted, doubts = [*notes, *doubts], list(doubts)
-    if task.head == "multilabel":
-        hot = all_multi_hot(sources.values())
-        sources = {split: replace(source, multi_hot=hot) for split, source in sources.items()}
-    for split, source in sources.items():
-        noted.append(f"{split}: {describe(source.path, source.form)}")
-        if is_conll(source.path, source.form) and (tags := scheme(source.path, source.form)) != "IOB2":
-            noted.append(f"{split}: {tags} tags were read as IOB2")
-        if options.streaming:
-            splits[split] = streamed(source)
-            continue
-        splits[split], skipped = stored(source, options.cache_dir)
-        lost = [Message(f"{split}: {count:,} rows left out ({kind})") for kind, count in sorted(skipped.items())]
-        noted, doubts = noted + lost, doubts + lost
-        if not len(splits[split]):
-            raise DataError(f"{source.path} has no usable row; {noted[-1] if skipped else 'give another file'}.")
-    return Data(task, notes=tuple(noted), doubts=tuple(doubts), **splits)
-
-
-def _from_hub(task: Task, streaming: bool) -> Data:
+    """Return the data with the rows of the sources, and with notes on how they were read."""
     splits: dict[str, Any] = {}
     notes: list[str] = []
-    for split in task.splits:
-        splits[split], left_out = hub_split(task, split, streaming)
-        notes += left_out
-    return Data(task, notes=tuple(notes), **splits)
+    doubts: list[Message] = []
+    hot = all_multi_hot(sources.values()) if data.task.head == "multilabel" else None
+    for split, source in sources.items():
+        notes.append(f"{split}: {describe(source.path, source.form)}")
+        if is_conll(source.path, source.form) and (tags := tag_scheme(source.path, source.form)) != "IOB2":
+            notes.append(f"{split}: {tags} tags were read as IOB2")
+        source = replace(source, on_bad=on_bad, multi_hot=hot)
+        if streaming:
+            splits[split] = streamed(source)
+            continue
+        splits[split], skipped = stored(source, cache_dir)
+        lost = [Message(f"{split}: {count:,} rows left out ({kind})") for kind, count in sorted(skipped.items())]
+        notes, doubts = notes + lost, doubts + lost
+        if not len(splits[split]):
+            raise DataError(f"{source.path} has no usable row; {lost[-1] if lost else 'give another file'}.")
+    return replace(data, notes=(*data.notes, *notes), doubts=(*data.doubts, *doubts), **splits)
 
 
 def _with_validation(data: Data, share: float, seed: int) -> Data:
-    """The data with a development set, made from the training rows when there is none."""
+    """Return the data with a development set, made from the training rows when there is none."""
     if data.train is None or data.validation is not None:
         return data
     if not hasattr(data.train, "__len__"):

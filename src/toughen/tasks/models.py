@@ -1,4 +1,4 @@
-"""Which model a task needs."""
+"""Say which model a task needs."""
 
 from typing import Any
 
@@ -21,13 +21,13 @@ _CLASSES = {
 
 
 def model_task(task: str | Task) -> Task:
-    """The task whose model is meant: the tested one for a set that tests another."""
+    """Return the task whose model is meant: the tested one for a set that tests another."""
     found = task_named(task)
     return task_named(found.tests) if found.tests else found
 
 
 def model_kwargs(task: str | Task) -> dict[str, Any]:
-    """What `from_pretrained` needs so that the head fits the task and names its classes."""
+    """Return what `from_pretrained` needs so that the head fits the task and names its classes."""
     found = model_task(task)
     if found.head == "choices":
         return {}
@@ -44,19 +44,20 @@ def model_kwargs(task: str | Task) -> dict[str, Any]:
 
 
 def auto_class(task: str | Task) -> Any:
-    """The `transformers` class to load: sequence, token or multiple-choice classification."""
+    """Return the `transformers` class to load: sequence, token or multiple-choice classification."""
     import transformers
 
     return getattr(transformers, _CLASSES.get(model_task(task).head, "AutoModelForSequenceClassification"))
 
 
 def longest_input(tokenizer: Any, config: Any) -> int | None:
-    """How many tokens the model reads at most, special ones among them; None where nothing bounds it."""
+    """Return how many tokens the model reads at most, with special ones; None if nothing bounds it."""
     own = int(tokenizer.model_max_length)
     limits = [own] if own < 1_000_000 else []
-    places = getattr(config, "max_position_embeddings", None)
+    positions = getattr(config, "max_position_embeddings", None)
     # DeBERTa's positions are relative; its config names a number that bounds nothing.
-    if isinstance(places, int) and places > 0 and getattr(config, "position_biased_input", True):
+    if isinstance(positions, int) and positions > 0 and getattr(config, "position_biased_input", True):
         # RoBERTa and similar models count positions from the padding index on.
-        limits.append(places - (config.pad_token_id or 0) - 1 if config.model_type in _COUNT_FROM_PADDING else places)
+        from_padding = config.model_type in _COUNT_FROM_PADDING
+        limits.append(positions - (config.pad_token_id or 0) - 1 if from_padding else positions)
     return min(limits, default=None)

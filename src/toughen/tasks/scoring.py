@@ -1,6 +1,6 @@
-"""The metrics of a task, from the outputs of a model and the labels."""
+"""Score the outputs of a model against labels, by scikit-learn, SciPy and seqeval."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,109 +10,46 @@ from ..errors import require
 from .spec import Task
 from .tokenising import IGNORED
 
-Notes = list[str]
-Score = Callable[[Any, Any, Notes], float]
+_METRICS = "sklearn.metrics"
+SCORES: dict[str, tuple[str, str, dict[str, Any]]] = {
+    # name: module, function, options
+    "accuracy": (_METRICS, "accuracy_score", {}),
+    # F1 of class 1, as GLUE has it for MRPC and QQP
+    "f1": (_METRICS, "f1_score", {"labels": [1], "average": "macro", "zero_division": 0}),
+    "f1_macro": (_METRICS, "f1_score", {"average": "macro", "zero_division": 0}),
+    # over all decisions together, for several labels a row
+    "f1_micro": (_METRICS, "f1_score", {"average": "micro", "zero_division": 0}),
+    # of several labels a row, the share of rows whose labels are all right
+    "exact": (_METRICS, "accuracy_score", {}),
+    "matthews": (_METRICS, "matthews_corrcoef", {}),
+    "pearson": ("scipy.stats", "pearsonr", {}),
+    "spearman": ("scipy.stats", "spearmanr", {}),
+    "mse": (_METRICS, "mean_squared_error", {}),
+}
+_ENTITY = ("entity_f1", "entity_precision", "entity_recall")
+_CLOSING = {"L-": "E-", "U-": "S-"}
 
 
-def _sklearn() -> Any:
-    return require("sklearn.metrics", "tasks")
-
-
-def accuracy(answers: Any, labels: Any, notes: Notes) -> float:
-    """Share of rows that are right."""
-    return float(_sklearn().accuracy_score(labels, answers))
-
-
-def f1(answers: Any, labels: Any, notes: Notes) -> float:
-    """F1 of class 1, as GLUE has it for MRPC and QQP."""
-    if not np.any(labels == 1) and not np.any(answers == 1):
-        notes.append("f1: class 1 is neither in the labels nor in the answers; 0.0 by convention")
-    return float(
-        require("sklearn.metrics", "tasks").f1_score(labels, answers, labels=[1], average="macro", zero_division=0)
-    )
-
-
-def f1_macro(answers: Any, labels: Any, notes: Notes) -> float:
-    """Mean of the classes' F1."""
-    return float(_sklearn().f1_score(labels, answers, average="macro", zero_division=0))
-
-
-def f1_micro(answers: Any, labels: Any, notes: Notes) -> float:
-    """F1 over all decisions together, for several labels a row."""
-    return float(_sklearn().f1_score(labels, answers, average="micro", zero_division=0))
-
-
-def exact(answers: Any, labels: Any, notes: Notes) -> float:
-    """Share of rows whose labels are all right."""
-    return float(np.mean(np.all(answers == labels, axis=-1)))
-
-
-def matthews(answers: Any, labels: Any, notes: Notes) -> float:
-    """Matthews correlation, CoLA's metric."""
-    if len(np.unique(labels)) < 2 or len(np.unique(answers)) < 2:
-        notes.append("matthews: labels or answers are all one class; 0.0 by convention")
-        return 0.0
-    return float(_sklearn().matthews_corrcoef(labels, answers))
-
-
-def pearson(answers: Any, labels: Any, notes: Notes) -> float:
-    """Linear correlation."""
-    return _correlation("pearson", require("scipy.stats", "tasks").pearsonr, answers, labels, notes)
-
-
-def spearman(answers: Any, labels: Any, notes: Notes) -> float:
-    """Rank correlation; ties get their mean rank."""
-    return _correlation("spearman", require("scipy.stats", "tasks").spearmanr, answers, labels, notes)
-
-
-def mse(answers: Any, labels: Any, notes: Notes) -> float:
-    """Mean squared error; the smaller, the better."""
-    return float(np.mean((answers - labels) ** 2))
-
-
-def _correlation(name: str, function: Any, answers: Any, labels: Any, notes: Notes) -> float:
-    if len(labels) < 2 or np.all(answers == answers[0]) or np.all(labels == labels[0]):
+def _score(name: str, y_pred: Any, y_true: Any, notes: list[str]) -> float:
+    """Return one metric; where it is not defined it is 0, and a note says so."""
+    module, function, options = SCORES[name]
+    constant = name in ("matthews", "pearson", "spearman") and any((each == each[0]).all() for each in (y_pred, y_true))
+    if constant:
         notes.append(f"{name}: labels or answers are constant, a correlation is not defined; 0.0 by convention")
         return 0.0
-    value = float(function(answers, labels)[0])
+    if name == "f1" and not np.any(y_true == 1) and not np.any(y_pred == 1):
+        notes.append("f1: class 1 is neither in the labels nor in the answers; 0.0 by convention")
+    score = getattr(require(module, "tasks"), function)(y_true, y_pred, **options)
+    value = float(score[0] if module == "scipy.stats" else score)
     if not np.isfinite(value):
         notes.append(f"{name}: labels or answers are as good as constant; 0.0 by convention")
         return 0.0
     return value
 
 
-Tags = Sequence[Sequence[str]]
-_CLOSING = {"L-": "E-", "U-": "S-"}
-
-
 def entity_tag(name: str) -> str:
-    """A tag as seqeval knows it: of BILOU's L- and U-, for last and single words, it loses or merges neighbours."""
+    """Return a tag as seqeval knows it: of BILOU's L- and U-, for last and single words, it loses neighbours."""
     return _CLOSING.get(name[:2], name[:2]) + name[2:]
-
-
-def entity_scores(answers: Tags, labels: Tags, strict: bool, notes: Notes) -> dict[str, float]:
-    """Precision, recall and F1 of whole entities by seqeval; `strict` takes B- and I- by the letter of IOB2."""
-    seqeval = require("seqeval.metrics", "tasks")
-    settings: dict[str, Any] = {"zero_division": 0}
-    if strict:
-        settings |= {"mode": "strict", "scheme": require("seqeval.scheme", "tasks").IOB2}
-    y_true, y_pred = [list(row) for row in labels], [list(row) for row in answers]
-    if not any(tag != "O" for row in y_true for tag in row):
-        notes.append("entity_f1: there is no entity in the labels; 0.0 by convention")
-        return dict.fromkeys(("entity_f1", "entity_precision", "entity_recall"), 0.0)
-    return {
-        "entity_f1": float(seqeval.f1_score(y_true, y_pred, **settings)),
-        "entity_precision": float(seqeval.precision_score(y_true, y_pred, **settings)),
-        "entity_recall": float(seqeval.recall_score(y_true, y_pred, **settings)),
-    }
-
-
-SCORES: dict[str, Score] = {
-    score.__name__: score for score in (accuracy, f1, f1_macro, f1_micro, exact, matthews, pearson, spearman, mse)
-}
-
-
-_ENTITY = ("entity_f1", "entity_precision", "entity_recall")
 
 
 class Scores(dict[str, float]):
@@ -129,7 +66,7 @@ class Metrics:
     strict: bool = False
 
     def __call__(self, predictions: Any, labels: Any) -> Scores:
-        """All metrics of the task; the first selects the best epoch."""
+        """Return all metrics of the task; the first selects the best epoch."""
         notes: list[str] = []
         y_true = np.asarray(labels) if not _is_ragged(labels) else labels
         answers = answers_of(self.task, predictions)
@@ -144,30 +81,43 @@ class Metrics:
         scores.notes = tuple(notes)
         return scores
 
-    def _rows(self, answers: Any, labels: Any, notes: list[str]) -> dict[str, float]:
+    def _rows(self, y_pred: Any, y_true: Any, notes: list[str]) -> dict[str, float]:
         if self.task.head == "regression":
-            labels = labels.reshape(len(labels)).astype(np.float64)
-        return {name: SCORES[name](answers, labels, notes) for name in self.task.metrics}
+            y_true = y_true.reshape(len(y_true)).astype(np.float64)
+        return {name: _score(name, y_pred, y_true, notes) for name in self.task.metrics}
 
     def _tokens(self, answers: Any, labels: Any, notes: list[str]) -> dict[str, float]:
         y_pred, y_true = kept_tokens(answers, labels)
-        values: dict[str, float] = {}
+        flat_pred, flat_true = np.concatenate(y_pred), np.concatenate(y_true)
+        values = {"token_accuracy": float(np.mean(flat_pred == flat_true)) if len(flat_true) else 0.0}
         if set(self.task.metrics) & set(_ENTITY):
             names = [entity_tag(name) for name in self.task.labels]
-            written = [[[names[number] for number in row] for row in rows] for rows in (y_pred, y_true)]
-            values = entity_scores(written[0], written[1], self.strict, notes)
-        flat_pred, flat_true = np.concatenate(y_pred), np.concatenate(y_true)
-        values["token_accuracy"] = float(np.mean(flat_pred == flat_true)) if len(flat_true) else 0.0
+            tags = [[[names[number] for number in row] for row in rows] for rows in (y_true, y_pred)]
+            values |= self._entities(tags[0], tags[1], notes)
         return values
+
+    def _entities(
+        self, y_true: Sequence[Sequence[str]], y_pred: Sequence[Sequence[str]], notes: list[str]
+    ) -> dict[str, float]:
+        """Return precision, recall and F1 of complete entities."""
+        if not any(tag != "O" for row in y_true for tag in row):
+            notes.append("entity_f1: there is no entity in the labels; 0.0 by convention")
+            return dict.fromkeys(_ENTITY, 0.0)
+        seqeval = require("seqeval.metrics", "tasks")
+        options: dict[str, Any] = {"zero_division": 0}
+        if self.strict:  # B- and I- by the letter of IOB2
+            options |= {"mode": "strict", "scheme": require("seqeval.scheme", "tasks").IOB2}
+        scores = {name: getattr(seqeval, f"{name.removeprefix('entity_')}_score") for name in _ENTITY}
+        return {name: float(score(y_true, y_pred, **options)) for name, score in scores.items()}
 
 
 def metrics(task: Task, *, strict: bool = False) -> Metrics:
-    """The metrics of a task; `strict` counts entities by the letter of IOB2."""
+    """Return the metrics of a task; `strict` counts entities by the letter of IOB2."""
     return Metrics(task, strict)
 
 
 def compute_metrics(task: Task, *, strict: bool = False) -> Any:
-    """The same as a function for `transformers.Trainer(compute_metrics=...)`."""
+    """Return the same as a function for `transformers.Trainer(compute_metrics=...)`."""
     score = Metrics(task, strict)
 
     def compute(output: Any) -> dict[str, float]:
@@ -179,7 +129,7 @@ def compute_metrics(task: Task, *, strict: bool = False) -> Any:
 
 
 def answers_of(task: Task, predictions: Any) -> Any:
-    """Class numbers, values or several labels from logits; what is an answer already is left as it is.
+    """Return class numbers, values or several labels from logits; what is an answer already is left as it is.
 
     For a set that tests another task, the classes of that task are folded onto its own (HANS: three onto two).
     """
@@ -207,7 +157,7 @@ def check_numbers(rows: Any) -> None:
 
 
 def kept_tokens(answers: Any, labels: Any) -> tuple[list[Any], list[Any]]:
-    """Row by row the answers and labels of first pieces; the ignored positions fall away."""
+    """Return row by row the answers and labels of first pieces, without the ignored positions."""
     masks = [np.asarray(row) != IGNORED for row in labels]
     y_true = [np.asarray(row)[mask] for row, mask in zip(labels, masks, strict=True)]
     y_pred = [np.asarray(row)[: len(mask)][mask] for row, mask in zip(answers, masks, strict=True)]

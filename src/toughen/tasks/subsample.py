@@ -9,7 +9,7 @@ from .spec import DataError, Task
 
 
 def limit(split: Any, rows: int, seed: int = 0) -> Any:
-    """At most that many rows, drawn by seed and kept in their order."""
+    """Return at most that many rows, drawn by seed and kept in their order."""
     if rows < 1:
         raise DataError(f"limit={rows} leaves no rows; give 1 or more.")
     if hasattr(split, "take") and not hasattr(split, "__len__"):
@@ -20,7 +20,7 @@ def limit(split: Any, rows: int, seed: int = 0) -> Any:
 
 
 def few_shot(split: Any, per_class: int, seed: int = 0) -> Any:
-    """That many rows of every class."""
+    """Return that many rows of every class."""
     if per_class < 1:
         raise DataError(f"few_shot={per_class} leaves no rows; give 1 or more.")
     labels = class_numbers(split)
@@ -34,7 +34,7 @@ def few_shot(split: Any, per_class: int, seed: int = 0) -> Any:
 
 
 def label_noise(split: Any, share: float, seed: int = 0) -> Any:
-    """Exactly that share of the rows get another class, each other class being as likely."""
+    """Give exactly that share of the rows another class, each other class being as likely."""
     if not 0 <= share <= 1:
         raise DataError(f"label_noise={share} is not a share; give a number from 0 to 1.")
     labels = class_numbers(split)
@@ -49,7 +49,7 @@ def label_noise(split: Any, share: float, seed: int = 0) -> Any:
 
 
 def imbalance(split: Any, ratio: float, seed: int = 0) -> Any:
-    """A long tail: class sizes fall off evenly on a log scale until the last has `ratio` of the first's size.
+    """Make a long tail: class sizes fall off evenly on a log scale until the last has `ratio` of the first's size.
 
     The profile of Cui et al., CVPR 2019 (class-balanced loss), section 5; which class is rare is drawn by seed.
     """
@@ -60,14 +60,14 @@ def imbalance(split: Any, ratio: float, seed: int = 0) -> Any:
     numbers = rng.permutation(np.unique(labels))
     smallest = min(int((labels == number).sum()) for number in numbers)
     drawn: list[Any] = []
-    for place, number in enumerate(numbers):
-        keep = max(1, round(smallest * ratio ** (place / max(1, len(numbers) - 1))))
+    for rank, number in enumerate(numbers):
+        keep = max(1, round(smallest * ratio ** (rank / max(1, len(numbers) - 1))))
         drawn.append(rng.permutation(np.flatnonzero(labels == number))[:keep])
     return split.select(np.sort(np.concatenate(drawn)))
 
 
 def hold_out(split: Any, task: Task, share: float, seed: int) -> tuple[Any, Any]:
-    """Rows split into training and development rows, each class in the same proportion."""
+    """Split rows into training and development rows, each class in the same proportion."""
     if not 0 < share < 1:
         raise DataError(f"validation_share={share} is not a share; give a number between 0 and 1.")
     rows = len(split)
@@ -83,14 +83,14 @@ def hold_out(split: Any, task: Task, share: float, seed: int) -> tuple[Any, Any]
 
 
 def _proportional(groups: Any, wanted: int, rng: np.random.Generator) -> Any:
-    """Rows drawn from each group by largest remainder, never the last row of a group."""
+    """Draw rows from each group by largest remainder, never the last row of a group."""
     numbers, counts = np.unique(groups, return_counts=True)
     exact = counts * (wanted / len(groups))
     take = np.floor(exact).astype(int)
-    for place in np.argsort(-(exact - take), kind="stable"):
+    for group in np.argsort(-(exact - take), kind="stable"):
         if take.sum() >= wanted:
             break
-        take[place] += 1
+        take[group] += 1
     take = np.minimum(take, counts - 1)
     drawn = [
         rng.permutation(np.flatnonzero(groups == number))[:amount] for number, amount in zip(numbers, take, strict=True)
@@ -99,7 +99,7 @@ def _proportional(groups: Any, wanted: int, rng: np.random.Generator) -> Any:
 
 
 def class_numbers(split: Any) -> Any:
-    """The class of every row as an array of its own."""
+    """Return the class of every row as a new array."""
     labels: Sequence[Any] = split.with_format("numpy", columns=["label"])["label"][:]
     numbers = np.array(labels)
     if numbers.ndim != 1 or not np.issubdtype(numbers.dtype, np.integer):

@@ -1,23 +1,18 @@
-"""Text as token ids: made once, in batches and in parallel, kept as memory-mapped Arrow."""
+"""Turn texts into token ids: once, in batches and in parallel, kept as memory-mapped Arrow."""
 
 import hashlib
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
-
-from ..errors import require
 from .read.arrow import cache_folder
 from .spec import Data, DataError, Task
 
-if TYPE_CHECKING:
-    from datasets import Dataset
-
 IGNORED = -100
-_VERSION = 2
+TOKEN_COLUMNS = ("input_ids", "attention_mask", "token_type_ids")
+_VERSION = 3
 
 
 def prepare(
@@ -39,23 +34,38 @@ def prepare(
 
     def change(_: str, split: Any) -> Any:
         work = replace(base, labelled=is_labelled(split, data.task))
+        options: dict[str, Any] = {"batched": True, "batch_size": batch_size, "remove_columns": list(split.features)}
         if not hasattr(split, "__len__"):
-            return _stream(split, work, batch_size)
-        return _tokenise(split, work, batch_size, num_proc, cache_dir)
+            return split.map(work, **options)
+        name = fingerprint(split, work)
+        folder = cache_folder(cache_dir)
+        folder.mkdir(parents=True, exist_ok=True)
+        return split.map(
+            work,
+            **options,
+            writer_batch_size=batch_size,
+            num_proc=num_proc if num_proc and len(split) > batch_size else None,
+            load_from_cache_file=True,
+            cache_file_name=str(folder / f"tokens-{name}.arrow"),
+            new_fingerprint=name,
+        )
 
     notes = (*data.notes, f"tokenised by {type(tokenizer).__name__}, at most {base.max_length} tokens")
     return replace(data.each(change), notes=notes)
 
 
 def tokeniser(task: Task, tokenizer: Any, max_length: int | None = None, truncation: bool | str = True) -> "Tokenise":
-    """How a task's texts become token ids; without labels."""
+    """Return what turns a task's texts into token ids; without labels."""
     spaced = task.head == "tokens" and _loses_spaces(tokenizer)
-    return Tokenise(task, tokenizer, max_length or _longest(tokenizer), truncation, False, spaced)
+    longest = int(tokenizer.model_max_length)
+    if not max_length and longest > 1_000_000:
+        raise DataError("the tokenizer does not say how long a text may be; give max_length=.")
+    return Tokenise(task, tokenizer, max_length or longest, truncation, False, spaced)
 
 
 @dataclass(frozen=True)
 class Tokenise:
-    """A batch of rows to a batch of token ids, as Arrow arrays."""
+    """Turns a batch of rows into a batch of token ids."""
 
     task: Task
     tokenizer: Any
@@ -65,55 +75,46 @@ class Tokenise:
     spaced: bool = False
     """Write the space before every word but the first, for tokenizers that would lose it."""
 
-    def __call__(self, table: Any) -> Any:
-        """Tokenise an Arrow table of text."""
-        arrow = require("pyarrow", "tasks")
-        rows = {name: table.column(name).to_pylist() for name in self.task.columns}
+    def __call__(self, rows: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
+        """Return the columns of token ids, and of labels where there are some."""
         encoded = self.encode(rows)
-        columns = self._ids(encoded, len(table))
+        columns = token_columns(encoded, len(self.task.labels) if self.task.head == "choices" else 0)
         if self.labelled:
-            columns["labels"] = self._labels(table, encoded)
-        return arrow.table(columns)
+            labels = rows["label"]
+            if self.task.head == "tokens":
+                labels = [align(encoded.word_ids(row), tags) for row, tags in enumerate(labels)]
+            elif self.task.head == "multilabel":
+                labels = [[float(number in row) for number in range(len(self.task.labels))] for row in labels]
+            columns["labels"] = labels
+        return columns
 
-    def encode(self, rows: dict[str, list[Any]]) -> Any:
-        """The tokenizer's own batched call; the attention mask is all ones before padding and is made here."""
+    def encode(self, rows: Mapping[str, list[Any]]) -> Any:
+        """Return the output of the tokenizer's own batched call."""
         # "do_not_truncate" and not False: False would also warn when a text is long.
+        # The attention mask is all ones before padding: `token_columns` makes it.
         settings: dict[str, Any] = {"truncation": self.truncation, "max_length": self.max_length}
         settings["return_attention_mask"] = False
         if self.task.head == "tokens":
             words = rows["tokens"]
             if self.spaced:
-                words = [[f" {word}" if place else word for place, word in enumerate(row)] for row in words]
+                words = [[f" {word}" if index else word for index, word in enumerate(row)] for row in words]
             return self.tokenizer(words, is_split_into_words=True, **settings)
         if self.task.head == "choices":
-            first, second = flat_choices(rows)
-            return self.tokenizer(first, second, **settings)
+            texts = zip(rows["context"], rows["question"], rows["choices"], strict=True)
+            pairs = [(text, f"{question} {each}".strip()) for text, question, choices in texts for each in choices]
+            return self.tokenizer(*map(list, zip(*pairs, strict=True)), **settings)
         return self.tokenizer(*(rows[column] for column in self.task.columns), **settings)
 
-    def _ids(self, encoded: Any, rows: int) -> dict[str, Any]:
-        ids = encoded["input_ids"]
-        ends = np.cumsum([0, *map(len, ids)], dtype=np.int32)
-        columns = {"input_ids": _nested(ids, ends, np.int32), "attention_mask": _full(ends)}
-        if "token_type_ids" in encoded:
-            columns["token_type_ids"] = _nested(encoded["token_type_ids"], ends, np.int8)
-        if self.task.head == "choices":
-            group = np.arange(0, len(ids) + 1, len(ids) // rows, dtype=np.int32)
-            lists = require("pyarrow", "tasks").ListArray
-            columns = {name: lists.from_arrays(group, column) for name, column in columns.items()}
-        return columns
 
-    def _labels(self, table: Any, encoded: Any) -> Any:
-        arrow = require("pyarrow", "tasks")
-        labels = table.column("label")
-        if self.task.head == "tokens":
-            aligned = [align(encoded.word_ids(row), tags) for row, tags in enumerate(labels.to_pylist())]
-            return _nested(aligned, np.cumsum([0, *map(len, aligned)], dtype=np.int32), np.int32)
-        if self.task.head == "multilabel":
-            hot = np.zeros((len(labels), len(self.task.labels)), dtype=np.float32)
-            for row, numbers in enumerate(labels.to_pylist()):
-                hot[row, numbers] = 1
-            return arrow.array(list(hot), type=arrow.list_(arrow.float32()))
-        return labels.cast(arrow.float32() if self.task.head == "regression" else arrow.int64())
+def token_columns(encoded: Mapping[str, Any], choices: int = 0) -> dict[str, list[Any]]:
+    """Return the columns of tokenised texts, with an attention mask; rows of several `choices` hold a list of each."""
+    ids = encoded["input_ids"]
+    found = {**encoded, "attention_mask": [[1] * len(row) for row in ids]}
+    columns = {name: list(found[name]) for name in TOKEN_COLUMNS if name in found}
+    if not choices:
+        return columns
+    starts = range(0, len(ids), choices)
+    return {name: [values[start : start + choices] for start in starts] for name, values in columns.items()}
 
 
 def align(words: list[int | None], tags: list[int]) -> list[int]:
@@ -124,16 +125,6 @@ def align(words: list[int | None], tags: list[int]) -> list[int]:
         out.append(IGNORED if word is None or word == before else tags[word])
         before = word
     return out
-
-
-def flat_choices(rows: dict[str, list[Any]]) -> tuple[list[str], list[str]]:
-    """Context and completed choice of every choice of every row, row after row."""
-    first: list[str] = []
-    second: list[str] = []
-    for context, question, choices in zip(rows["context"], rows["question"], rows["choices"], strict=True):
-        first += [context] * len(choices)
-        second += [f"{question} {choice}".strip() for choice in choices]
-    return first, second
 
 
 def fingerprint(split: Any, work: Tokenise) -> str:
@@ -157,43 +148,6 @@ def tokenizer_key(tokenizer: Any) -> str:
     return hashlib.sha256(json.dumps((type(tokenizer).__name__, sides, state)).encode()).hexdigest()
 
 
-def _tokenise(split: Any, work: Tokenise, batch_size: int, num_proc: int | None, cache_dir: Any) -> "Dataset":
-    name = fingerprint(split, work)
-    folder = cache_folder(cache_dir)
-    folder.mkdir(parents=True, exist_ok=True)
-    done = split.with_format("arrow").map(
-        work,
-        batched=True,
-        batch_size=batch_size,
-        writer_batch_size=batch_size,
-        num_proc=num_proc if num_proc and len(split) > batch_size else None,
-        remove_columns=split.column_names,
-        load_from_cache_file=True,
-        cache_file_name=str(folder / f"tokens-{name}.arrow"),
-        new_fingerprint=name,
-    )
-    return done.with_format(None)
-
-
-def _stream(split: Any, work: Tokenise, batch_size: int) -> Any:
-    columns = list(split.features)
-
-    def batch(rows: dict[str, list[Any]]) -> dict[str, Any]:
-        return work(require("pyarrow", "tasks").table(rows)).to_pydict()
-
-    return split.map(batch, batched=True, batch_size=batch_size, remove_columns=columns)
-
-
-def _nested(lists: list[list[int]], ends: Any, kind: Any) -> Any:
-    """Lists of whole numbers as one Arrow array, by way of a flat buffer: many times faster than value by value."""
-    flat = np.fromiter(chain.from_iterable(lists), dtype=kind, count=int(ends[-1]))
-    return require("pyarrow", "tasks").ListArray.from_arrays(ends, flat)
-
-
-def _full(ends: Any) -> Any:
-    return require("pyarrow", "tasks").ListArray.from_arrays(ends, np.ones(int(ends[-1]), dtype=np.int8))
-
-
 def is_labelled(split: Any, task: Task) -> bool:
     """Whether a split has labels: a withheld one is -1 throughout."""
     first = next(iter(split), None)
@@ -208,14 +162,6 @@ def is_labelled(split: Any, task: Task) -> bool:
 
 def _varies(split: Any) -> bool:
     return len(set(split.with_format("numpy")["label"][:1000].tolist())) > 1
-
-
-def _longest(tokenizer: Any) -> int:
-    """The tokenizer's own limit, where it has a real one."""
-    longest = int(tokenizer.model_max_length)
-    if longest > 1_000_000:
-        raise DataError("the tokenizer does not say how long a text may be; give max_length=.")
-    return longest
 
 
 def _loses_spaces(tokenizer: Any) -> bool:

@@ -88,13 +88,13 @@ def _rows(path: Path, given: Sequence[str], task: Any, form: Any) -> Iterator[An
     """Yield the rows of a file as inputs; `given` are the columns of the text."""
     from ...runs.errors import RunError
     from ...tasks.infer import WORDS
-    from ...tasks.read.files import check_file, place, read_rows
+    from ...tasks.read.files import check_file, read_rows
     from ...tasks.read.rows import BadRow, text_of
 
     check_file(path)
     for raw in read_rows(path, form):
         if raw.problem:
-            raise RunError(f"{place(path, raw)}: {raw.problem}.")
+            raise RunError(f"{raw.location}: {raw.problem.problem}.")
         names, choices = given or list(task.columns), list[str]()
         if task.head == "choices":
             names, choices = _choices(path, raw, given)
@@ -111,7 +111,7 @@ def _rows(path: Path, given: Sequence[str], task: Any, form: Any) -> Iterator[An
         try:
             texts = [text_of(raw.fields[name], name) if name else "" for name in names]
         except BadRow as bad:
-            raise RunError(f"{place(path, raw)}: {bad.kind}; fill it in or leave the row out.") from None
+            raise RunError(f"{raw.location}: {bad.kind}; fill it in or leave the row out.") from None
         if task.head == "choices":
             yield {"context": texts[0], "question": texts[1], "choices": choices}
         else:

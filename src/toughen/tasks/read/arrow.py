@@ -1,4 +1,4 @@
-"""Rows as a memory-mapped Arrow file, written once and found again."""
+"""Store rows as a memory-mapped Arrow file, written once and read again."""
 
 import hashlib
 import json
@@ -23,7 +23,7 @@ _BATCH = 1000
 
 
 def features(task: Task, sample: Collection[str] = ()) -> "Features":
-    """The columns of a task with their types, and of those worth keeping the ones in the sample."""
+    """Return the columns of a task with their types, and of those worth keeping the ones in the sample."""
     datasets = require("datasets", "tasks")
     text = datasets.Value("string")
     names = list(task.labels)
@@ -41,14 +41,14 @@ def features(task: Task, sample: Collection[str] = ()) -> "Features":
 
 
 def cache_folder(cache_dir: "str | os.PathLike[str] | None") -> Path:
-    """The folder for Arrow files: the user's choice, or beside the files of `datasets`."""
+    """Return the folder for Arrow files: the user's choice, or beside the files of `datasets`."""
     if cache_dir is not None:
         return Path(cache_dir)
     return Path(require("datasets", "tasks").config.HF_DATASETS_CACHE) / "toughen"
 
 
 def stored(source: FileSource, cache_dir: "str | os.PathLike[str] | None") -> "tuple[Dataset, Counter[str]]":
-    """The file's rows as memory-mapped Arrow, with the counts of rows that were skipped."""
+    """Return the file's rows as memory-mapped Arrow, with the counts of rows that were skipped."""
     file = cache_folder(cache_dir) / f"{_key(source)}.arrow"
     notes = file.with_suffix(".json")
     if not (file.exists() and notes.exists()):
@@ -61,13 +61,13 @@ def stored(source: FileSource, cache_dir: "str | os.PathLike[str] | None") -> "t
 
 
 def streamed(source: FileSource) -> Any:
-    """The file's rows as they are read, for sets that should not be copied to disk."""
+    """Return the file's rows as they are read, for sets that should not be copied to disk."""
     columns = features(source.task, next(source.rows(), ()))
     return require("datasets", "tasks").IterableDataset.from_generator(source.rows, features=columns)
 
 
 def write_arrow(rows: Iterable[Mapping[str, Any]], columns: "Features", file: Path) -> None:
-    """Write rows in batches; the file is whole or absent."""
+    """Write rows in batches; the file is complete or absent."""
     arrow = require("pyarrow", "tasks")
     schema = columns.arrow_schema
     source = iter(rows)
@@ -78,7 +78,7 @@ def write_arrow(rows: Iterable[Mapping[str, Any]], columns: "Features", file: Pa
 
 
 def _key(source: FileSource) -> str:
-    """A name that changes with the file, the task and the way of reading."""
+    """Return a name that changes with the file, the task and the way of reading."""
     state = source.path.stat()
     described = asdict(source)
     described["task"].pop("unpack")

@@ -1,4 +1,4 @@
-"""A folder of files, in the original GLUE layout, the authors' own or JSON lines, as the splits of a task."""
+"""Find the splits of a task in a folder: the original GLUE layout, the authors' own or JSON lines."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,14 +9,14 @@ from .files import ENDINGS, suffix
 
 
 def find_splits(folder: Path, task: Task, named: Mapping[str, str] | None = None) -> tuple[dict[str, Path], list[str]]:
-    """Split -> file for a task, and notes on files that only nearly have the expected name."""
+    """Return split -> file for a task, and notes on files that only nearly have the expected name."""
     if not folder.is_dir():
         raise DataError(
             f"{folder} is not a folder; give the folder that holds the sets as dir=",
             Option("train_file", ", or a file as train_file="),
         )
     inside = _own_folder(folder, task)
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     notes: list[str] = []
     for split, names in {**task.splits, **{split: (name,) for split, name in (named or {}).items()}}.items():
         file = next((path for name in names if (path := _file(inside, name))), None)
@@ -26,11 +26,11 @@ def find_splits(folder: Path, task: Task, named: Mapping[str, str] | None = None
             notes.append(f"{split}: {near.name} stands for the missing {names[0]!r}; it may be a part of the set")
             file = near
         if file is not None:
-            found[split] = file
-    if not found:
+            files[split] = file
+    if not files:
         wanted = ", ".join(names[0] for names in task.splits.values())
         raise DataError(f"{inside} has none of the splits {wanted} of {task.name!r}; it has {_listing(inside)}.")
-    return found, notes
+    return files, notes
 
 
 def check_apart(folder: Path, task: Task, own: Task) -> None:
@@ -47,7 +47,7 @@ def check_apart(folder: Path, task: Task, own: Task) -> None:
 
 
 def _own_folder(folder: Path, task: Task) -> Path:
-    """The task's folder inside a folder of sets, or the folder itself."""
+    """Return the task's folder inside a folder of sets, or the folder itself."""
     wanted = [plain(name) for name in (task.folder, task.title, task.name, *task.aliases) if name]
     inside = {plain(path.name): path for path in sorted(folder.iterdir()) if path.is_dir()}
     return next((inside[name] for name in wanted if name in inside), folder)
@@ -62,7 +62,7 @@ def _file(folder: Path, name: str) -> Path | None:
 
 
 def _nearly(folder: Path, names: tuple[str, ...]) -> Path | None:
-    """The one readable file whose name begins with the split's name, such as train_subset.jsonl.gz."""
+    """Return the one readable file whose name begins with the split's name, such as train_subset.jsonl.gz."""
     for name in names:
         near = [path for path in sorted(folder.glob(f"{name}*")) if path.is_file() and suffix(path) in ENDINGS]
         if len(near) == 1:

@@ -1,4 +1,4 @@
-"""Raw rows as rows of a task: columns by their names, labels as numbers."""
+"""Turn raw rows into rows of a task: columns by their names, labels as numbers."""
 
 import math
 import re
@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from ..spec import DataError, Option, Task
-from .files import FileFormat, place, read_rows
+from ..spec import DataError, Message, Option, Task
+from .files import FileFormat, Raw, read_rows
 
 _NO_LABEL = ("", "nan", "na", "n/a", "null", "none")
 
@@ -18,9 +18,9 @@ class BadRow(Exception):
     """A row that cannot be used: what is wrong with it, how to fix it, and options that help."""
 
     def __init__(self, kind: str, remedy: str, *options: Option):
-        """Keep the kind for the report's counts and the whole for the error."""
-        super().__init__(f"{kind}; {remedy}")
-        self.kind, self.options = kind, options
+        """Keep the kind for the report's counts and the message for the error."""
+        self.kind, self.message = kind, Message(f"{kind}; {remedy}", *options)
+        super().__init__(self.message)
 
 
 def is_missing(value: Any) -> bool:
@@ -31,7 +31,7 @@ def is_missing(value: Any) -> bool:
 
 
 def label_reader(task: Task, form: FileFormat, multi_hot: bool | None = None) -> Callable[[Any], Any]:
-    """A function from a label as written to a number, a list of numbers, or None when there is no label.
+    """Return a function from a label as written to a number, a list of numbers, or None when there is no label.
 
     `multi_hot` says whether lists are a 0 or 1 for each label, or class numbers; None: each row for itself.
     """
@@ -43,36 +43,20 @@ def label_reader(task: Task, form: FileFormat, multi_hot: bool | None = None) ->
         if task.positional and words:
             known[number] = known[str(number)] = number
         if not words:
-            known[int(label)] = known[float(label)] = number
+            known[int(label)] = number
         known.setdefault(label.lower(), number)
         known[label] = number
     known.update({word: known[label] for word, label in task.label_aliases.items() if label})
-    empty = {word for word, label in task.label_aliases.items() if not label}
+    withheld = [-1, "-1", *(word for word, label in task.label_aliases.items() if not label)]
 
     def one(value: Any) -> int | None:
-        try:
-            number = known.get(value)
-        except TypeError:
+        if isinstance(value, list | dict):
             multilabel = Option("head", ": give head='multilabel'", otherwise=", as the model gives one")
-            raise BadRow("label is a list", f"{value!r} should be one label", multilabel) from None
-        if number is not None and not isinstance(value, bool):
-            return number
-        if value in empty or value == -1 or value == "-1":
-            return None
+            raise BadRow("label is a list", f"{value!r} should be one label", multilabel)
         if is_missing(value) and not isinstance(value, str):  # as a word it may be a class
             return None
-        if isinstance(value, str):
-            short = value.strip()
-            number = known.get(short, known.get(short.lower()))
-            if number is None and not words:
-                number = known.get(_as_float(short))  # pandas writes 1 as 1.0
-        elif isinstance(value, bool):
-            number = known.get(str(value), known.get(str(value).lower(), known.get(int(value))))
-        else:
-            number = known.get(str(value))  # a file may hold both 1 and "1"
-        if number is None and is_missing(value):
-            return None
-        if number is None:
+        number = next((known[key] for key in _spellings(value, words) if key in known), None)
+        if number is None and value not in withheld and not is_missing(value):
             shown = ", ".join(task.labels[:8]) + (", ..." if len(task.labels) > 8 else "")
             names = Option("labels", " or give labels=[...]", otherwise=" or leave the row out")
             raise BadRow("label outside the set", f"{value!r} is none of {shown}: fix it", names)
@@ -83,59 +67,65 @@ def label_reader(task: Task, form: FileFormat, multi_hot: bool | None = None) ->
             return None
         if isinstance(value, str):
             value = [part.strip() for part in value.split(form.label_separator or "|") if part.strip()]
-        if not isinstance(value, list | tuple):
-            value = [value]
-        if task.head == "multilabel" and is_multi_hot(value, task):
+        values: list[Any] = list(cast("Sequence[Any]", value)) if isinstance(value, list | tuple) else [value]
+        if task.head == "multilabel" and is_multi_hot(values, task):
             if multi_hot or multi_hot is None:
-                return [number for number, on in enumerate(cast(Sequence[Any], value)) if on]
-            if len(set(value)) < len(value):
+                return [number for number, on in enumerate(values) if on]
+            if len(set(values)) < len(values):
                 remedy = f"write a 0 or 1 for each of the {len(task.labels)} labels in every row, or names everywhere"
                 raise BadRow("a class number is there twice", f"{value!r} is no list of classes: {remedy}")
-        numbers = [one(part) for part in cast(Sequence[Any], value)]
-        if None in numbers:
-            return None
-        return cast("list[int]", numbers)
+        numbers = [one(part) for part in values]
+        return None if None in numbers else cast("list[int]", numbers)
 
     return several if task.head in ("multilabel", "tokens") else one
 
 
+def _spellings(value: Any, words: bool) -> Iterator[Any]:
+    """Yield the forms in which a label may be known, the closest first."""
+    if not isinstance(value, bool):
+        yield value
+    # A file may hold both 1 and "1", and pandas writes 1 as 1.0.
+    yield from (text := str(value).strip(), text.lower())
+    if isinstance(value, bool):
+        yield int(value)
+    elif not words:
+        yield as_number(text)
+
+
 def _is_number(label: str) -> bool:
-    """Whether a label is a whole number as such, and not a name of digits: 007."""
-    digits = label.removeprefix("-")
-    return digits.isdecimal() and (digits == "0" or not digits.startswith("0"))
+    """Return whether a label is a whole number as such, and not a name of digits: 007."""
+    return re.fullmatch(r"-?(0|[1-9]\d*)", label) is not None
 
 
-def _as_float(text: str) -> float | None:
+def as_number(value: Any) -> float | None:
+    """Return the number that a cell holds, also as text; None if it holds none."""
     try:
-        return float(text)
-    except ValueError:
+        return float(value)
+    except (TypeError, ValueError):
         return None
 
 
-def is_multi_hot(value: Any, task: Task) -> bool:
-    """Whether a list may be a 0 or 1 for each label; with two labels [0, 1] may be both class numbers as well."""
-    return len(value) == len(task.labels) and all(part in (0, 1) and not isinstance(part, str) for part in value)
+def is_multi_hot(values: Sequence[Any], task: Task) -> bool:
+    """Return whether a list may be a 0 or 1 for each label; of two labels [0, 1] may be the class numbers as well."""
+    return len(values) == len(task.labels) and all(part in (0, 1) and not isinstance(part, str) for part in values)
 
 
 def _number(value: Any) -> float | None:
-    if is_missing(value):
+    number = as_number(value)
+    if is_missing(value) or number != number:
         return None
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        share = isinstance(value, str) and _as_float(value.strip().removesuffix("%")) is not None
-        way = "write shares without the sign, in all rows" if share else "fix it"
+    if number is None:
+        share = isinstance(value, str) and as_number(value.strip().removesuffix("%")) is not None
+        remedy = "write shares without the sign, in all rows" if share else "fix it"
         options = () if share else (Option("head", " or give head='classes'"),)
-        raise BadRow("label is not a number", f"{value!r} should be a number: {way}", *options) from None
-    if math.isnan(number):
-        return None
+        raise BadRow("label is not a number", f"{value!r} should be a number: {remedy}", *options)
     if math.isinf(number):
         raise BadRow("label is infinite", "give a finite number")
     return number
 
 
 def unlabelled(task: Task, row: Mapping[str, Any]) -> Any:
-    """What the Hub writes where a test set keeps its labels to itself."""
+    """Return what the Hub writes where a test set keeps its labels to itself."""
     if task.head == "tokens":
         return [-1] * len(row["tokens"])
     return {"regression": -1.0, "multilabel": []}.get(task.head, -1)
@@ -162,45 +152,48 @@ class FileSource:
     multi_hot: bool | None = None
     """Whether lists of labels are a 0 or 1 for each label; None: each row for itself."""
 
+    def read(self) -> Iterator[Raw]:
+        """Read the raw rows; a published set may have rows with more fields than the header."""
+        return read_rows(self.path, self.form, self.task.unpack, self.task.headerless, strict=not self.public)
+
     def rows(self, skipped: Counter[str] | None = None) -> Iterator[dict[str, Any]]:
-        """The rows of the file; a bad one is an error that names its place, or is skipped and counted."""
-        count = Counter[str]() if skipped is None else skipped
+        """Yield the rows of the file; a bad one is an error that names its location, or is skipped and counted."""
         encode: Callable[[dict[str, Any]], dict[str, Any]] | None = None
-        task = self.task
-        for raw in read_rows(self.path, self.form, task.unpack, task.headerless, strict=not self.public):
-            if encode is None:
-                encode = encoder(task, self, raw.fields)
+        for raw in self.read():
+            encode = encode or encoder(self.task, self, raw.fields)
             try:
                 if raw.problem:
-                    raise BadRow("ragged row", raw.problem, *raw.options)
+                    raise BadRow("ragged row", raw.problem)
                 yield encode(raw.fields)
             except BadRow as bad:
                 tolerated = self.public and bad.kind in ("ragged row", "no label")
                 if self.on_bad == "error" and not tolerated:
-                    raise DataError(f"{place(self.path, raw)}: {raw.problem or bad}", *bad.options) from None
-                count[bad.kind] += 1
+                    problem = raw.problem or bad.message
+                    raise DataError(f"{raw.location}: {problem.problem}", *problem.options) from None
+                if skipped is not None:
+                    skipped[bad.kind] += 1
 
 
 def all_multi_hot(sources: Iterable[FileSource]) -> bool:
-    """Whether every list of labels is a 0 or 1 for each label; one that is not makes all of them class numbers."""
-    found = False
+    """Return whether every list of labels is a 0 or 1 for each label; one that is not makes all class numbers."""
+    multi_hot = False
     for source in sources:
-        label: str | None = None
-        for raw in read_rows(source.path, source.form, source.task.unpack, source.task.headerless, strict=False):
-            label = label or find_column(source.task, "label", source, raw.fields, needed=False)
-            value = raw.fields.get(label) if label else None
+        name: str | None = None
+        for raw in source.read():
+            name = name or find_column(source.task, "label", source, raw.fields, needed=False)
+            value = raw.fields.get(name) if name else None
             if is_missing(value) or value == []:
                 continue  # without a label in either form
-            found = isinstance(value, list) and is_multi_hot(value, source.task)
-            if not found:
+            multi_hot = isinstance(value, list) and is_multi_hot(cast("list[Any]", value), source.task)
+            if not multi_hot:
                 return False
-    return found
+    return multi_hot
 
 
 def encoder(
     task: Task, source: FileSource, sample: Mapping[str, Any], optional: bool | None = None
 ) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """A function from raw fields to a row of the task, once the file's columns are known.
+    """Return a function from raw fields to a row of the task, once the file's columns are known.
 
     `optional` says whether a row may do without a label; by default those of a test set that keeps them to itself.
     """
@@ -236,9 +229,9 @@ def encoder(
             raise BadRow(f"label in some rows only: this one {kind}", "label all rows of a test file or none")
         if label is None:
             if not optional:
-                bare = value is None or value == "" or value == []
-                found = "is empty there" if bare else f"holds {value!r} there, which says that there is none"
-                raise BadRow("no label", f"the column {label_name!r} {found}: fill it in", SKIP)
+                holds = f"holds {value!r} there, which says that there is none"
+                state = "is empty there" if value in (None, "", []) else holds
+                raise BadRow("no label", f"the column {label_name!r} {state}: fill it in", SKIP)
             label = unlabelled(task, row)
         if task.head == "tokens" and len(label) != len(row["tokens"]):
             raise BadRow(
@@ -255,27 +248,25 @@ def encoder(
 def find_column(
     task: Task, column: str, source: FileSource, sample: Mapping[str, Any], needed: bool = True
 ) -> str | None:
-    """The file's name for a column of the task."""
+    """Return the file's name for a column of the task."""
     asked = source.named.get(column)
     names = (asked,) if asked else (column, *task.synonyms.get(column, ()))
-    found = next((name for name in names if name in sample), None)
-    if found is None and not asked and (column == "question" and task.head == "choices"):
-        return None
-    if found is None and not asked and column == "choices" and numbered_columns(sample):
-        return None
-    if found is None and (needed or (asked and column != "label")):
+    name = next((name for name in names if name in sample), None)
+    if not asked and task.head == "choices":
+        needed = needed and column != "question" and not (column == "choices" and numbered_columns(sample))
+    if name is None and (needed or (asked and column != "label")):
         option = "label_column" if column == "label" else "text_column"
         raise DataError(
             f"{source.path}, row 1: there is no column {asked or column!r}; it has {', '.join(map(repr, sample))}; "
             f"name the right one with {option}=."
         )
-    return found
+    return name
 
 
 def text_of(value: Any, name: str) -> str:
-    """A text as it stands in a cell; a list of words is joined."""
+    """Return a text as it is in a cell; a list of words is joined."""
     if isinstance(value, str):
-        return _whole(value)
+        return _unicode(value)
     if value is None or (isinstance(value, float) and math.isnan(value)):
         raise BadRow("text is missing", f"the column {name!r} is empty (NaN) there: fill it in", SKIP)
     parts = cast("list[Any]", value if isinstance(value, list) else [value])
@@ -283,11 +274,11 @@ def text_of(value: Any, name: str) -> str:
     if odd is not None:
         kind = "an object" if isinstance(odd, dict) else "a list in a list"
         raise BadRow(f"text is {kind}", f"the column {name!r} should hold a text: name another with text_column=")
-    return _whole(" ".join(map(str, parts)))
+    return _unicode(" ".join(map(str, parts)))
 
 
-def _whole(text: str) -> str:
-    """The text, refused with half of a pair of surrogates: JSON may hold one where an emoji was cut through."""
+def _unicode(text: str) -> str:
+    """Return the text, refused with half of a pair of surrogates: JSON may hold one where an emoji was cut through."""
     if not text.isascii():
         try:
             text.encode()
@@ -302,20 +293,20 @@ def _tokens(value: Any) -> list[str]:
         value = value.split()
     if not isinstance(value, list) or not value:
         raise BadRow("no tokens", "write the words as a list of strings, at least one")
-    return [_whole(str(word)) for word in cast("list[Any]", value)]
+    return [_unicode(str(word)) for word in cast("list[Any]", value)]
 
 
 def _choices(value: Any, count: int) -> list[str]:
     if not isinstance(value, list) or any(part is None for part in cast("list[Any]", value)):
         raise BadRow("choices are missing", "write them as a list of strings")
-    choices = [_whole(str(part)) for part in cast("list[Any]", value)]
+    choices = [_unicode(str(part)) for part in cast("list[Any]", value)]
     if len(choices) != count:
         raise BadRow("wrong number of choices", f"there are {len(choices)} where the task has {count}: fix the row")
     return choices
 
 
 def _choice_label(value: Any, choices: list[str], written: bool) -> Any:
-    """The number of the right choice, also when the answer is written out, as `written` says it is."""
+    """Return the number of the right choice, also when the answer is written out, as `written` says it is."""
     if not isinstance(value, str) or not value.strip():
         return value
     if value.strip().removeprefix("-").isdecimal():
@@ -328,6 +319,6 @@ def _choice_label(value: Any, choices: list[str], written: bool) -> Any:
 
 
 def numbered_columns(sample: Mapping[str, Any]) -> list[str]:
-    """choice0, choice1, ... or ending0, ... in order, when the choices stand in columns of their own."""
-    found = {name: match for name in sample if (match := _NUMBERED.match(name))}
-    return sorted(found, key=lambda name: (found[name][2].isalpha(), found[name][2].zfill(4)))
+    """Return choice0, choice1, ... or ending0, ... in order, when the choices are in columns of their own."""
+    matches = {name: match for name in sample if (match := _NUMBERED.match(name))}
+    return sorted(matches, key=lambda name: (matches[name][2].isalpha(), matches[name][2].zfill(4)))
