@@ -172,7 +172,7 @@ class Run:
 
     def seeds(self, arm: Arm = "method") -> Sequence[SeedResult]:
         """Return the seeds of the method, or of the plain baseline run beside it."""
-        part = self.results.summary if arm == "method" else self.results.baseline
+        part = self.results if arm == "method" else self.results.baseline
         return part.seeds if part else ()
 
     def scores(self, arm: Arm = "method", metric: str | None = None) -> dict[int, float]:
@@ -203,7 +203,7 @@ def read_run(path: PathLike) -> Run:
         raise ReportError(f"{folder} {explain_not_a_run(folder)}")
     fields = read_json(file)
     try:
-        return Run(Results.from_dict(folder, {"model": "", "mean": {}, "sd": {}, "median": {}, **fields}))
+        return Run(Results.from_dict({"model": "", "mean": {}, "sd": {}, "median": {}, **fields, "path": folder}))
     except (KeyError, TypeError) as error:
         raise ReportError(f"{file} is not the results of a toughen run: {error!r}.") from None
 
