@@ -8,7 +8,8 @@ from ..attacks.runner import AttackResult
 from ..attacks.summary import AttackSummary, Score, TextScores
 from ..evaluation import Evaluation
 from ..statistics import paired_t, summarise
-from .tables import print_table, say, span
+from . import say
+from .tables import print_table, span
 
 _SEED = re.compile(r"(.*?)-?(seed|baseline)-(\d+)$")
 

@@ -12,7 +12,7 @@ from jsonargparse import ArgumentParser
 
 from ..options import OLD_NAMES
 from ..runs.config import GROUPS, Config, describe_type, docs_of, matches_type
-from ..runs.config_io import build, check_model_keys, check_trainer, merge, normalised, to_yaml, trainer_options
+from ..runs.config_io import build, check_reserved, check_trainer, merge, normalised, to_yaml
 from ..runs.errors import RunError
 from ..runs.method_config import NO_DEFAULT, options_of
 from .arguments import CommandParser, split_arguments
@@ -79,8 +79,8 @@ def train_parser(method: str | None, words: Sequence[str] = (), prog: str = "tou
     for name, text in OPEN_GROUPS.items():
         group = parser.add_argument_group(name.replace("_", " ").capitalize(), text)
         for key in _given_keys(name, words):
-            (check_trainer if name == "trainer" else check_model_keys)({key: None})
-            group.add_argument(f"--{name}.{key}", type=trainer_options()[key] if name == "trainer" else Any)
+            check_reserved(name, [key])
+            group.add_argument(f"--{name}.{key}", type=Any)
     return parser
 
 
@@ -134,6 +134,7 @@ def parse_train(arguments: Sequence[str]) -> tuple[Config, dict[str, Any]]:
     if given.print_config:
         sys.stdout.write(to_yaml(config))
         sys.exit(0)
+    check_trainer(config.trainer)
     return config, launch
 
 

@@ -8,12 +8,6 @@ from typing import Any
 from ..errors import require
 
 
-def say(text: object) -> None:
-    """Print a text at once, whole lines whatever the terminal's width."""
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
-
-
 def span(score: Mapping[str, Any]) -> str:
     """Return a score with its interval, where it has one."""
     shown = f"{score['value']:.4f}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import MethodError
 from .config import Config, DataConfig, TrainConfig
-from .config_io import build, merge, normalised
+from .config_io import build, check_trainer, merge, normalised
 from .errors import RunError
 from .folder import RunFolder
 from .launch import launch, launch_new
@@ -90,6 +90,7 @@ def train(
     }
     try:
         built = build(merge(below, normalised(_without_paths(given))))
+        check_trainer(built.trainer)
     except MethodError as error:
         raise MethodError(_with_its_group(str(error), settings)) from None
     folder = RunFolder.create(built)

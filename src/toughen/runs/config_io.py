@@ -4,7 +4,7 @@ import json
 import math
 import operator
 import re
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, fields
 from functools import cache
@@ -184,8 +184,8 @@ LIMITS = (
 
 def _check(config: Config) -> None:
     check_method(config.method)
-    check_trainer(config.trainer)
-    check_model_keys(config.model_config)
+    check_reserved("trainer", config.trainer)
+    check_reserved("model_config", config.model_config)
     if config.task is None and config.data.train_file is None:
         raise RunError("what to learn? Give --task NAME (see: toughen tasks) or --data.train_file FILE.")
     for holds, least, rule, names in LIMITS:
@@ -280,12 +280,12 @@ def trainer_options() -> dict[str, Any]:
 
 
 def check_trainer(given: Mapping[str, Any]) -> None:
-    """Refuse unknown fields and those that a run decides itself."""
-    for key in given:
-        if key in TRAINER_RESERVED:
-            raise RunError(f"trainer.{key} is the run's own; use {TRAINER_RESERVED[key]}.")
+    """Refuse unknown fields and values of another type. Imports torch if anything is given."""
+    for key, value in given.items():
         if key not in trainer_options():
             raise RunError(f"transformers.TrainingArguments has no {key!r}. {nearest(key, trainer_options())}")
+        if not matches_type(value, kind := trainer_options()[key]):
+            raise RunError(f"trainer.{key}={value}: expected {describe_type(kind)}.")
 
 
 # Keys a run decides itself, and what to use instead.
@@ -296,8 +296,10 @@ MODEL_RESERVED: Mapping[str, str] = {
 }
 
 
-def check_model_keys(given: Mapping[str, Any]) -> None:
-    """Refuse keys that a run decides itself, before anything is loaded."""
+def check_reserved(group: str, given: Iterable[str]) -> None:
+    """Refuse keys of an open group that a run decides itself."""
     for key in given:
-        if key in MODEL_RESERVED:
+        if group == "trainer" and key in TRAINER_RESERVED:
+            raise RunError(f"trainer.{key} is the run's own; use {TRAINER_RESERVED[key]}.")
+        if group == "model_config" and key in MODEL_RESERVED:
             raise RunError(f"model_config.{key} cannot be changed: {MODEL_RESERVED[key]}.")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import nearest
 from ..runs.config import Config, describe_type, matches_type
-from ..runs.config_io import normalised, plain, trainer_options
+from ..runs.config_io import check_trainer, normalised, plain
 from ..runs.method_config import make_method, options_of
 from .definition import Definition, Settings, format_settings
 from .errors import SweepError
@@ -82,13 +82,12 @@ def _check_other(runs: dict[str, Settings], config: Config, settings: Settings) 
 
 def _check_types(settings: Mapping[str, Any], config: Config) -> None:
     """Check the types of the settings that the method and the Trainer read, which `build` does not know."""
+    check_trainer(config.trainer)
     for key, value in _flat(normalised(settings)):
         group, _, name = key.partition(".")
         kind: Any = Any
         if group == "method" and name in (options := options_of(config.method_name)):
             kind = options[name][1].type
-        elif group == "trainer":
-            kind = trainer_options()[name]
         if not matches_type(value, kind):
             raise SweepError(f"{key}={value!r}: expected {describe_type(kind)}.")
 

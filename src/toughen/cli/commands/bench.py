@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ..tables import say
+from .. import say
 
 
 def _names(text: str) -> list[str]:

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
+from .. import say
 from ..arguments import CommandParser
-from ..tables import say
 
 
 def main(arguments: Sequence[str]) -> int:

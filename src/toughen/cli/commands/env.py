@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from importlib.metadata import requires
 from typing import Any
 
-from ..tables import say
+from .. import say
 
 EXTRAS = ("", "trainer", "tasks", "peft", "plot", "cli", "sweep")  # "" is what is always installed
 

@@ -5,7 +5,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..tables import print_table, say, span
+from .. import say
+from ..tables import print_table, span
 
 FLAGS = {name: f"--{name}" for name in ("task", "file", "sets", "synonyms", "text_column", "label_column", "dir")}
 

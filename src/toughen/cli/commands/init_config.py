@@ -6,8 +6,8 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
+from .. import say
 from ..arguments import check_new
-from ..tables import say
 
 
 def add(parser: argparse.ArgumentParser) -> None:

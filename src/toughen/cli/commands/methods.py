@@ -2,7 +2,7 @@
 
 import argparse
 
-from ..tables import say
+from .. import say
 
 
 def add(parser: argparse.ArgumentParser) -> None:

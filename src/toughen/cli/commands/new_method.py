@@ -5,8 +5,8 @@ import re
 from pathlib import Path
 from shlex import quote
 
+from .. import say
 from ..arguments import check_new
-from ..tables import say
 
 TEMPLATE = '''"""A method of your own: toughen train --method ./{file}:{name} --model ... --task ..."""
 

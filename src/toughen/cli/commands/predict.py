@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from .. import say
 from ..arguments import check_new
-from ..tables import say
 
 FLAGS = {name: f"--{name}" for name in ("text_column", "delimiter", "encoding")}
 

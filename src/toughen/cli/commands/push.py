@@ -4,7 +4,7 @@ import argparse
 import re
 from pathlib import Path
 
-from ..tables import say
+from .. import say
 
 
 def add(parser: argparse.ArgumentParser) -> None:

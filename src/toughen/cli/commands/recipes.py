@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from ..tables import print_table, say
+from .. import say
+from ..tables import print_table
 
 
 def add(parser: Any) -> None:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ..tables import say
+from .. import say
 
 
 def add(parser: Any) -> None:

@@ -4,8 +4,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from .. import say
 from ..arguments import check_new
-from ..tables import say
 
 FLAGS = {"partial": "--partial"}
 

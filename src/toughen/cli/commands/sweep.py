@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
+from .. import say
 from ..arguments import DATA_FLAGS, CommandParser, split_arguments
-from ..tables import print_table, say
+from ..tables import print_table
 
 FLAGS = DATA_FLAGS
 EPILOG = "Any option of toughen train goes over the base: toughen sweep grid.yaml --model roberta-base --train.epochs 3"

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from shlex import quote
 from typing import Any
 
+from .. import say
 from ..arguments import DATA_FLAGS, CommandParser
-from ..tables import say
 
 FLAGS = DATA_FLAGS
 
