@@ -1,4 +1,4 @@
-"""The runs as tables: Markdown, JSON, a page, and the part of docs/evidence.md between its markers, with pictures."""
+"""The runs as tables: Markdown, JSON, a page, and docs/evidence_tables.md between its markers, with pictures."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,7 +14,7 @@ from .protocol import Protocol
 from .sections import Part, brief, complete_part, parts
 from .summary import MEAN, boards, clean, robust
 
-EVIDENCE = Path(__file__).parents[2] / "docs" / "evidence.md"
+EVIDENCE = Path(__file__).parents[2] / "docs" / "evidence_tables.md"
 BEGIN, END = "<!-- leaderboard: begin -->", "<!-- leaderboard: end -->"
 NOTHING = "No results yet: the runs have not been made."
 
