@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import say
-from ..arguments import DATA_FLAGS, CommandParser, split_arguments
+from ..arguments import DATA_FLAGS, CommandParser
 from ..tables import print_table
 
 FLAGS = DATA_FLAGS
@@ -26,7 +26,7 @@ def main(arguments: Sequence[str]) -> int:
     options, rest = parser.parse_known_args(arguments)
 
     from ...sweeps import SweepError, SweepStopped, sweep
-    from ..parser import parse_flags
+    from ..parser import parse_flags, split_arguments
 
     given = split_arguments(rest)
     if given.config or given.print_config:
