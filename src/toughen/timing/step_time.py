@@ -4,14 +4,14 @@ import gc
 import itertools
 import os
 import statistics
-import time
+import timeit
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from ..cuda_graphs.compile import compile_layers, uncompile_layers
 from ..engine.attached import Attached
@@ -115,9 +115,8 @@ def _measure(subject: nn.Module, model: str, name: str, shape: Shape, mode: str,
         if compiled:
             compile_layers(subject, memory_budget=settings.memory_budget)
         try:
-            step = _TrainingStep(attached, subject, settings, fast)
-            batches = _repeat_batch(subject, shape, cuda, on_device=not fast)
-            ms = _median_ms(lambda: step(next(batches)), settings.repeats, cuda, settled=2 if compiled else 1)
+            step = _TrainingStep(attached, subject, shape, settings, fast)
+            ms = _median_ms(step, settings.repeats, cuda, settled=2 if compiled else 1)
         finally:
             uncompile_layers(subject)
             attached.detach()
@@ -140,20 +139,25 @@ def _measure(subject: nn.Module, model: str, name: str, shape: Shape, mode: str,
 
 
 class _TrainingStep:
-    """Make one update, as a training loop does."""
+    """Make one update on the same batch, as a training loop does."""
 
-    def __init__(self, attached: Attached, model: nn.Module, settings: _Settings, fast: bool) -> None:
+    def __init__(self, attached: Attached, model: nn.Module, shape: Shape, settings: _Settings, fast: bool) -> None:
         self.attached, self.model, self.device = attached, model, settings.device
         self.half = None if settings.dtype == "float32" else getattr(torch, settings.dtype)
         self.optimizer = torch.optim.AdamW(model.parameters(), lr=1e-6, fused=self.device == "cuda")
         self.captured = attached.capture(model, optimizer=self.optimizer, max_norm=1.0) if fast else None
+        config: Any = model.config
+        batch = make_batch(shape, int(config.get_text_config().vocab_size), int(config.num_labels))
+        if self.device == "cuda":  # the fast step copies it from pinned memory
+            batch = {name: value.pin_memory() if fast else value.cuda() for name, value in batch.items()}
+        self.batch = batch
 
-    def __call__(self, batch: Mapping[str, Tensor]) -> None:
+    def __call__(self) -> None:
         with torch.autocast(self.device, self.half, enabled=self.half is not None):
             if self.captured is not None:
-                self.captured(batch)
+                self.captured(dict(self.batch))
                 return
-            self.attached.backward(self.model, batch, step=self._update)
+            self.attached.backward(self.model, dict(self.batch), step=self._update)
         self._update()
 
     def _update(self) -> None:
@@ -168,16 +172,6 @@ class _TrainingStep:
         return "" if self.captured.obstacle is None else f"not captured: {self.captured.obstacle}"
 
 
-def _repeat_batch(model: nn.Module, shape: Shape, cuda: bool, on_device: bool) -> Iterator[Mapping[str, Tensor]]:
-    """Repeat one batch. The eager step gets it on the device, the fast step from pinned memory."""
-    config: Any = model.config
-    batch = make_batch(shape, int(config.get_text_config().vocab_size), int(config.num_labels))
-    if cuda:
-        batch = {k: v.cuda() if on_device else v.pin_memory() for k, v in batch.items()}
-    while True:
-        yield dict(batch)
-
-
 def _median_ms(step: Callable[[], None], repeats: int, cuda: bool, settled: int) -> float:
     """Return the median time of a step; the peak of memory is measured after `settled` steps."""
     for number in range(WARM_UP):
@@ -185,11 +179,7 @@ def _median_ms(step: Callable[[], None], repeats: int, cuda: bool, settled: int)
             torch.cuda.reset_peak_memory_stats()  # the compiler tries kernels; the capture shows what a replay needs
         step()
     if not cuda:
-        times = [time.perf_counter()]
-        for _ in range(repeats):
-            step()
-            times.append(time.perf_counter())
-        return 1000 * statistics.median(after - before for before, after in itertools.pairwise(times))
+        return 1000 * statistics.median(timeit.repeat(step, "gc.enable()", number=1, repeat=repeats))
     torch.cuda.synchronize()
     events = [torch.cuda.Event(enable_timing=True) for _ in range(repeats + 1)]
     events[0].record()

@@ -7,6 +7,9 @@ from shlex import quote
 from typing import Any
 
 from ...errors import require
+from ...internal.atomic import write_text
+from ...runs.config import GROUPS, docs_of
+from ...runs.method_config import NO_DEFAULT, options_of
 from .. import say
 from ..arguments import check_new
 
@@ -19,8 +22,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from ...internal.atomic import write_text
-
     path = Path(arguments.file)
     path = path if path.suffix else path.with_suffix(".yaml")
     check_new(path)
@@ -31,9 +32,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 def template(method: str, task: str, model: str) -> str:
     """Return the config as text, in which every option that need not be chosen is a comment with its default."""
-    from ...runs.config import GROUPS, docs_of
-    from ...runs.method_config import NO_DEFAULT, options_of
-
     text = Path(__file__).with_name("init_config.yaml.jinja").read_text(encoding="utf-8")
     page = require("jinja2", "cli").Template(text, trim_blocks=True, keep_trailing_newline=True)
     options = [option for key, (_, option) in options_of(method).items() if "." not in key]  # of a sum none

@@ -5,6 +5,9 @@ import re
 from pathlib import Path
 from shlex import quote
 
+from ...internal.atomic import write_text
+from ...registry import list_methods
+from ...runs.errors import RunError
 from .. import say
 from ..arguments import check_new
 
@@ -14,10 +17,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from ...internal.atomic import write_text
-    from ...registry import list_methods
-    from ...runs.errors import RunError
-
     path = Path(arguments.file)
     path = path if path.suffix else path.with_suffix(".py")
     if path.suffix != ".py":
