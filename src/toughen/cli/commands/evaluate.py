@@ -112,7 +112,7 @@ def _print_scores(evaluations: "Sequence[tuple[str, evaluation.Evaluation]]", ma
         star = " *" if marked and each.score == best else ""
         ece = f"{each.calibration['ece']:.3f}" if each.calibration else "-"
         shown = each.metrics if len(evaluations) == 1 else {each.metric: each.metrics[each.metric]}
-        scores = "\n".join(f"{metric} {span(value)}" for metric, value in shown.items())
+        scores = "\n".join(f"{metric} {span(**value)}" for metric, value in shown.items())
         rows.append([f"{name}{star}", str(each.rows), scores, ece])
     print_table(["evaluation", "rows", "score (95 % interval)", "ECE"], rows)
     if marked:
