@@ -38,12 +38,16 @@ def add(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--attack", type=_names, default=(), metavar="NAMES", help=help.replace("%", "%%"))
     for each in attack_options().values():
         if each.flag:
-            shown = ",".join(map(str, each.default)) or "all" if isinstance(each.default, tuple) else each.default
+            shown = ",".join(map(_short, each.default)) or "all" if isinstance(each.default, tuple) else each.default
             help = f"{attribute_docs(each.attacks[0])[each.name].strip()} [{', '.join(a.name for a in each.attacks)}]"
             help += "" if shown is None else f" (default: {shown})"
             group.add_argument(f"--{each.flag}", type=_reader(each.default), help=help.replace("%", "%%"))
     help = "of searches over texts: auto is bf16 on a GPU; results are always judged in fp32 (default: auto)"
     group.add_argument("--precision", choices=("auto", "fp32", "bf16"), help=help)
+
+
+def _short(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _reader(default: Any) -> Callable[[str], Any]:
