@@ -16,7 +16,7 @@ from ..options import OLD_NAMES
 from ..runs.config import GROUPS, NAMED_GROUPS, Config, describe_type, docs_of, matches_type
 from ..runs.config_io import build, check_reserved, check_trainer, merge, normalised, read_yaml, to_yaml
 from ..runs.errors import RunError
-from ..runs.method_config import NO_DEFAULT, options_of
+from ..runs.method_config import NO_DEFAULT, MethodDescription, Option, options_of
 from .arguments import CommandParser
 from .old_flags import add_old_flags, strip_paragen_path, translate
 
@@ -141,7 +141,7 @@ def _add_option(group: Any, name: str, kind: Any, default: Any, text: str) -> No
     group.add_argument(f"--{name}", type=kind, default=default, help=text.replace("%", "%%"), **bare)
 
 
-def add_options(parser: Any, options: Mapping[str, tuple[Any, Any]]) -> None:
+def add_options(parser: Any, options: Mapping[str, tuple[MethodDescription, Option]]) -> None:
     """Add the options of a method as `--method.KEY`."""
     for key, (_, option) in options.items():
         default = None if option.default is NO_DEFAULT else option.default

@@ -6,7 +6,9 @@ import platform
 import tempfile
 from collections.abc import Iterator
 from importlib.metadata import requires
-from typing import Any
+
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 
 from ..._version import __version__
 from .. import say
@@ -22,16 +24,14 @@ def run(arguments: argparse.Namespace) -> int:
     say(f"toughen {__version__} · Python {platform.python_version()} · {platform.platform()}")
     for line in _facts():
         say(f"  {line}")
-    messages = [f"! {problem}" for problem in _problems()]
-    say("\n".join(messages or ["no problems found"]))
-    return 1 if messages and arguments.strict else 0
+    problems = [f"! {problem}" for problem in _problems()]
+    say("\n".join(problems or ["no problems found"]))
+    return 1 if problems and arguments.strict else 0
 
 
-def _requirements() -> dict[Any, str]:
+def _requirements() -> dict[tuple[str, SpecifierSet], str]:
     """Return what toughen requires, with the extra that brings it."""
-    from packaging.requirements import Requirement
-
-    requirements: dict[Any, str] = {}
+    requirements: dict[tuple[str, SpecifierSet], str] = {}
     for extra in EXTRAS:
         for each in map(Requirement, requires("toughen") or ()):
             if each.marker is None or each.marker.evaluate({"extra": extra}):

@@ -19,7 +19,7 @@ from .. import say
 from ..arguments import check_new
 
 if TYPE_CHECKING:
-    from ...runs.predictor import Prediction
+    from ...runs.predictor import Input, Prediction
 
 FLAGS = {name: f"--{name}" for name in ("text_column", "delimiter", "encoding")}
 
@@ -30,7 +30,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--text_pair", "--text-pair", action="append", default=[], help="Its second text.")
     parser.add_argument("--file", help="CSV, TSV, JSON, JSONL or Parquet with the texts; - is stdin, one a line.")
     parser.add_argument("--text_column", help="Column of the text, or two with a comma between them.")
-    parser.add_argument("--delimiter", help="Of a table; found by itself if left out.")
+    parser.add_argument("--delimiter", help="Of a table; inferred if omitted.")
     parser.add_argument("--encoding", help="Of a file that is not UTF-8, such as cp1252.")
     parser.add_argument("--out", help="Where to write: .csv or .jsonl; must be new. Without it stdout.")
     parser.add_argument("--format", choices=("plain", "csv", "jsonl"), help="By default that of --out, else plain.")
@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _inputs(arguments: argparse.Namespace, task: Task) -> Iterator[Any]:
+def _inputs(arguments: argparse.Namespace, task: Task) -> "Iterator[Input]":
     texts, seconds = arguments.text, arguments.text_pair
     if seconds and len(texts) != len(seconds):
         raise RunError(f"--text is given {len(texts)} times and --text_pair {len(seconds)} times.")
@@ -78,7 +78,7 @@ def _inputs(arguments: argparse.Namespace, task: Task) -> Iterator[Any]:
             yield _row(raw, columns, task)
 
 
-def _line(line: str, task: Task) -> Any:
+def _line(line: str, task: Task) -> "Input":
     """Return a line of stdin as input: a text, a pair with a tab between, or JSON for multiple choice."""
     if task.head == "choices":
         try:
@@ -88,7 +88,7 @@ def _line(line: str, task: Task) -> Any:
     return tuple(line.split("\t")) if len(task.columns) == 2 else line
 
 
-def _row(raw: Raw, given: Sequence[str], task: Task) -> Any:
+def _row(raw: Raw, given: Sequence[str], task: Task) -> "Input":
     """Return a row of a file as input; `given` are the columns of the text."""
     if raw.problem:
         raise RunError(f"{raw.location}: {raw.problem.problem}.")
@@ -119,7 +119,7 @@ def _row(raw: Raw, given: Sequence[str], task: Task) -> Any:
     return tuple(texts) if len(texts) > 1 else texts[0]
 
 
-def _fields(given: Any, task: Task) -> Mapping[str, Any]:
+def _fields(given: "Input", task: Task) -> Mapping[str, Any]:
     """Return an input by the names of its columns."""
     if isinstance(given, Mapping):
         return given
@@ -128,13 +128,13 @@ def _fields(given: Any, task: Task) -> Mapping[str, Any]:
     return dict(zip(names, values, strict=False))
 
 
-def _plain(inputs: Sequence[Any], predictions: "Sequence[Prediction]", task: Task) -> str:
+def _plain(inputs: "Sequence[Input]", predictions: "Sequence[Prediction]", task: Task) -> str:
     between = " " if task.head == "tokens" else ", "
     shown = [between.join(each.label) or "-" if isinstance(each.label, list) else str(each) for each in predictions]
     return "".join(f"{line}\n" for line in shown)
 
 
-def _jsonl(inputs: Sequence[Any], predictions: "Sequence[Prediction]", task: Task) -> str:
+def _jsonl(inputs: "Sequence[Input]", predictions: "Sequence[Prediction]", task: Task) -> str:
     lines: list[str] = []
     for given, prediction in zip(inputs, predictions, strict=True):
         row = {**_fields(given, task), "prediction": prediction.label}
@@ -143,7 +143,7 @@ def _jsonl(inputs: Sequence[Any], predictions: "Sequence[Prediction]", task: Tas
     return "".join(lines)
 
 
-def _csv(inputs: Sequence[Any], predictions: "Sequence[Prediction]", task: Task) -> str:
+def _csv(inputs: "Sequence[Input]", predictions: "Sequence[Prediction]", task: Task) -> str:
     out, rows = io.StringIO(), [_fields(given, task) for given in inputs]
     columns = max(map(list, rows), key=len, default=list(task.columns))
     writer = csv.writer(out, lineterminator="\n")
