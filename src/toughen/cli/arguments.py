@@ -33,6 +33,11 @@ class CommandParser(argparse.ArgumentParser):
         raise UsageError(f"{message}. {hint}")
 
 
+def split_names(text: str) -> list[str]:
+    """Return names with commas between them as a list."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
 def check_new(path: Path, remedy: str = "choose another name") -> None:
     """Refuse to overwrite what is at a path."""
     if path.exists():

@@ -17,7 +17,7 @@ from ..runs.config import GROUPS, NAMED_GROUPS, Config, describe_type, docs_of, 
 from ..runs.config_io import build, check_reserved, check_trainer, merge, normalised, read_yaml, to_yaml
 from ..runs.errors import RunError
 from ..runs.method_config import NO_DEFAULT, MethodDescription, Option, options_of
-from .arguments import CommandParser
+from .arguments import CommandParser, split_names
 from .old_flags import add_old_flags, strip_paragen_path, translate
 
 _WORDS = list[str] | None
@@ -190,7 +190,7 @@ def _split_words(typed: str) -> Any:
     """Return words with commas between them as a list of text: to YAML yes is true and 007 a number."""
     if typed[:1] in ("'", '"'):  # quoted by hand
         return yaml.safe_load(f"[{typed}]")
-    split = [word.strip() for word in typed.split(",") if word.strip()]
+    split = split_names(typed)
     return split if len(split) > 1 and typed[0] != "[" else typed  # `build` refuses a text
 
 

@@ -7,28 +7,25 @@ from typing import TYPE_CHECKING
 
 from ...internal.atomic import write_text
 from .. import say
+from ..arguments import split_names
 
 if TYPE_CHECKING:
     from ...timing import Row
 
 
-def _names(text: str) -> list[str]:
-    return text.split(",")
-
-
 def add(parser: argparse.ArgumentParser) -> None:
     option = parser.add_argument
     option("--model", default="minilm", help="tiny, minilm, bert-base, bert-large (random weights), or a model folder")
-    option("--methods", type=_names, help="names with commas between them (default: all)")
+    option("--methods", type=split_names, help="names with commas between them (default: all)")
     option(
         "--shapes",
-        type=_names,
+        type=split_names,
         default="16x64",
         help="texts x tokens, several with commas; 64x512/3: lengths from a third to all",
     )
     option(
         "--modes",
-        type=_names,
+        type=split_names,
         default="eager,fast",
         help="eager, fast (CUDA graphs) or both (default); a CPU has eager alone",
     )

@@ -12,6 +12,7 @@ from ...options import attribute_docs
 from ...runs.errors import RunError
 from ...runs.progress import silence_libraries
 from .. import say
+from ..arguments import split_names
 from ..tables import print_table, span
 
 FLAGS = {name: f"--{name}" for name in ("task", "file", "sets", "synonyms", "text_column", "label_column", "dir")}
@@ -33,9 +34,10 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all_checkpoints", action="store_true", help="every checkpoint that was kept")
     parser.add_argument("--json", action="store_true", help="print JSON in place of a table")
     group = parser.add_argument_group("attacks")
-    listed = "; ".join(f"{name}: {_first_line(attack.__doc__)}" for name, attack in attack_classes().items())
+    titles = {name: str(attack.__doc__).partition("\n")[0].rstrip(".") for name, attack in attack_classes().items()}
+    listed = "; ".join(f"{name}: {title}" for name, title in titles.items())
     help = f"attacks to run as well, with commas, or all. {listed}. An interrupted attack goes on when run again."
-    group.add_argument("--attack", type=_names, default=(), metavar="NAMES", help=help.replace("%", "%%"))
+    group.add_argument("--attack", type=names, default=(), metavar="NAMES", help=help.replace("%", "%%"))
     for each in attack_options().values():
         if each.flag:
             shown = ",".join(map(_short, each.default)) or "all" if isinstance(each.default, tuple) else each.default
@@ -53,20 +55,15 @@ def _short(value: Any) -> str:
 def _reader(default: Any) -> Callable[[str], Any]:
     """Return the function that reads an option with this default."""
     if isinstance(default, tuple):
-        return _numbers if default and isinstance(default[0], float) else _names
+        return numbers if default and isinstance(default[0], float) else names
     return str if default is None else type(default)
 
 
-def _first_line(text: str | None) -> str:
-    return (text or "").strip().partition("\n")[0].rstrip(".")
+def names(text: str) -> tuple[str, ...]:
+    return () if text.strip() == "none" else tuple(split_names(text))
 
 
-def _names(text: str) -> tuple[str, ...]:
-    names = tuple(name.strip() for name in text.split(",") if name.strip())
-    return () if names == ("none",) else names
-
-
-def _numbers(text: str) -> tuple[float, ...]:
+def numbers(text: str) -> tuple[float, ...]:
     return tuple(float(number) for number in text.split(","))
 
 

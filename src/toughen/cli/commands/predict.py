@@ -16,7 +16,7 @@ from ...tasks.read.files import FileFormat, Raw, read_rows
 from ...tasks.read.rows import BadRow, numbered_columns, text_of
 from ...tasks.spec import Task, options_of_caller
 from .. import say
-from ..arguments import check_new
+from ..arguments import check_new, split_names
 
 if TYPE_CHECKING:
     from ...runs.predictor import Input, Prediction
@@ -73,7 +73,7 @@ def _inputs(arguments: argparse.Namespace, task: Task) -> "Iterator[Input]":
                 raise RunError(f"stdin, line {number}: it is empty; fill it in or leave the line out.")
             yield _line(line, task)
     elif arguments.file:
-        columns = [name.strip() for name in (arguments.text_column or "").split(",") if name.strip()]
+        columns = split_names(arguments.text_column or "")
         for raw in read_rows(Path(arguments.file), FileFormat(arguments.delimiter, arguments.encoding)):
             yield _row(raw, columns, task)
 
