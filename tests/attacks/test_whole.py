@@ -11,7 +11,7 @@ import torch
 import yaml
 from transformers import AutoConfig
 
-from toughen.attacks.base import Outcome, attack_classes
+from toughen.attacks.base import Outcome, attack_classes, attack_options
 from toughen.attacks.builtin.sets import fitting
 from toughen.attacks.runner import AttackResult
 from toughen.attacks.summary import AttackSummary, Group, Point, Score
@@ -234,7 +234,8 @@ def test_the_defaults_of_the_command_are_those_of_the_settings():
     parser = ArgumentParser()
     command.add(parser)
     given = vars(parser.parse_args(["x"]))
-    assert {value for key, value in given.items() if key.startswith("attack.")} == {None}
+    flags = [each.flag for each in attack_options().values() if each.flag]
+    assert {given[flag] for flag in (*flags, "precision")} == {None}
     told = " ".join(parser.format_help().split())
     for name in ("embedding", "noise"):
         (attack,) = make_attacks(name)

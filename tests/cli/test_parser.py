@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from toughen import recipes
-from toughen.cli.arguments import DATA_FLAGS, split_arguments, write_flags
+from toughen.cli.arguments import DATA_FLAGS, write_flags
 from toughen.cli.old_flags import NEW
-from toughen.cli.parser import parse_train, train_parser
+from toughen.cli.parser import parse_train, split_arguments, train_parser
 from toughen.errors import UsageError
 from toughen.runs.config import GROUPS
 from toughen.runs.config_io import build, to_yaml

@@ -9,6 +9,7 @@ import pytest
 
 from toughen.demo import demo, encoder, run_demo, sentences
 from toughen.demo.run_demo import compare_with_plain
+from toughen.demo.sentences import SEEN, UNSEEN
 from toughen.reports import compare_runs, find_runs
 
 DATA = sentences.make_splits()
@@ -31,9 +32,9 @@ def judged(text: str) -> str:
     """The label by rules of our own: a word of praise or blame, turned round by a denial."""
     opinion = re.split(r" \. ", text)[-1]
     tokens = re.findall(r"\w+", opinion)
-    praise = {*sentences.GOOD, *sentences.LIKED, *sentences.NEW_GOOD, *sentences.NEW_LIKED}
+    praise = {*SEEN.good, *SEEN.liked, *UNSEEN.good, *UNSEEN.liked}
     liked = any(word in praise for word in tokens)
-    denied = any(re.search(rf"\b{denial}\b", opinion) for denial in (*sentences.DENIALS, *sentences.NEW_DENIALS))
+    denied = any(re.search(rf"\b{denial}\b", opinion) for denial in (*SEEN.denials, *UNSEEN.denials))
     return "positive" if liked != denied else "negative"
 
 
@@ -48,18 +49,18 @@ def test_a_tenth_of_the_training_labels_are_wrong():
 
 def test_splits_hold_out_what_they_say():
     seen = {word for row in DATA["train"] for word in row["text"].split()}
-    assert not seen & {*sentences.NEW_GOOD, *sentences.NEW_BAD, *sentences.NEW_LIKED, *sentences.NEW_HATED}
-    assert not any(denial in row["text"] for row in DATA["train"] for denial in sentences.NEW_DENIALS)
+    assert not seen & {*UNSEEN.good, *UNSEEN.bad, *UNSEEN.liked, *UNSEEN.hated}
+    assert not any(denial in row["text"] for row in DATA["train"] for denial in UNSEEN.denials)
     texts = {row["text"] for row in DATA["train"]}
     assert not any(texts & {row["text"] for row in DATA[split]} for split in sentences.SPLITS)
     mean = {name: sum(len(row["text"].split()) for row in rows) / len(rows) for name, rows in DATA.items()}
     assert mean["longer"] > 2.5 * mean["clean"]
-    assert all(any(denial in row["text"] for denial in sentences.NEW_DENIALS) for row in DATA["negation"])
+    assert all(any(denial in row["text"] for denial in UNSEEN.denials) for row in DATA["negation"])
 
 
 def test_a_typo_changes_one_place_of_a_long_word():
     rng = random.Random(0)
-    for word in (*sentences.GOOD, *sentences.BAD):
+    for word in (*SEEN.good, *SEEN.bad):
         slipped = sentences.mistyped(rng, word, True)
         assert slipped[0] == word[0]
         assert abs(len(slipped) - len(word)) <= 1

@@ -8,7 +8,7 @@ import torch
 from toughen.cli.main import main
 from toughen.heads import second_order
 from toughen.timing import bench, markdown
-from toughen.timing.subject import Shape, load_model, make_batch
+from toughen.timing.step_time import Shape, load_model, make_batch
 
 
 def test_rows_and_table():

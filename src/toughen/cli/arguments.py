@@ -1,19 +1,16 @@
-"""The parser of every command, config files and recipes below the options, and errors that name flags."""
+"""The parser of every command, and errors that name flags."""
 
 import argparse
 import difflib
 import re
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 from ..errors import UsageError
-from ..runs.config import NAMED_GROUPS, DataConfig
-from ..runs.config_io import merge, normalised, read_yaml
+from ..runs.config import DataConfig
 from ..runs.errors import RunError
-from .old_flags import add_old_flags, strip_paragen_path, translate
 
 # The arguments of `toughen.tasks.load` as flags of `toughen train`, by their names in messages.
 DATA_FLAGS: Mapping[str, str] = {each.name: f"--data.{each.name}" for each in fields(DataConfig)}
@@ -36,60 +33,15 @@ class CommandParser(argparse.ArgumentParser):
         raise UsageError(f"{message}. {hint}")
 
 
-class Given(NamedTuple):
-    """The arguments of `toughen train`, read as far as the method's options need not be known."""
-
-    words: list[str]
-    """Today's options, with their full names."""
-    method: str | None
-    config: dict[str, Any]
-    """What config files and the recipe say, merged."""
-    print_config: bool
-
-
-def split_arguments(arguments: Sequence[str]) -> Given:
-    """Read config files and recipes, and give today's options for shorthands and flags of the original scripts."""
-    parser = CommandParser("toughen train", add_help=False)
-    parser.add_argument("--config", "-c", action="append", type=Path, default=[])
-    parser.add_argument("--recipe")
-    parser.add_argument("--print_config", action="store_true")
-    for name in NAMED_GROUPS:  # --method freelb is --method.name freelb, and --peft alone is LoRA
-        bare: dict[str, Any] = {"nargs": "?", "const": "lora"} if name == "peft" else {}
-        parser.add_argument(f"--{name}", f"--{name}.name", **bare)
-    add_old_flags(parser)
-    given, words = parser.parse_known_args([strip_paragen_path(word) for word in arguments])
-    config: dict[str, Any] = {}
-    for path in given.config:
-        merge(config, normalised(_read_config(path)))
-    recipe = given.recipe or config.get("recipe")
-    if recipe is not None:
-        config = merge(_read_recipe(recipe), {**config, "recipe": recipe})
-    has_units = bool(given.config or recipe) or any(word.startswith("--method.preset") for word in words)
-    translated, notices = translate(given.old, has_units)
-    named = [f"--{name}.name={value}" for name in NAMED_GROUPS if (value := getattr(given, name)) is not None]
-    for notice in notices:
-        sys.stderr.write(f"toughen: {notice}\n")
-    return Given([*named, *translated, *words], given.method, config, given.print_config)
+def split_names(text: str) -> list[str]:
+    """Return names with commas between them as a list."""
+    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def check_new(path: Path, remedy: str = "choose another name") -> None:
     """Refuse to overwrite what is at a path."""
     if path.exists():
         raise RunError(f"{path} is there already and nothing is overwritten; {remedy}.")
-
-
-def _read_recipe(name: str) -> dict[str, Any]:
-    from ..recipes import config
-
-    return normalised(config(name))
-
-
-def _read_config(path: Path) -> dict[str, Any]:
-    remedy = "holds no options; a config to edit is written by: toughen init-config another.yaml"
-    values = read_yaml(path, RunError, remedy)
-    if isinstance(values.get("task"), Mapping):
-        raise RunError(f"{path} is a ParaGen config; its RTE experiment is --recipe freelb/rte-roberta-base.")
-    return values
 
 
 def write_flags(error: Exception, flags: Mapping[str, str]) -> str:

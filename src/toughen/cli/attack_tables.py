@@ -34,7 +34,7 @@ def print_attacks(evaluations: Sequence[tuple[str, Evaluation]]) -> None:
 
 def _text_cells(summary: AttackSummary) -> list[list[str]]:
     scores = summary.attacked or TextScores()
-    after = span(scores.accuracy.to_dict()) if scores.accuracy else "-"
+    after = span(*scores.accuracy) if scores.accuracy else "-"
     success = "-" if scores.success_rate is None else f"{scores.success_rate.value:.1%}"
     numbers = [f"{scores.queries or 0:.1f}", f"{scores.words_changed or 0:.1%}"]
     return [[summary.attack, _value(summary.clean), after, success, *numbers]]
@@ -42,12 +42,12 @@ def _text_cells(summary: AttackSummary) -> list[list[str]]:
 
 def _curve_cells(summary: AttackSummary) -> list[list[str]]:
     points = summary.curve.points if summary.curve else ()
-    return [[f"{p.x:g}", span(p.score.to_dict()), _value(p.fgsm), _value(p.noise)] for p in points]
+    return [[f"{p.x:g}", span(*p.score), _value(p.fgsm), _value(p.noise)] for p in points]
 
 
 def _group_cells(summary: AttackSummary) -> list[list[str]]:
     return [
-        [group.name, f"{p.x:g}" if p.x else "-", span(p.score.to_dict()), _value(summary.clean)]
+        [group.name, f"{p.x:g}" if p.x else "-", span(*p.score), _value(summary.clean)]
         for group in summary.groups or ()
         for p in group.points
         if p.x or len(group.points) == 1

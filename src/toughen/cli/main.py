@@ -71,24 +71,19 @@ def _main(words: list[str]) -> int:
     command: Any = None
     try:
         command = import_module(f"toughen.cli.commands.{name.replace('-', '_')}")
-        return run(command, name, rest)
+        if hasattr(command, "main"):  # it parses by itself
+            return int(command.main(rest))
+        from .arguments import CommandParser
+
+        parser = CommandParser(f"toughen {name}", description=command.__doc__)
+        command.add(parser)
+        return int(command.run(parser.parse_args(rest)))
     except BrokenPipeError:
         raise
     except Exception as error:
         if os.environ.get("TOUGHEN_DEBUG"):
             raise
         return report_error(error, getattr(command, "FLAGS", {}))
-
-
-def run(command: Any, name: str, rest: Sequence[str]) -> int:
-    """Parse a command's arguments and run it; a command that parses by itself has `main(words)`."""
-    if hasattr(command, "main"):
-        return int(command.main(rest))
-    from .arguments import CommandParser
-
-    parser = CommandParser(f"toughen {name}", description=command.__doc__)
-    command.add(parser)
-    return int(command.run(parser.parse_args(rest)))
 
 
 def report_error(error: Exception, flags: Mapping[str, str]) -> int:

@@ -2,59 +2,16 @@
 
 from argparse import SUPPRESS, Action, ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from ..errors import UsageError
+from ..runs.config_io import load_yaml
 
-# Today's option and its old names, with "_" for "-": --adv-lr and --adv_lr are one flag.
-OLD_FLAGS: Mapping[str, tuple[str, ...]] = {
-    "--model": ("model_name_or_path", "init_model", "bert_model_type", "load_model_path", "pretrained_model"),
-    "--task": ("task_name", "train_datasets"),
-    "--data.dir": ("data_dir",),
-    "--data.train_file": ("train_file",),
-    "--data.validation_file": ("validation_file",),
-    "--data.test_file": ("test_file",),
-    "--data.max_length": ("max_seq_length", "max_seq_len"),
-    "--data.limit": ("max_train_samples", "limit"),
-    "--train.learning_rate": ("learning_rate", "lr", "max_rate"),
-    "--train.epochs": ("num_train_epochs", "epochs"),
-    "--train.max_steps": ("max_steps", "max_train_steps"),
-    "--train.batch_size": (
-        "train_batch_size",
-        "per_device_train_batch_size",
-        "per_gpu_train_batch_size",
-        "batch_size",
-        "max_samples",
-    ),
-    "--data.eval_split": ("eval_on",),
-    "--train.eval_batch_size": ("eval_batch_size", "per_device_eval_batch_size", "per_gpu_eval_batch_size"),
-    "--train.warmup": ("warmup_steps", "warmup_proportion", "warmup_ratio", "warmup"),
-    "--train.weight_decay": ("weight_decay",),
-    "--model_config.cls_dropout": ("cls_drop_out",),
-    "--model_config.hidden_dropout_prob": ("hidden_dropout_prob",),
-    "--model_config.attention_probs_dropout_prob": ("attention_probs_dropout_prob",),
-    "--train.max_grad_norm": ("max_grad_norm",),
-    "--method.step_size": ("adv_lr", "vat_learning_rate", "adv_step_size"),
-    "--method.init_scale": ("adv_init_mag", "init_mag", "vat_init_perturbation", "adv_noise_var"),
-    "--method.max_norm": ("adv_max_norm", "max_norm"),
-    "--method.steps": ("adv_steps", "adv_k"),
-    "--method.weight": ("vat_lambda", "adv_alpha"),
-    "--method.norm": ("adv_norm_type", "norm_type"),
-    "--method.tau": ("tau",),
-}
-NEW: Mapping[str, str] = {old: new for new, names in OLD_FLAGS.items() for old in names}
-# Flags whose meaning is now something else: the user must choose.
-ASK: Mapping[str, str] = {
-    "adv_epsilon": "only guarded a division in mt-dnn; the radius is --method.max_norm",
-    "test_model_file": "names a trained model; score it by: toughen evaluate RUN, or RUN/seeds/1/checkpoint-N",
-    "gradient_accumulation_steps": "the update's size is --train.batch_size, one pass's rows are --train.micro_batch",
-}
-# Flags that are not needed, and why.
-NOT_NEEDED: Mapping[str, str] = {
-    **dict.fromkeys(("do_train", "do_eval", "do_predict", "do_test", "do_lower_case", "overwrite_output_dir"), ""),
-    "eval_all_checkpoints": "",
-    "model_type": ": the model says it",
-}
+_TABLES = load_yaml(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+NEW: Mapping[str, str] = {old: new for new, names in _TABLES["renamed"].items() for old in names}
+ASK: Mapping[str, str] = _TABLES["ask"]
+NOT_NEEDED: Mapping[str, str] = _TABLES["not_needed"]
 PRECISIONS = ("fp16", "bf16")  # switches; DeBERTa's scripts write --fp16 True
 LENGTHS = ("--method.step_size", "--method.init_scale", "--method.max_norm")
 

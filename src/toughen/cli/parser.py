@@ -1,21 +1,24 @@
-"""The parser of `toughen train`: typed nested options, the chosen method's own among them."""
+"""What `toughen train` is given: config files, a recipe, and typed nested options, the chosen method's among them."""
 
 import re
 import sys
 from argparse import SUPPRESS
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from typing import Any, NoReturn
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
 
 import yaml
 from jsonargparse import ArgumentParser
 
+from .. import recipes
 from ..options import OLD_NAMES
-from ..runs.config import GROUPS, Config, describe_type, docs_of, matches_type
-from ..runs.config_io import build, check_reserved, check_trainer, merge, normalised, to_yaml
+from ..runs.config import GROUPS, NAMED_GROUPS, Config, describe_type, docs_of, matches_type
+from ..runs.config_io import build, check_reserved, check_trainer, merge, normalised, read_yaml, to_yaml
 from ..runs.errors import RunError
-from ..runs.method_config import NO_DEFAULT, options_of
-from .arguments import CommandParser, split_arguments
+from ..runs.method_config import NO_DEFAULT, MethodDescription, Option, options_of
+from .arguments import CommandParser, split_names
+from .old_flags import add_old_flags, strip_paragen_path, translate
 
 _WORDS = list[str] | None
 LAUNCH = {"nnodes": 1, "node_rank": 0, "rdzv_endpoint": None}
@@ -24,6 +27,50 @@ OPEN_GROUPS = {
     "model_config": "Any key of the model's own config, e.g. --model_config.classifier_dropout 0.2.",
     "trainer": "Any field of transformers.TrainingArguments, e.g. --trainer.lr_scheduler_type cosine.",
 }
+
+
+class Given(NamedTuple):
+    """The arguments of `toughen train`, read as far as the method's options need not be known."""
+
+    words: list[str]
+    """Today's options, with their full names."""
+    method: str | None
+    config: dict[str, Any]
+    """What config files and the recipe say, merged."""
+    print_config: bool
+
+
+def split_arguments(arguments: Sequence[str]) -> Given:
+    """Read config files and recipes, and give today's options for shorthands and flags of the original scripts."""
+    parser = CommandParser("toughen train", add_help=False)
+    parser.add_argument("--config", "-c", action="append", type=Path, default=[])
+    parser.add_argument("--recipe")
+    parser.add_argument("--print_config", action="store_true")
+    for name in NAMED_GROUPS:  # --method freelb is --method.name freelb, and --peft alone is LoRA
+        bare: dict[str, Any] = {"nargs": "?", "const": "lora"} if name == "peft" else {}
+        parser.add_argument(f"--{name}", f"--{name}.name", **bare)
+    add_old_flags(parser)
+    given, words = parser.parse_known_args([strip_paragen_path(word) for word in arguments])
+    config: dict[str, Any] = {}
+    for path in given.config:
+        merge(config, normalised(_read_config(path)))
+    recipe = given.recipe or config.get("recipe")
+    if recipe is not None:
+        config = merge(normalised(recipes.config(recipe)), {**config, "recipe": recipe})
+    has_units = bool(given.config or recipe) or any(word.startswith("--method.preset") for word in words)
+    translated, notices = translate(given.old, has_units)
+    named = [f"--{name}.name={value}" for name in NAMED_GROUPS if (value := getattr(given, name)) is not None]
+    for notice in notices:
+        sys.stderr.write(f"toughen: {notice}\n")
+    return Given([*named, *translated, *words], given.method, config, given.print_config)
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    remedy = "holds no options; a config to edit is written by: toughen init-config another.yaml"
+    values = read_yaml(path, RunError, remedy)
+    if isinstance(values.get("task"), Mapping):
+        raise RunError(f"{path} is a ParaGen config; its RTE experiment is --recipe freelb/rte-roberta-base.")
+    return values
 
 
 class OptionsParser(CommandParser, ArgumentParser):
@@ -43,11 +90,11 @@ class OptionsParser(CommandParser, ArgumentParser):
         super().error(message, ex)
 
 
-def train_parser(method: str | None, words: Sequence[str] = (), prog: str = "toughen train") -> OptionsParser:
+def train_parser(method: str | None, words: Sequence[str] = ()) -> OptionsParser:
     """Return the parser for one method; None takes any option of a method. `words` say the keys of open groups."""
     parser = OptionsParser(
-        prog=prog,
-        usage=f"{prog} --model MODEL (--task TASK | --data.train_file FILE) [options]",
+        prog="toughen train",
+        usage="toughen train --model MODEL (--task TASK | --data.train_file FILE) [options]",
         description="Fine-tune a model with a robust method; leaves a run folder.",
         epilog="Options of another method: toughen train --method NAME --help. All methods: toughen methods.",
     )
@@ -65,22 +112,25 @@ def train_parser(method: str | None, words: Sequence[str] = (), prog: str = "tou
     parser.add_argument("--nnodes", type=int, default=1, help="Machines; start the same command on each.")
     parser.add_argument("--node_rank", type=int, default=0, help="Number of this machine.")
     parser.add_argument("--rdzv_endpoint", type=str | None, default=None, help="host:port of the first machine.")
-    if method is None:
-        for key in _given_keys("method", words):
-            parser.add_argument(f"--method.{key}", type=Any)
-    else:
-        _add_method(parser, method)
+    if method is not None:
+        options = options_of(method)
+        titles = dict.fromkeys(f"{described.name}: {described.title}" for described, _ in options.values())
+        group = parser.add_argument_group("Method", " / ".join(titles) or method)
+        group.add_argument("--method.name", type=str, default=method, help="Its name, a sum a+b, or ./file.py:name.")
+        add_options(group, options)
     for name, kind in GROUPS.items():
         # Not add_class_arguments: it looks classes up as attributes of the package, which would import torch.
         described = docs_of(kind)
         group = parser.add_argument_group(name.capitalize(), described[""])
         for each in fields(kind):
             _add_option(group, f"{name}.{each.name}", each.type, each.default, described[each.name])
-    for name, text in OPEN_GROUPS.items():
+    any_method = {"method": "Options of any method."} if method is None else {}
+    for name, text in {**any_method, **OPEN_GROUPS}.items():
         group = parser.add_argument_group(name.replace("_", " ").capitalize(), text)
-        for key in _given_keys(name, words):
-            check_reserved(name, [key])
-            group.add_argument(f"--{name}.{key}", type=Any)
+        flags = (word.partition("=")[0] for word in words if word.startswith(f"--{name}."))
+        for flag in dict.fromkeys(flags):
+            check_reserved(name, [flag.removeprefix(f"--{name}.")])
+            group.add_argument(flag, type=Any)
     return parser
 
 
@@ -91,15 +141,7 @@ def _add_option(group: Any, name: str, kind: Any, default: Any, text: str) -> No
     group.add_argument(f"--{name}", type=kind, default=default, help=text.replace("%", "%%"), **bare)
 
 
-def _add_method(parser: OptionsParser, method: str) -> None:
-    options = options_of(method)
-    titles = dict.fromkeys(f"{described.name}: {described.title}" for described, _ in options.values())
-    group = parser.add_argument_group("Method", " / ".join(titles) or method)
-    group.add_argument("--method.name", type=str, default=method, help="Its name, a sum a+b, or ./file.py:name.")
-    add_options(group, options)
-
-
-def add_options(parser: Any, options: Mapping[str, tuple[Any, Any]]) -> None:
+def add_options(parser: Any, options: Mapping[str, tuple[MethodDescription, Option]]) -> None:
     """Add the options of a method as `--method.KEY`."""
     for key, (_, option) in options.items():
         default = None if option.default is NO_DEFAULT else option.default
@@ -107,11 +149,6 @@ def add_options(parser: Any, options: Mapping[str, tuple[Any, Any]]) -> None:
         for old in (old for old, new in OLD_NAMES.items() if option.name == new):
             former = f"--method.{key.removesuffix(option.name)}{old}"
             parser.add_argument(former, type=option.type, default=SUPPRESS, help=SUPPRESS)
-
-
-def _given_keys(group: str, words: Sequence[str]) -> list[str]:
-    flags = (word.partition("=")[0] for word in words if word.startswith(f"--{group}."))
-    return list(dict.fromkeys(flag.removeprefix(f"--{group}.") for flag in flags))
 
 
 def parse_train(arguments: Sequence[str]) -> tuple[Config, dict[str, Any]]:
@@ -138,9 +175,9 @@ def parse_train(arguments: Sequence[str]) -> tuple[Config, dict[str, Any]]:
     return config, launch
 
 
-def parse_flags(words: Sequence[str], method: str | None, prog: str = "toughen train") -> dict[str, Any]:
+def parse_flags(words: Sequence[str], method: str | None) -> dict[str, Any]:
     """Return the options that are given as nested plain values."""
-    values: dict[str, Any] = train_parser(method, words, prog).parse_args(list(words), defaults=False).as_dict()
+    values: dict[str, Any] = train_parser(method, words).parse_args(list(words), defaults=False).as_dict()
     for name, kind in GROUPS.items():
         group = values.get(name, {})
         for each in fields(kind):
@@ -153,7 +190,7 @@ def _split_words(typed: str) -> Any:
     """Return words with commas between them as a list of text: to YAML yes is true and 007 a number."""
     if typed[:1] in ("'", '"'):  # quoted by hand
         return yaml.safe_load(f"[{typed}]")
-    split = [word.strip() for word in typed.split(",") if word.strip()]
+    split = split_names(typed)
     return split if len(split) > 1 and typed[0] != "[" else typed  # `build` refuses a text
 
 

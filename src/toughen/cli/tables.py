@@ -2,16 +2,14 @@
 
 import os
 import sys
-from collections.abc import Container, Mapping, Sequence
-from typing import Any
+from collections.abc import Container, Sequence
 
 from ..errors import require
 
 
-def span(score: Mapping[str, Any]) -> str:
+def span(value: float | None, low: float | None, high: float | None) -> str:
     """Return a score with its interval, where it has one."""
-    shown = f"{score['value']:.4f}"
-    return shown if score["low"] is None else f"{shown} ({score['low']:.3f} to {score['high']:.3f})"
+    return f"{value:.4f}" if low is None else f"{value:.4f} ({low:.3f} to {high:.3f})"
 
 
 def print_table(heads: Sequence[str], rows: Sequence[Sequence[str]], folds: Container[int] = (0,)) -> None:
@@ -21,9 +19,8 @@ def print_table(heads: Sequence[str], rows: Sequence[Sequence[str]], folds: Cont
     width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else 10_000
     table = require("rich.table", "cli").Table(box=require("rich.box", "cli").SIMPLE_HEAD, pad_edge=False)
     for number, head in enumerate(heads):
-        table.add_column(
-            text(head), justify="right" if number else "left", overflow="fold", no_wrap=number not in folds
-        )
+        side = "right" if number else "left"
+        table.add_column(text(head), justify=side, overflow="fold", no_wrap=number not in folds)
     for row in rows:
         table.add_row(*(text(cell) for cell in row))
     require("rich.console", "cli").Console(highlight=False, width=width).print(table)

@@ -63,23 +63,12 @@ def demo(
     say(f"{', '.join(METHODS)}, each with {_listed(seeds)}; a further seed only if it can end within {BUDGET:.0f} s.")
     if encoder.notice:
         say(encoder.notice)
+    paths = {"train_file": files / FILE, "validation_file": files / "validation.csv", "test_file": files / "test.csv"}
+    training = {"epochs": 3, "batch_size": 16, "eval_batch_size": 64, "warmup": 0.1, "log_steps": 5}
     options: dict[str, Any] = {
         "model": encoder.folder,
-        "data": {
-            "train_file": files / FILE,
-            "validation_file": files / "validation.csv",
-            "test_file": files / "test.csv",
-            "cache_dir": files / "cache",
-            "max_length": 48,
-        },
-        "train": {
-            "epochs": 3,
-            "batch_size": 16,
-            "eval_batch_size": 64,
-            "learning_rate": 3e-3 if encoder.notice else 1e-4,
-            "warmup": 0.1,
-            "log_steps": 5,
-        },
+        "data": {**paths, "cache_dir": files / "cache", "max_length": 48},
+        "train": {**training, "learning_rate": 3e-3 if encoder.notice else 1e-4},
     }
     started = time.monotonic()
     runs = [train(name, seeds=[seeds[0]], output_dir=folder / name, **options) for name in METHODS]

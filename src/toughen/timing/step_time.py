@@ -4,10 +4,11 @@ import gc
 import itertools
 import os
 import statistics
-import time
+import timeit
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -17,10 +18,43 @@ from ..cuda_graphs.compile import compile_layers, uncompile_layers
 from ..engine.attached import Attached
 from ..internal.markdown import line
 from ..registry import create_method, get_factory, list_methods
-from .subject import SPECIAL, Shape, load_model, make_batch
 
 MODES = ("eager", "fast")
+# Layers, width, heads, inner width. The time of a step does not depend on the weights.
+SIZES = {
+    "tiny": (2, 32, 4, 64),
+    "minilm": (6, 384, 12, 1536),
+    "bert-base": (12, 768, 12, 3072),
+    "bert-large": (24, 1024, 16, 4096),
+}
+SPECIAL = SimpleNamespace(all_special_ids=[0, 1, 2])
 WARM_UP = 5  # two eager steps if compiled, the capture, that of the update, and one to settle
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Hold the texts in a batch, the tokens in a text, and the shortest text as a share of the longest."""
+
+    batch: int
+    length: int
+    shortest: float = 1.0
+
+    @classmethod
+    def parse(cls, text: str) -> "Shape":
+        """Parse 16x64, or 64x512/3: lengths spread evenly from a third to the whole."""
+        size, _, part = text.partition("/")
+        batch, _, length = size.lower().partition("x")
+        try:
+            shape = cls(int(batch), int(length), 1 / float(part) if part else 1.0)
+        except (ValueError, ZeroDivisionError):
+            shape = cls(0, 0)
+        if shape.batch < 1 or shape.length < 3 or not 0 < shape.shortest <= 1:
+            raise ValueError(f"{text!r} is no shape: give texts x tokens, as 16x64, or 64x512/3 for uneven lengths.")
+        return shape
+
+    def __str__(self) -> str:
+        part = "" if self.shortest == 1 else f"/{1 / self.shortest:g}"
+        return f"{self.batch}x{self.length}{part}"
 
 
 @dataclass(frozen=True)
@@ -115,9 +149,8 @@ def _measure(subject: nn.Module, model: str, name: str, shape: Shape, mode: str,
         if compiled:
             compile_layers(subject, memory_budget=settings.memory_budget)
         try:
-            step = _TrainingStep(attached, subject, settings, fast)
-            batches = _repeat_batch(subject, shape, cuda, on_device=not fast)
-            ms = _median_ms(lambda: step(next(batches)), settings.repeats, cuda, settled=2 if compiled else 1)
+            step = _TrainingStep(attached, subject, shape, settings, fast)
+            ms = _median_ms(step, settings.repeats, cuda, settled=2 if compiled else 1)
         finally:
             uncompile_layers(subject)
             attached.detach()
@@ -140,20 +173,25 @@ def _measure(subject: nn.Module, model: str, name: str, shape: Shape, mode: str,
 
 
 class _TrainingStep:
-    """Make one update, as a training loop does."""
+    """Make one update on the same batch, as a training loop does."""
 
-    def __init__(self, attached: Attached, model: nn.Module, settings: _Settings, fast: bool) -> None:
+    def __init__(self, attached: Attached, model: nn.Module, shape: Shape, settings: _Settings, fast: bool) -> None:
         self.attached, self.model, self.device = attached, model, settings.device
         self.half = None if settings.dtype == "float32" else getattr(torch, settings.dtype)
         self.optimizer = torch.optim.AdamW(model.parameters(), lr=1e-6, fused=self.device == "cuda")
         self.captured = attached.capture(model, optimizer=self.optimizer, max_norm=1.0) if fast else None
+        config: Any = model.config
+        batch = make_batch(shape, int(config.get_text_config().vocab_size), int(config.num_labels))
+        if self.device == "cuda":  # the fast step copies it from pinned memory
+            batch = {name: value.pin_memory() if fast else value.cuda() for name, value in batch.items()}
+        self.batch = batch
 
-    def __call__(self, batch: Mapping[str, Tensor]) -> None:
+    def __call__(self) -> None:
         with torch.autocast(self.device, self.half, enabled=self.half is not None):
             if self.captured is not None:
-                self.captured(batch)
+                self.captured(dict(self.batch))
                 return
-            self.attached.backward(self.model, batch, step=self._update)
+            self.attached.backward(self.model, dict(self.batch), step=self._update)
         self._update()
 
     def _update(self) -> None:
@@ -168,16 +206,6 @@ class _TrainingStep:
         return "" if self.captured.obstacle is None else f"not captured: {self.captured.obstacle}"
 
 
-def _repeat_batch(model: nn.Module, shape: Shape, cuda: bool, on_device: bool) -> Iterator[Mapping[str, Tensor]]:
-    """Repeat one batch. The eager step gets it on the device, the fast step from pinned memory."""
-    config: Any = model.config
-    batch = make_batch(shape, int(config.get_text_config().vocab_size), int(config.num_labels))
-    if cuda:
-        batch = {k: v.cuda() if on_device else v.pin_memory() for k, v in batch.items()}
-    while True:
-        yield dict(batch)
-
-
 def _median_ms(step: Callable[[], None], repeats: int, cuda: bool, settled: int) -> float:
     """Return the median time of a step; the peak of memory is measured after `settled` steps."""
     for number in range(WARM_UP):
@@ -185,11 +213,7 @@ def _median_ms(step: Callable[[], None], repeats: int, cuda: bool, settled: int)
             torch.cuda.reset_peak_memory_stats()  # the compiler tries kernels; the capture shows what a replay needs
         step()
     if not cuda:
-        times = [time.perf_counter()]
-        for _ in range(repeats):
-            step()
-            times.append(time.perf_counter())
-        return 1000 * statistics.median(after - before for before, after in itertools.pairwise(times))
+        return 1000 * statistics.median(timeit.repeat(step, "gc.enable()", number=1, repeat=repeats))
     torch.cuda.synchronize()
     events = [torch.cuda.Event(enable_timing=True) for _ in range(repeats + 1)]
     events[0].record()
@@ -198,6 +222,35 @@ def _median_ms(step: Callable[[], None], repeats: int, cuda: bool, settled: int)
         event.record()
     torch.cuda.synchronize()
     return statistics.median(before.elapsed_time(after) for before, after in itertools.pairwise(events))
+
+
+def load_model(name: "str | os.PathLike[str]") -> nn.Module:
+    """Make a BERT of a known size with random weights, or load the model of a folder."""
+    from transformers import AutoModelForSequenceClassification, BertConfig, BertForSequenceClassification
+
+    if os.path.isdir(name):
+        return AutoModelForSequenceClassification.from_pretrained(name, dtype=torch.float32).train()
+    if str(name) not in SIZES:
+        raise ValueError(f"{name!r} is neither a model folder nor one of the sizes {', '.join(SIZES)}.")
+    layers, width, heads, inner = SIZES[str(name)]
+    config = BertConfig(hidden_size=width, num_hidden_layers=layers, num_attention_heads=heads, intermediate_size=inner)
+    return BertForSequenceClassification(config).train()
+
+
+def make_batch(shape: Shape, vocabulary: int, labels: int, seed: int = 0) -> Mapping[str, Tensor]:
+    """Draw random tokens between a class and a separator token, padded on the right."""
+    rng = torch.Generator().manual_seed(seed)
+    ids = torch.randint(3, vocabulary, (shape.batch, shape.length), generator=rng)
+    lengths = torch.linspace(shape.shortest * shape.length, shape.length, shape.batch).round().long()
+    positions = torch.arange(shape.length)[None]
+    mask = (positions < lengths[:, None]).long()
+    ids[:, 0] = 1
+    ids[positions == lengths[:, None] - 1] = 2
+    return {
+        "input_ids": ids * mask,
+        "attention_mask": mask,
+        "labels": torch.randint(0, labels, (shape.batch,), generator=rng),
+    }
 
 
 def markdown(rows: Sequence[Row]) -> str:

@@ -1,25 +1,23 @@
 """Compare runs: mean and spread over seeds, paired tests, cost."""
 
-from typing import Any
+import argparse
 
+from ... import reports
+from ...reports.formatting import format_p, format_passes
 from .. import say
 from ..tables import print_table
 
 
-def add(parser: Any) -> None:
+def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", nargs="+", metavar="RUN", help="run folders, or folders of runs")
-    parser.add_argument(
-        "--by", choices=("run", "method"), default="run", help="one line a run, or a method's runs together"
-    )
+    parser.add_argument("--by", choices=("run", "method"), default="run", help="one line for each run, or each method")
     parser.add_argument("--metric", help="by default the one that selects")
     parser.add_argument("--html", metavar="OUT", help="also write a page")
 
 
-def run(arguments: Any) -> int:
-    from ...reports import compare_runs, find_runs, report
-    from ...reports.formatting import format_p, format_passes
-
-    for comparison in compare_runs(find_runs(arguments.runs), by=arguments.by, metric=arguments.metric):
+def run(arguments: argparse.Namespace) -> int:
+    runs = reports.find_runs(arguments.runs)
+    for comparison in reports.compare_runs(runs, by=arguments.by, metric=arguments.metric):
         rows: list[list[str]] = []
         for row in comparison.rows:
             test, ratio = row.over_seeds, row.ratio.get("seconds_per_step")
@@ -32,14 +30,12 @@ def run(arguments: Any) -> int:
         for line in (*_details(comparison), *comparison.notes):
             say(line)
     if arguments.html:
-        say(report(arguments.runs, arguments.html, by=arguments.by))
+        say(reports.report(arguments.runs, arguments.html, by=arguments.by))
     return 0
 
 
-def _details(comparison: Any) -> list[str]:
+def _details(comparison: "reports.Comparison") -> list[str]:
     """Return what the columns cannot hold: the tests by name, medians, and why there is no p."""
-    from ...reports.formatting import format_p
-
     lines = [f"Median: {', '.join(f'{row.name} {row.summary.median:.4f}' for row in comparison.rows)}."]
     if len(comparison.rows) > 1:
         lines.append(f"Difference from {comparison.rows[0].name}; p of a paired t test over the seeds both have.")

@@ -1,21 +1,21 @@
 """Train a small model in minutes, offline: plain fine-tuning against two robust methods."""
 
-from typing import Any
+import argparse
 
+from ...runs.config_io import seeds_of
+from ...runs.errors import Interrupted
 from .. import say
 
 
-def add(parser: Any) -> None:
+def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", default="demo-report", help="folder for runs and report.html (default: demo-report)")
     parser.add_argument("--seed", default="1,2", help="one seed, or several with commas (default: 1,2)")
     parser.add_argument("--model", help="folder of another encoder; by default all-MiniLM-L6-v2 of the extra [demo]")
     parser.add_argument("--limit", type=int, help="training rows, for a quick look")
 
 
-def run(arguments: Any) -> int:
+def run(arguments: argparse.Namespace) -> int:
     from ...demo import demo
-    from ...runs.config_io import seeds_of
-    from ...runs.errors import Interrupted
 
     seeds = seeds_of(arguments.seed)
     try:

@@ -1,50 +1,48 @@
 """Show a method's composition, options and presets: toughen describe smart [--method.weight 5]."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ...runs import method_config as config
 from .. import say
 from ..arguments import CommandParser
+from ..parser import OptionsParser, add_options
+
+if TYPE_CHECKING:
+    from ...method import Method, MethodSum
 
 
 def main(arguments: Sequence[str]) -> int:
     """Print a method; its options may be given with or without `--method.` in front."""
-    from ...runs.method_config import NO_DEFAULT, describe_method, make_method, missing_options, options_of, parts_of
-    from ..parser import OptionsParser, add_options
-
     first = CommandParser("toughen describe", usage="%(prog)s METHOD [--OPTION VALUE ...]", description=__doc__)
     first.add_argument("name", metavar="METHOD", help="a name, a sum a+b, or ./file.py:name")
     given, rest = first.parse_known_args(arguments)
-    name = given.name
-    options = options_of(name)
+    options = config.options_of(given.name)
     parser = OptionsParser(prog="toughen describe")
     add_options(parser, options)
     words = [f"--method.{word[2:]}" if re.match(r"--(?!method\.)", word) else word for word in rest]
     values: dict[str, Any] = parser.parse_args(words).as_dict().get("method") or {}
-    method = {"name": name, **values}
-    described = [describe_method(part) for part, _ in parts_of(name)]
+    method = {"name": given.name, **values}
+    described = [config.describe_method(part) for part, _ in config.parts_of(given.name)]
     lines = [f"{each.name}: {each.doc}" for each in described]
     lines += ["", "Options:"] if options else []
     wide = max(map(len, options), default=0)
     for key, (_, option) in options.items():
         default = "" if option.default is None else f" (default {option.default})"
-        default = " (must be given)" if option.default is NO_DEFAULT else default
+        default = " (must be given)" if option.default is config.NO_DEFAULT else default
         lines.append(f"  --method.{key:<{wide}} {option.help}{default}")
-    missing = [f"--method.{key}" for key in missing_options(method)]
-    shown = [f"  give {', '.join(missing)} to see it"] if missing else composition(make_method(method))
+    missing = [f"--method.{key}" for key in config.missing_options(method)]
+    shown = [f"  give {', '.join(missing)} to see it"] if missing else composition(config.make_method(method))
     say("\n".join([*lines, "", "Composition:", *shown]))
     return 0
 
 
-def composition(method_or_sum: Any) -> list[str]:
-    """Return the parts of a method, one a line; of a sum, those of each."""
-    methods = getattr(method_or_sum, "methods", (method_or_sum,))
-    lines: list[str] = []
-    for method in methods:
-        lines += [f"  {type(method).__name__}("]
-        shown = {each.name: getattr(method, each.name) for each in fields(method) if each.repr}
-        lines += [f"    {name}={value!r}," for name, value in shown.items() if value is not None]
-        lines.append("  )")
-    return lines
+def composition(method: "Method | MethodSum") -> Iterator[str]:
+    """Yield the parts of a method, one a line; of a sum, those of each."""
+    for each in config.methods_of(method):
+        parts = {field.name: getattr(each, field.name) for field in fields(each) if field.repr}
+        yield f"  {type(each).__name__}("
+        yield from (f"    {name}={part!r}," for name, part in parts.items() if part is not None)
+        yield "  )"

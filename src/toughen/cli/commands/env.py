@@ -6,8 +6,11 @@ import platform
 import tempfile
 from collections.abc import Iterator
 from importlib.metadata import requires
-from typing import Any
 
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+
+from ..._version import __version__
 from .. import say
 
 EXTRAS = ("", "trainer", "tasks", "peft", "plot", "cli", "sweep")  # "" is what is always installed
@@ -18,21 +21,17 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from ... import __version__
-
     say(f"toughen {__version__} · Python {platform.python_version()} · {platform.platform()}")
-    for line in (*_packages(), *_devices(), _hub()):
+    for line in _facts():
         say(f"  {line}")
-    messages = [f"! {problem}" for problem in problems()]
-    say("\n".join(messages or ["no problems messages"]))
-    return 1 if messages and arguments.strict else 0
+    problems = [f"! {problem}" for problem in _problems()]
+    say("\n".join(problems or ["no problems found"]))
+    return 1 if problems and arguments.strict else 0
 
 
-def _requirements() -> dict[Any, str]:
+def _requirements() -> dict[tuple[str, SpecifierSet], str]:
     """Return what toughen requires, with the extra that brings it."""
-    from packaging.requirements import Requirement
-
-    requirements: dict[Any, str] = {}
+    requirements: dict[tuple[str, SpecifierSet], str] = {}
     for extra in EXTRAS:
         for each in map(Requirement, requires("toughen") or ()):
             if each.marker is None or each.marker.evaluate({"extra": extra}):
@@ -40,17 +39,16 @@ def _requirements() -> dict[Any, str]:
     return requirements
 
 
-def _packages() -> Iterator[str]:
+def _facts() -> Iterator[str]:
+    """Yield what this machine has: packages, cores and GPUs, and the Hub's cache."""
+    import torch
+    from huggingface_hub import constants
+
     from ...runs.finish import version_of
 
     for (name, _), extra in _requirements().items():
         installed = version_of(name)
         yield f"{name} {installed}" if installed else f'{name} is not installed: pip install "toughen[{extra}]"'
-
-
-def _devices() -> Iterator[str]:
-    import torch
-
     yield f"{os.cpu_count()} cores, {torch.get_num_threads()} threads a process"
     if not torch.cuda.is_available():
         yield "no GPU: runs are in fp32 on the CPU"
@@ -59,16 +57,11 @@ def _devices() -> Iterator[str]:
         kind = "bf16" if torch.cuda.get_device_capability(number) >= (8, 0) else "fp16, no bf16"
         memory = f"{free / 2**30:.0f} of {total / 2**30:.0f} GiB free"
         yield f"GPU {number}: {torch.cuda.get_device_name(number)}, {memory}, {kind}"
-
-
-def _hub() -> str:
-    from huggingface_hub import constants
-
     offline = "offline (HF_HUB_OFFLINE)" if constants.HF_HUB_OFFLINE else "the Hub is asked for what is missing here"
-    return f"Hub: {offline}; cache {constants.HF_HUB_CACHE}"
+    yield f"Hub: {offline}; cache {constants.HF_HUB_CACHE}"
 
 
-def problems() -> Iterator[str]:
+def _problems() -> Iterator[str]:
     """Yield what will go wrong or slow, each with its remedy."""
     import torch
     from huggingface_hub import constants

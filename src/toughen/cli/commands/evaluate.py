@@ -1,17 +1,24 @@
 """Score a run or a model on any split or file, also under attack."""
 
+import argparse
 import json
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ... import evaluation
+from ...attacks.base import attack_classes, attack_options
+from ...options import attribute_docs
+from ...runs.errors import RunError
+from ...runs.progress import silence_libraries
 from .. import say
+from ..arguments import split_names
 from ..tables import print_table, span
 
 FLAGS = {name: f"--{name}" for name in ("task", "file", "sets", "synonyms", "text_column", "label_column", "dir")}
 
 
-def add(parser: Any) -> None:
+def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("paths", nargs="+", metavar="RUN_OR_MODEL", help="run folders, or folders of saved models")
     parser.add_argument("--task", help="evaluate on this set, such as hans or mnli-mm; a run knows its own")
     parser.add_argument("--split", default="validation", help="train, validation or test (default: validation)")
@@ -26,34 +33,19 @@ def add(parser: Any) -> None:
     parser.add_argument("--all_seeds", action="store_true", help="every seed of a run, and its baseline's")
     parser.add_argument("--all_checkpoints", action="store_true", help="every checkpoint that was kept")
     parser.add_argument("--json", action="store_true", help="print JSON in place of a table")
-    _add_attacks(parser.add_argument_group("attacks"))
-
-
-def _add_attacks(group: Any) -> None:
-    from ...attacks.base import attack_classes, attack_options
-    from ...options import attribute_docs
-
-    listed = "; ".join(f"{name}: {_first_line(attack.__doc__)}" for name, attack in attack_classes().items())
+    group = parser.add_argument_group("attacks")
+    titles = {name: str(attack.__doc__).partition("\n")[0].rstrip(".") for name, attack in attack_classes().items()}
+    listed = "; ".join(f"{name}: {title}" for name, title in titles.items())
     help = f"attacks to run as well, with commas, or all. {listed}. An interrupted attack goes on when run again."
-    group.add_argument("--attack", type=_names, default=(), metavar="NAMES", help=help.replace("%", "%%"))
+    group.add_argument("--attack", type=names, default=(), metavar="NAMES", help=help.replace("%", "%%"))
     for each in attack_options().values():
         if each.flag:
-            help = f"{attribute_docs(each.attacks[0])[each.name].strip()} [{', '.join(a.name for a in each.attacks)}]"
             shown = ",".join(map(_short, each.default)) or "all" if isinstance(each.default, tuple) else each.default
+            help = f"{attribute_docs(each.attacks[0])[each.name].strip()} [{', '.join(a.name for a in each.attacks)}]"
             help += "" if shown is None else f" (default: {shown})"
-            group.add_argument(
-                f"--{each.flag}",
-                dest=f"attack.{each.name}",
-                type=_reader(each.default),
-                metavar=each.flag.upper(),
-                help=help.replace("%", "%%"),
-            )
-    group.add_argument(
-        "--precision",
-        dest="attack.precision",
-        choices=("auto", "fp32", "bf16"),
-        help="of searches over texts: auto is bf16 on a GPU; results are always judged in fp32 (default: auto)",
-    )
+            group.add_argument(f"--{each.flag}", type=_reader(each.default), help=help.replace("%", "%%"))
+    help = "of searches over texts: auto is bf16 on a GPU; results are always judged in fp32 (default: auto)"
+    group.add_argument("--precision", choices=("auto", "fp32", "bf16"), help=help)
 
 
 def _short(value: Any) -> str:
@@ -63,44 +55,29 @@ def _short(value: Any) -> str:
 def _reader(default: Any) -> Callable[[str], Any]:
     """Return the function that reads an option with this default."""
     if isinstance(default, tuple):
-        return _numbers if default and isinstance(default[0], float) else _names
+        return numbers if default and isinstance(default[0], float) else names
     return str if default is None else type(default)
 
 
-def _flag(name: str) -> str:
-    from ...attacks.base import attack_options
-
-    return attack_options()[name].flag if name in attack_options() else name
+def names(text: str) -> tuple[str, ...]:
+    return () if text.strip() == "none" else tuple(split_names(text))
 
 
-def _first_line(text: str | None) -> str:
-    return (text or "").strip().partition("\n")[0].rstrip(".")
-
-
-def _names(text: str) -> tuple[str, ...]:
-    names = tuple(name.strip() for name in text.split(",") if name.strip())
-    return () if names == ("none",) else names
-
-
-def _numbers(text: str) -> tuple[float, ...]:
+def numbers(text: str) -> tuple[float, ...]:
     return tuple(float(number) for number in text.split(","))
 
 
-def run(arguments: Any) -> int:
-    from ...evaluation import AttackSettings, evaluate
-    from ...runs.errors import RunError
-    from ...runs.progress import silence_libraries
-
+def run(arguments: argparse.Namespace) -> int:
     options = {key: value for key, value in vars(arguments).items() if key not in ("paths", "json")}
-    given = {key.partition(".")[2]: options.pop(key) for key in list(options) if key.startswith("attack.")}
-    given = {name: value for name, value in given.items() if value is not None}
+    flags = {name: each.flag for name, each in attack_options().items() if each.flag} | {"precision": "precision"}
+    settings = {name: value for name, flag in flags.items() if (value := options.pop(flag)) is not None}
     if options["attack"]:
-        options |= {"settings": AttackSettings(**given), "progress": True}
-    elif given:
-        raise RunError(f"--{_flag(next(iter(given)))} is for attacks: name some with --attack as well.")
+        options |= {"settings": evaluation.AttackSettings(**settings), "progress": True}
+    elif settings:
+        raise RunError(f"--{flags[next(iter(settings))]} is for attacks: name some with --attack as well.")
     try:
         with silence_libraries():
-            evaluations = [(path, each) for path in arguments.paths for each in evaluate(path, **options)]
+            evaluations = [(path, each) for path in arguments.paths for each in evaluation.evaluate(path, **options)]
     except KeyboardInterrupt:
         sys.stderr.write("toughen: interrupted; the same command goes on from here.\n")
         return 130
@@ -115,19 +92,17 @@ def run(arguments: Any) -> int:
     return 0
 
 
-def _to_dict(each: Any, first: Any) -> dict[str, Any]:
+def _to_dict(each: "evaluation.Evaluation", first: "evaluation.Evaluation") -> dict[str, Any]:
     """Return an evaluation with its attacks, and paired differences from the first one."""
-    row: dict[str, Any] = each.to_dict()
+    row = each.to_dict()
     if each.attacks:
-        from ...evaluation import differences
-
         row["attacks"] = [attacked.summary.to_dict() for attacked in each.attacks]
         if each is not first:
-            row["differences"] = [vars(one) for one in differences(each.attacks, first.attacks)]
+            row["differences"] = [vars(one) for one in evaluation.differences(each.attacks, first.attacks)]
     return row
 
 
-def _print_scores(evaluations: Sequence[tuple[str, Any]], many: bool) -> None:
+def _print_scores(evaluations: "Sequence[tuple[str, evaluation.Evaluation]]", many: bool) -> None:
     from ...reports.comparison import LOWER
 
     best = (min if evaluations[0][1].metric in LOWER else max)(each.score for _, each in evaluations)
@@ -138,7 +113,7 @@ def _print_scores(evaluations: Sequence[tuple[str, Any]], many: bool) -> None:
         star = " *" if marked and each.score == best else ""
         ece = f"{each.calibration['ece']:.3f}" if each.calibration else "-"
         shown = each.metrics if len(evaluations) == 1 else {each.metric: each.metrics[each.metric]}
-        scores = "\n".join(f"{metric} {span(value)}" for metric, value in shown.items())
+        scores = "\n".join(f"{metric} {span(**value)}" for metric, value in shown.items())
         rows.append([f"{name}{star}", str(each.rows), scores, ece])
     print_table(["evaluation", "rows", "score (95 % interval)", "ECE"], rows)
     if marked:
@@ -149,7 +124,7 @@ def _print_scores(evaluations: Sequence[tuple[str, Any]], many: bool) -> None:
         say(f"note: {note}")
 
 
-def _print_details(each: Any) -> None:
+def _print_details(each: "evaluation.Evaluation") -> None:
     if each.per_class:
         wanted = ("precision", "recall", "f1")
         rows = [[n, *(f"{v[k]:.3f}" for k in wanted), str(v["rows"])] for n, v in each.per_class.items()]

@@ -2,6 +2,8 @@
 
 import argparse
 
+from ...registry import create_method, list_methods
+from ...runs.method_config import cost_of, describe_methods
 from .. import say
 
 
@@ -10,13 +12,9 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from ...registry import create_method, list_methods
-
     if arguments.names:
         say("\n".join(list_methods()))
         return 0
-    from ...runs.method_config import cost_of, describe_methods
-
     lines = [f"{'method':<9} {'cost':>4}  what it is"]
     for name, described in describe_methods().items():
         presets = [preset for preset in described.presets if preset != "recommended"]

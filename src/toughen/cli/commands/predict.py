@@ -7,10 +7,19 @@ import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ...internal.atomic import write_text
+from ...runs.errors import RunError
+from ...tasks.infer import WORDS, choice_columns
+from ...tasks.read.files import FileFormat, Raw, read_rows
+from ...tasks.read.rows import BadRow, numbered_columns, text_of
+from ...tasks.spec import Task, options_of_caller
 from .. import say
-from ..arguments import check_new
+from ..arguments import check_new, split_names
+
+if TYPE_CHECKING:
+    from ...runs.predictor import Input, Prediction
 
 FLAGS = {name: f"--{name}" for name in ("text_column", "delimiter", "encoding")}
 
@@ -21,7 +30,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--text_pair", "--text-pair", action="append", default=[], help="Its second text.")
     parser.add_argument("--file", help="CSV, TSV, JSON, JSONL or Parquet with the texts; - is stdin, one a line.")
     parser.add_argument("--text_column", help="Column of the text, or two with a comma between them.")
-    parser.add_argument("--delimiter", help="Of a table; found by itself if left out.")
+    parser.add_argument("--delimiter", help="Of a table; inferred if omitted.")
     parser.add_argument("--encoding", help="Of a file that is not UTF-8, such as cp1252.")
     parser.add_argument("--out", help="Where to write: .csv or .jsonl; must be new. Without it stdout.")
     parser.add_argument("--format", choices=("plain", "csv", "jsonl"), help="By default that of --out, else plain.")
@@ -30,10 +39,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from ...internal.atomic import write_text
-    from ...runs.errors import RunError
     from ...runs.predictor import load
-    from ...tasks.spec import options_of_caller
 
     out = Path(arguments.out) if arguments.out else None
     if out is not None:
@@ -55,10 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _inputs(arguments: argparse.Namespace, task: Any) -> Iterator[Any]:
-    from ...runs.errors import RunError
-    from ...tasks.read.files import FileFormat
-
+def _inputs(arguments: argparse.Namespace, task: Task) -> "Iterator[Input]":
     texts, seconds = arguments.text, arguments.text_pair
     if seconds and len(texts) != len(seconds):
         raise RunError(f"--text is given {len(texts)} times and --text_pair {len(seconds)} times.")
@@ -70,11 +73,12 @@ def _inputs(arguments: argparse.Namespace, task: Any) -> Iterator[Any]:
                 raise RunError(f"stdin, line {number}: it is empty; fill it in or leave the line out.")
             yield _line(line, task)
     elif arguments.file:
-        columns = [name.strip() for name in (arguments.text_column or "").split(",") if name.strip()]
-        yield from _rows(Path(arguments.file), columns, task, FileFormat(arguments.delimiter, arguments.encoding))
+        columns = split_names(arguments.text_column or "")
+        for raw in read_rows(Path(arguments.file), FileFormat(arguments.delimiter, arguments.encoding)):
+            yield _row(raw, columns, task)
 
 
-def _line(line: str, task: Any) -> Any:
+def _line(line: str, task: Task) -> "Input":
     """Return a line of stdin as input: a text, a pair with a tab between, or JSON for multiple choice."""
     if task.head == "choices":
         try:
@@ -84,57 +88,38 @@ def _line(line: str, task: Any) -> Any:
     return tuple(line.split("\t")) if len(task.columns) == 2 else line
 
 
-def _rows(path: Path, given: Sequence[str], task: Any, form: Any) -> Iterator[Any]:
-    """Yield the rows of a file as inputs; `given` are the columns of the text."""
-    from ...runs.errors import RunError
-    from ...tasks.infer import WORDS
-    from ...tasks.read.files import check_file, read_rows
-    from ...tasks.read.rows import BadRow, text_of
-
-    check_file(path)
-    for raw in read_rows(path, form):
-        if raw.problem:
-            raise RunError(f"{raw.location}: {raw.problem.problem}.")
-        names, choices = given or list(task.columns), list[str]()
-        if task.head == "choices":
-            names, choices = _choices(path, raw, given)
-        elif task.head == "tokens" and not given:
-            names = [next((name for name in WORDS if name in raw.fields), names[0])]
-        if missing := [name for name in names if name and name not in raw.fields]:
+def _row(raw: Raw, given: Sequence[str], task: Task) -> "Input":
+    """Return a row of a file as input; `given` are the columns of the text."""
+    if raw.problem:
+        raise RunError(f"{raw.location}: {raw.problem.problem}.")
+    names, choices = given or list(task.columns), list[str]()
+    if task.head == "choices":
+        *names, listed = choice_columns(raw.path, raw.row, raw.fields, given)  # no question is ""
+        choices = raw.fields[listed] if listed else [raw.fields[name] for name in numbered_columns(raw.fields)]
+        if not choices:
             raise RunError(
-                f"{path}, row {raw.row}: there is no column {missing[0]!r}; it has "
-                f"{', '.join(map(repr, raw.fields))}; name the right one with --text_column."
+                f"{raw.path}, row {raw.row}: there are no choices; write a list 'choices' or columns choice0, "
+                f"choice1, ...; it has {', '.join(map(repr, raw.fields))}."
             )
-        if task.head == "tokens":
-            yield raw.fields[names[0]]
-            continue
-        try:
-            texts = [text_of(raw.fields[name], name) if name else "" for name in names]
-        except BadRow as bad:
-            raise RunError(f"{raw.location}: {bad.kind}; fill it in or leave the row out.") from None
-        if task.head == "choices":
-            yield {"context": texts[0], "question": texts[1], "choices": choices}
-        else:
-            yield tuple(texts) if len(texts) > 1 else texts[0]
-
-
-def _choices(path: Path, raw: Any, asked: Sequence[str]) -> tuple[list[str], list[Any]]:
-    """Return the columns of context and question (or ""), and the choices, from a list or from columns of their own."""
-    from ...runs.errors import RunError
-    from ...tasks.infer import choice_columns
-    from ...tasks.read.rows import numbered_columns
-
-    context, question, listed = choice_columns(path, raw.row, raw.fields, asked)
-    values = raw.fields[listed] if listed else [raw.fields[name] for name in numbered_columns(raw.fields)]
-    if not values:
+    elif task.head == "tokens" and not given:
+        names = [next((name for name in WORDS if name in raw.fields), names[0])]
+    if missing := [name for name in names if name and name not in raw.fields]:
         raise RunError(
-            f"{path}, row {raw.row}: there are no choices; write a list 'choices' or columns choice0, choice1, ...; "
-            f"it has {', '.join(map(repr, raw.fields))}."
+            f"{raw.path}, row {raw.row}: there is no column {missing[0]!r}; it has "
+            f"{', '.join(map(repr, raw.fields))}; name the right one with --text_column."
         )
-    return [context, question], [str(choice) for choice in values]
+    if task.head == "tokens":
+        return raw.fields[names[0]]
+    try:
+        texts = [text_of(raw.fields[name], name) if name else "" for name in names]
+    except BadRow as bad:
+        raise RunError(f"{raw.location}: {bad.kind}; fill it in or leave the row out.") from None
+    if task.head == "choices":
+        return {"context": texts[0], "question": texts[1], "choices": [str(choice) for choice in choices]}
+    return tuple(texts) if len(texts) > 1 else texts[0]
 
 
-def _fields(given: Any, task: Any) -> Mapping[str, Any]:
+def _fields(given: "Input", task: Task) -> Mapping[str, Any]:
     """Return an input by the names of its columns."""
     if isinstance(given, Mapping):
         return given
@@ -143,13 +128,13 @@ def _fields(given: Any, task: Any) -> Mapping[str, Any]:
     return dict(zip(names, values, strict=False))
 
 
-def _plain(inputs: Sequence[Any], predictions: Sequence[Any], task: Any) -> str:
+def _plain(inputs: "Sequence[Input]", predictions: "Sequence[Prediction]", task: Task) -> str:
     between = " " if task.head == "tokens" else ", "
     shown = [between.join(each.label) or "-" if isinstance(each.label, list) else str(each) for each in predictions]
     return "".join(f"{line}\n" for line in shown)
 
 
-def _jsonl(inputs: Sequence[Any], predictions: Sequence[Any], task: Any) -> str:
+def _jsonl(inputs: "Sequence[Input]", predictions: "Sequence[Prediction]", task: Task) -> str:
     lines: list[str] = []
     for given, prediction in zip(inputs, predictions, strict=True):
         row = {**_fields(given, task), "prediction": prediction.label}
@@ -158,7 +143,7 @@ def _jsonl(inputs: Sequence[Any], predictions: Sequence[Any], task: Any) -> str:
     return "".join(lines)
 
 
-def _csv(inputs: Sequence[Any], predictions: Sequence[Any], task: Any) -> str:
+def _csv(inputs: "Sequence[Input]", predictions: "Sequence[Prediction]", task: Task) -> str:
     out, rows = io.StringIO(), [_fields(given, task) for given in inputs]
     columns = max(map(list, rows), key=len, default=list(task.columns))
     writer = csv.writer(out, lineterminator="\n")

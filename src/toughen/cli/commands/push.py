@@ -4,6 +4,7 @@ import argparse
 import re
 from pathlib import Path
 
+from ...runs.errors import RunError
 from .. import say
 
 
@@ -15,8 +16,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from ...runs.errors import RunError
-
     model = Path(arguments.run) / "model"
     if not (model / "config.json").is_file():
         raise RunError(f"{arguments.run} holds no trained model.")

@@ -1,21 +1,20 @@
 """List published experiments, or show the config of one with its source and differences."""
 
-from typing import Any
+import argparse
 
+import yaml
+
+from ... import recipes
 from .. import say
 from ..tables import print_table
 
 
-def add(parser: Any) -> None:
+def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", nargs="?", help="a recipe such as sift/mnli-deberta-base, or the start of some: sift")
     parser.add_argument("--yaml", action="store_true", help="the recipe's configuration alone, to save and edit")
 
 
-def run(arguments: Any) -> int:
-    import yaml
-
-    from ... import recipes
-
+def run(arguments: argparse.Namespace) -> int:
     name, known = arguments.name, recipes.available()
     chosen = [] if name in known else [each for each in known if each.startswith(name or "")]
     if chosen and arguments.yaml:

@@ -1,21 +1,18 @@
 """Write one HTML page of a run, or of several side by side."""
 
-from typing import Any
+import argparse
 
+from ... import reports
 from .. import say
 
 
-def add(parser: Any) -> None:
+def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", nargs="+", metavar="RUN", help="run folders, or folders of runs")
     parser.add_argument("--out", help="where the page goes (default: report.html in the run, or here for several)")
-    parser.add_argument(
-        "--by", choices=("run", "method"), default="run", help="one line a run, or a method's runs together"
-    )
+    parser.add_argument("--by", choices=("run", "method"), default="run", help="one line for each run, or each method")
     parser.add_argument("--title", help="the page's title")
 
 
-def run(arguments: Any) -> int:
-    from ...reports import report
-
-    say(report(arguments.runs, arguments.out, by=arguments.by, title=arguments.title))
+def run(arguments: argparse.Namespace) -> int:
+    say(reports.report(arguments.runs, arguments.out, by=arguments.by, title=arguments.title))
     return 0

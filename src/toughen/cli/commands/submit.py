@@ -4,6 +4,11 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from ... import tasks
+from ...runs.errors import RunError
+from ...runs.folder import RunFolder
+from ...runs.results import read_predictions
+from ...tasks.catalog import GLUE
 from .. import say
 from ..arguments import check_new
 
@@ -17,12 +22,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from ...runs.errors import RunError
-    from ...runs.folder import RunFolder
     from ...runs.prepare import EXTRA_EVAL_SETS
-    from ...runs.results import read_predictions
-    from ...tasks import submission
-    from ...tasks.catalog import GLUE
 
     out = Path(arguments.out)
     check_new(out, "choose another --out")
@@ -42,5 +42,5 @@ def run(arguments: argparse.Namespace) -> int:
         for ending, name in EXTRA_EVAL_SETS.get(results.task, {}).items():
             if (tables / f"test_{ending}.tsv").is_file():
                 predictions[name] = read_predictions(tables / f"test_{ending}.tsv")
-    say(submission(predictions, out, partial=arguments.partial))
+    say(tasks.submission(predictions, out, partial=arguments.partial))
     return 0

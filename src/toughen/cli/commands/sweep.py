@@ -1,10 +1,11 @@
 """Try many settings of a config, each with several seeds: on one machine, or on a Ray cluster."""
 
 from collections.abc import Sequence
-from typing import Any
 
+from ... import sweeps
 from .. import say
-from ..arguments import DATA_FLAGS, CommandParser, split_arguments
+from ..arguments import DATA_FLAGS, CommandParser
+from ..parser import parse_flags, split_arguments
 from ..tables import print_table
 
 FLAGS = DATA_FLAGS
@@ -19,40 +20,32 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--base", help="config file or recipe in place of the file's base")
     parser.add_argument("--seeds", help="in place of the file's seeds: 1,2,3")
     parser.add_argument("--output_dir", help="folder of the sweep (default: sweeps/NAME)")
-    parser.add_argument(
-        "--engine", choices=("auto", "ray", "serial"), default="auto", help="default: ray, if installed"
-    )
+    parser.add_argument("--engine", choices=("auto", "ray", "serial"), default="auto", help="auto: ray, if installed")
     parser.add_argument("--address", help="a Ray cluster: host:port, or auto on one of its machines")
     options, rest = parser.parse_known_args(arguments)
-
-    from ...sweeps import SweepError, SweepStopped, sweep
-    from ..parser import parse_flags
-
     given = split_arguments(rest)
     if given.config or given.print_config:
-        raise SweepError("--config, --recipe and --print_config are options of toughen train; give --base here.")
+        raise sweeps.SweepError("--config, --recipe and --print_config are options of toughen train; give --base here.")
     try:
         # The methods are in the file: its options are checked with the settings.
-        return _print_summary(sweep(**vars(options), config=parse_flags(given.words, None)))
-    except SweepStopped as stopped:
+        return _print_summary(sweeps.sweep(**vars(options), config=parse_flags(given.words, None)))
+    except sweeps.SweepStopped as stopped:
         say(stopped)
         return 130
 
 
-def _print_summary(done: Any) -> int:
-    heads = [*done.definition.keys, done.metric, "seeds", "state"]
-    print_table(["rank", *heads], [_cells(done, row) for row in done.rows], folds=range(1, len(heads) - 2))
+def _print_summary(done: "sweeps.Sweep") -> int:
+    from ...sweeps.leaderboard import shown
+
+    keys, seeds = done.definition.keys, len(done.definition.seeds)
+    rows: list[list[str]] = []
+    for row in done.rows:
+        settings = [shown(row.settings.get(key)) for key in keys]
+        rows.append([shown(row.rank), *settings, str(row).partition(" (")[0], f"{len(row.scores)}/{seeds}", row.state])
+    print_table(["rank", *keys, done.metric, "seeds", "state"], rows, folds=range(1, len(keys) + 1))
     for number, errors in done.failures.items():
         for error in errors:
             say(f"row {number}, {error}")
     best = "; best.yaml" if done.rows and done.rows[0].state == "done" else ""
     say(f"{done}\nsaved {done.path}/leaderboard.html, .md, .csv{best}")
     return 1 if done.failures else 0
-
-
-def _cells(done: Any, row: Any) -> list[str]:
-    from ...sweeps.leaderboard import shown
-
-    score = str(row).partition(" (")[0]
-    settings = [shown(row.settings.get(key)) for key in done.definition.keys]
-    return [shown(row.rank), *settings, score, f"{len(row.scores)}/{len(done.definition.seeds)}", row.state]

@@ -2,6 +2,8 @@
 
 import argparse
 
+from ... import tasks
+from ...runs.errors import RunError
 from .. import say
 
 
@@ -13,9 +15,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from ... import tasks
-    from ...runs.errors import RunError
-
     if arguments.what == "list":
         rows = [("task", "head", "metric", "data", "origin")]
         for name in tasks.available():
