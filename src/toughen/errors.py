@@ -2,10 +2,11 @@
 
 import difflib
 import warnings
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import cache
 from importlib import import_module
 from types import ModuleType
+from typing import NamedTuple
 
 
 class MethodError(ValueError):
@@ -18,6 +19,45 @@ class UsageError(ValueError):
     def __init__(self, message: str, options: Iterable[str] = ()) -> None:
         super().__init__(message)
         self.options = tuple(options)
+
+
+class Option(NamedTuple):
+    """The clause of a message that names an option of `load`, and the one for callers without that option."""
+
+    name: str
+    clause: str
+    otherwise: str = ""
+
+
+class Message(str):
+    """A problem, then clauses about options; `known` are the options that the caller has."""
+
+    problem: str
+    options: tuple[Option, ...]
+
+    def __new__(cls, problem: str, *options: Option) -> "Message":
+        made = super().__new__(cls, problem + "".join(option.clause for option in options))
+        made.problem, made.options = problem, options
+        return made
+
+    def for_caller(self, known: Collection[str]) -> "Message":
+        """Return the message without the options that are not `known`."""
+        clauses = (each if each.name in known else each._replace(clause=each.otherwise) for each in self.options)
+        return Message(self.problem, *clauses)
+
+
+class DataError(ValueError):
+    """Data that cannot be used as it is; one line that names the file, the row and the remedy."""
+
+    def __init__(self, problem: str, *options: Option):
+        """Join the problem and what `options` say of it to one sentence."""
+        self.message = Message(problem, *options)
+        super().__init__(self.message if self.message.endswith((".", "?")) else f"{self.message}.")
+
+    def for_caller(self, known: Collection[str]) -> "DataError":
+        """Return the error without the options that are not `known`."""
+        message = self.message.for_caller(known)
+        return DataError(message.problem, *message.options)
 
 
 class SiteError(RuntimeError):

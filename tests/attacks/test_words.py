@@ -11,19 +11,15 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from tokenizers.decoders import ByteLevel
 from transformers import PreTrainedTokenizerFast
 
-from toughen.attacks.attacked_text import (
-    AttackedText,
-    Budget,
-    SplitText,
-    match_case,
-    split_punctuation,
-    word_constraint,
-)
-from toughen.attacks.builtin.characters import EDITS, HOMOGLYPHS, NEIGHBOURS, CharacterAttack, edit_variants
-from toughen.attacks.builtin.synonyms import SynonymAttack, load_synonyms
+from toughen.attacks.attacked_text import AttackedText, Budget
+from toughen.attacks.builtin.characters import CharacterAttack
+from toughen.attacks.builtin.synonyms import SynonymAttack
 from toughen.attacks.perturbed_model import AttackObjective
 from toughen.attacks.vocabulary import Vocabulary, VocabularyGradients, _decodable, _one_piece
 from toughen.tasks.spec import DataError, Task
+from toughen.text.edits import EDITS, HOMOGLYPHS, NEIGHBOURS, edit_variants
+from toughen.text.synonyms import load_synonyms
+from toughen.text.words import SplitText, match_case, split_punctuation, word_constraint
 
 from ..tiny import TOKENIZER
 from .little_target import TASK, sentences, target
@@ -41,7 +37,7 @@ def test_a_text_is_its_pieces_and_gaps(text):
 
 def test_a_passage_changes_words_and_nothing_else():
     row = {"premise": 'He said "Good day,"  twice.', "hypothesis": "no 2 days", "label": 1}
-    text = AttackedText.of(row, ("premise", "hypothesis"), word_constraint(("numbers",), TASK))
+    text = AttackedText.of(row, ("premise", "hypothesis"), word_constraint(("numbers",), TASK.labels))
     assert text.words == 8
     assert [text.word(place) for place in text.positions] == ["He", "said", "Good", "day", "twice", "no", "days"]
     new = text.changed({("premise", 2): "Bad", ("premise", 3): "night", ("hypothesis", 0): "yes"})
@@ -52,7 +48,7 @@ def test_a_passage_changes_words_and_nothing_else():
 
 def test_words_that_stay():
     task = Task("x", "x", "sentence", "classes", ("text",), ("not_entailment", "very positive"))
-    keep = word_constraint(("labels", "stopwords", "numbers"), task)
+    keep = word_constraint(("labels", "stopwords", "numbers"), task.labels)
     assert [word for word in ("Entailment", "POSITIVE", "the", "3rd", "not", "good") if keep(word)] == [
         "Entailment",
         "POSITIVE",
@@ -60,10 +56,10 @@ def test_words_that_stay():
         "3rd",
         "not",  # a word of a label here
     ]
-    assert not any(word_constraint((), task)(word) for word in ("positive", "the", "3"))
-    assert not word_constraint(("stopwords",), TASK)("not")  # negations carry meaning
+    assert not any(word_constraint((), task.labels)(word) for word in ("positive", "the", "3"))
+    assert not word_constraint(("stopwords",), TASK.labels)("not")  # negations carry meaning
     french = Task("x", "x", "sentence", "classes", ("text",), ("négatif", "très_positif"))
-    assert all(map(word_constraint(("labels",), french), ("Négatif", "très", "positif")))
+    assert all(map(word_constraint(("labels",), french.labels), ("Négatif", "très", "positif")))
 
 
 def test_the_share_of_words_is_rounded_up():
@@ -72,25 +68,30 @@ def test_the_share_of_words_is_rounded_up():
     assert Budget(words=1.0).changes(20) == 20
 
 
+LONGER = {"delete": -1, "insert": 1, "zero_width": 1, "double": 1}
+
+
 @given(st.text("abcdefghijklmnopqrstuvwxyzABCXYZ'-", min_size=1, max_size=12), st.integers(0, 99))
 def test_edits_change_a_word_a_little(word, seed):
     for edit in EDITS:
         for new in edit_variants(word, (edit,), 2, random.Random(seed)):
             assert new != word
             assert new
-            assert abs(len(new) - len(word)) == {"delete": 1, "insert": 1}.get(edit, 0)
-            assert not any(map(str.isspace, new))
+            assert len(new) - len(word) == LONGER.get(edit, len(word) - 1 if edit == "spaced" else 0)
+            assert new.split() == ([*word] if edit == "spaced" else [new])
     many = edit_variants(word, tuple(EDITS), 2, random.Random(seed))
-    assert len(many) == len(set(many)) <= 10
+    assert len(many) == len(set(many)) <= 2 * len(EDITS)
     assert many == edit_variants(word, tuple(EDITS), 2, random.Random(seed))
 
 
 def test_edits_take_turns_and_depend_on_the_seed():
-    first = edit_variants("wonderful", tuple(EDITS), 2, random.Random(0))[: len(EDITS)]
-    assert [len(new) - 9 for new in first] == [{"delete": -1, "insert": 1}.get(edit, 0) for edit in EDITS]
+    first = edit_variants("wonderful", tuple(LONGER), 2, random.Random(0))[: len(LONGER)]
+    assert [len(new) - 9 for new in first] == list(LONGER.values())
     assert edit_variants("XGX", ("keyboard",), 1, random.Random(0))[0].isupper()
     state = type(
-        "One", (), {"text": AttackedText.of({"text": "wonderful"}, ("text",), word_constraint((), TASK)), "index": 3}
+        "One",
+        (),
+        {"text": AttackedText.of({"text": "wonderful"}, ("text",), word_constraint((), TASK.labels)), "index": 3},
     )()
     one, same, other = (
         CharacterAttack(edits=("insert",), seed=seed).variants(state, ("text", 0)) for seed in (0, 0, 1)
@@ -157,7 +158,7 @@ def test_an_installed_wordnet_is_found(tmp_path, monkeypatch):
 
 
 def test_without_any_the_way_out_is_told(monkeypatch, tmp_path):
-    monkeypatch.setattr("toughen.attacks.builtin.synonyms.find_spec", lambda name: None)
+    monkeypatch.setattr("toughen.text.synonyms.find_spec", lambda name: None)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("NLTK_DATA", raising=False)
     with pytest.raises(DataError, match=r"--synonyms.*neighbours needs nothing"):
@@ -169,7 +170,7 @@ def test_substitutes_are_written_as_the_word_is(tmp_path):
         (tmp_path / "synonyms.json").write_text(json.dumps(synonyms))
         return SynonymAttack(synonyms=tmp_path / "synonyms.json", candidates=2).variants(state, position)
 
-    text = AttackedText.of({"text": "Good food"}, ("text",), word_constraint((), TASK))
+    text = AttackedText.of({"text": "Good food"}, ("text",), word_constraint((), TASK.labels))
     state = type("One", (), {"text": text})()
     assert variants({"good": ["fine", "nice", "well"]}, ("text", 0)) == ["Fine", "Nice"]
     assert variants({}, ("text", 1)) == []

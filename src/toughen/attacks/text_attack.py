@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..tasks.spec import DataError, Task
-from .attacked_text import WORD_CONSTRAINTS, AttackedText, Budget, word_constraint
+from ..text.words import WORD_CONSTRAINTS, word_constraint
+from .attacked_text import AttackedText, Budget
 from .base import Attack, AttackScores, Outcome, Record, option
 from .summary import TextScores
 from .text_search import MARGIN, Search, SearchState, StartSearch, run_all
@@ -70,7 +71,7 @@ class TextAttack(Attack):
 
     def run_items(self, target: "Target", numbers: Sequence[int]) -> Iterator[list[Record]]:
         """Yield the records of examples as their searches end."""
-        keep, scorer = word_constraint(self.keep, target.task), target.victim.scorer
+        keep, scorer = word_constraint(self.keep, target.task.labels), target.victim.scorer
         right = {n: scorer.predicted_class(target.logits[n]) == int(target.labels[n]) for n in numbers}
         yield [self._record(target, self._state(target, n, keep)) for n in numbers if not right[n]]
         start_search = self.start_search(target)

@@ -8,7 +8,8 @@ from torch import Tensor
 
 from ..sites.locate import input_embedding
 from ..tasks.spec import DataError
-from .attacked_text import SplitText, WordPosition, split_punctuation
+from ..text.words import SplitText, split_punctuation
+from .attacked_text import WordPosition
 from .base import Row
 from .perturbed_model import AttackObjective, PerturbedModel, attach_perturbation
 

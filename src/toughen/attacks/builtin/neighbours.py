@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..attacked_text import WordPosition, match_case
+from ...text.words import match_case
+from ..attacked_text import WordPosition
 from ..base import register_attack
 from ..text_attack import SubstitutionAttack
 from ..text_search import SearchState, StartSearch, pwws

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ...tasks.spec import DataError, Task
-from ..attacked_text import SplitText, split_punctuation
+from ...text.edits import TYPOS, random_case, random_edit
+from ...text.words import SplitText, split_punctuation
 from ..base import Attack, AttackScores, Outcome, Record, Row, option, register_attack
 from ..summary import Group, Point
-from .characters import edit_variants
 
 if TYPE_CHECKING:
     from ..target import Target
@@ -72,16 +72,7 @@ def _each_word(change: Callable[[str, random.Random], str]) -> Transform:
 def _typo(token: str, rng: random.Random) -> str:
     """Make one typing error in a word of two letters or more."""
     before, word, after = split_punctuation(token)
-    kinds = ["swap", "delete", "insert", "keyboard"]
-    rng.shuffle(kinds)
-    variants = edit_variants(word, kinds, 1, rng) if len(word) > 1 else []
-    return f"{before}{variants[0] if variants else word}{after}"
-
-
-def _casing(token: str, rng: random.Random) -> str:
-    """Write a word in capitals, with a capital, or in small letters if it has one."""
-    forms = dict.fromkeys((token.upper(), token.capitalize(), token.lower(), token.swapcase()))
-    return rng.choice([form for form in forms if form != token] or [token])
+    return f"{before}{random_edit(word, TYPOS, rng) if len(word) > 1 else word}{after}"
 
 
 def _punctuation(token: str, rng: random.Random) -> str:
@@ -126,7 +117,7 @@ def distractors(text: str, strength: float, seed: str) -> str:
 
 NOISE_TRANSFORMS: dict[str, Transform] = {
     "typos": _each_word(_typo),
-    "casing": _each_word(_casing),
+    "casing": _each_word(random_case),
     "punctuation": _each_word(_punctuation),
     "whitespace": whitespace,
     "contractions": contractions,

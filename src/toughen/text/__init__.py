@@ -1,0 +1,1 @@
+"""Texts as words: what may change in them, edits of words, and lists of synonyms and misspellings."""
