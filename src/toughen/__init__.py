@@ -60,6 +60,8 @@ if TYPE_CHECKING:
     from .sweeps.api import sweep as sweep
     from .trainers.accelerate import accelerate_backward as accelerate_backward
     from .trainers.hf import robust as robust
+    from .tuning.api import Tuned as Tuned
+    from .tuning.api import tune as tune
 
     alum = factory(Alum)
     asa = factory(ASA)
@@ -106,6 +108,7 @@ _MODULES = {
     "evaluation.evaluate_model": "evaluate",
     "reports.page": "report",
     "sweeps.api": "Sweep sweep",
+    "tuning.api": "Tuned tune",
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
 

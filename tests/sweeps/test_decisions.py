@@ -220,6 +220,13 @@ def test_median_stopping(pretend):
     assert rows[0.9].outcomes[1].iteration == 2  # not before min_iter
 
 
+def test_threshold_stopping(pretend):
+    early = {"type": "threshold", "min_iter": 2, "lower": 0.55}
+    controller, _ = pretend(quality, early_terminate=early)
+    ends = {(row.settings["method.weight"], row.state, row.outcomes[1].iteration) for row in controller.rows()}
+    assert ends == {(0.5, "done", 3), (1.0, "stopped", 2)}  # 0.71 and 0.21
+
+
 @pytest.mark.parametrize("search", ["random", "tpe"])
 def test_draws_stay_in_their_ranges(search):
     parameters = {

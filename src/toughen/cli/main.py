@@ -9,6 +9,7 @@ from typing import Any
 # `toughen --help` prints these without an import; the docstring of each command's module says more.
 COMMANDS = {
     "train": "Fine-tune a model with a robust method.",
+    "tune": "Find the method and strength for a task, and train it.",
     "sweep": "Train with many settings of a config, on one machine or a cluster.",
     "evaluate": "Score a run or a model on any split or file.",
     "predict": "Predict with a run: text, file or stdin.",

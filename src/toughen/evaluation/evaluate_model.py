@@ -97,7 +97,7 @@ def _checkpoints(folder: Path) -> list[Path]:
 _OWN_FILE = ("text_column", "label_column", "delimiter", "encoding", "quoting", "max_line", "label_separator")
 _READING = (
     *("dir", "train_file", "validation_file", "test_file", *_OWN_FILE, "labels", "head"),
-    *("on_bad", "validation_share", "limit", "seed", "cache_dir"),
+    *("on_bad", "validation_share", "select_on_train", "limit", "seed", "cache_dir"),
 )
 
 # Options of `load` that are ours as well.

@@ -45,6 +45,8 @@ class DataConfig:
     """Rows that cannot be used: stop, or leave them out and count them."""
     validation_share: float = 0.1
     """Share of the training rows held out when there is no development set."""
+    select_on_train: bool = False
+    """Hold it out in any case, and read no split but the training rows; `toughen tune` selects so."""
     eval_split: Split = "validation"
     """The split that is scored each epoch and selects the best one."""
     max_length: int = 128

@@ -1,6 +1,8 @@
 """The function `sweep`: checks everything, prepares the data, runs the missing trials, and writes the tables."""
 
+import math
 import os
+import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -70,12 +72,14 @@ def sweep(
     resume: bool = False,
     engine: Engine = "auto",
     address: str | None = None,
+    minutes: float | None = None,
 ) -> Sweep:
     """Run a sweep in its folder, as `toughen sweep` does.
 
     `source` is a sweep file (YAML, or ManyTasks' search.json), a recipe of a sweep, the same as values, or the folder
     of a sweep to go on with. `base` and `seeds` stand in for its own, `config` goes over the base. The engine is Ray,
     or one trial after the other where Ray is missing; `address` is a cluster's, whose machines all see the folder.
+    After `minutes` no trial but the first begins; those that run finish.
     """
     definition, path = _load(source, base, config or {}, seeds, output_dir)
     if resume and not is_sweep(path):
@@ -90,7 +94,8 @@ def sweep(
         folder = open_folder(path.absolute(), definition, resume=True)  # workers have working directories of their own
         try:
             with SweepProgress(path / "sweep.log") as progress:
-                controller = Controller(folder, metric, progress, write_tables)
+                until = math.inf if minutes is None else time.monotonic() + 60 * minutes
+                controller = Controller(folder, metric, progress, write_tables, until)
                 progress.line(f"sweep {path} · {definition.search} · {controller.status()} · {description}")
                 try:
                     with suppress(KeyboardInterrupt):  # reported below as SweepStopped

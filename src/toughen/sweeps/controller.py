@@ -1,5 +1,6 @@
 """The state of a sweep: which trial comes next and how each ended. All of it is read from the run folders."""
 
+import math
 import threading
 import time
 from collections import deque
@@ -27,8 +28,10 @@ class Controller:
         metric: str,
         progress: SweepProgress,
         changed: "Callable[[Controller], None]" = lambda _: None,
+        until: float = math.inf,
     ) -> None:
         self.folder, self.metric, self.progress, self._changed = folder, metric, progress, changed
+        self._until = until  # on the monotonic clock: after it no trial but the first begins
         self.definition = given = folder.definition
         self._planned = len(grid(given)) if given.search == "grid" else given.trials or 0
         self._running: dict[str, str] = {}  # trial -> its last score, as text
@@ -77,6 +80,9 @@ class Controller:
     def next_trial(self) -> Trial | None:
         """Return the next trial; None if there is none now, and none at all when the sweep is complete."""
         with self._lock:
+            if time.monotonic() > self._until and (self._running or self._ended):  # one trial at least
+                self._queue.clear()
+                self._over = True
             while not self._queue and not self._over:
                 settings = self._search.propose()
                 if settings is None:

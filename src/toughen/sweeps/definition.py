@@ -25,15 +25,17 @@ KEYS = (
 
 @dataclass(frozen=True)
 class Early:
-    """When to stop a bad trial: by asynchronous successive halving, or below the median of the others."""
+    """When to stop a bad trial: by asynchronous successive halving, below the others' median, or below a score."""
 
-    type: Literal["asha", "median"]
+    type: Literal["asha", "median", "threshold"]
     min_iter: int = 1
     """Evaluations (one an epoch) that every trial makes."""
     eta: int = 3
     """ASHA: one in so many goes on at each rung; the rungs are min_iter, min_iter * eta, ..."""
     min_trials: int = 3
     """Median: trials that finish before any is stopped."""
+    lower: float | None = None
+    """Threshold: a score below it stops the trial."""
 
 
 @dataclass(frozen=True)
@@ -195,9 +197,15 @@ def _early_terminate(given: Any) -> Early:
     expected = f"expected {{type: asha, min_iter: 1}}, not {given!r}"
     entry = {"type": given} if isinstance(given, str) else _mapping("early_terminate", given, expected)
     _check_names("early_terminate", entry, Early)
-    if entry.get("type") not in ("asha", "median"):
-        raise SweepError(f"early_terminate.type: there is no {entry.get('type')!r}; there are asha and median.")
-    for key in {*entry} - {"type"}:
+    if entry.get("type") not in ("asha", "median", "threshold"):
+        raise SweepError(
+            f"early_terminate.type: there is no {entry.get('type')!r}; there are asha, median and threshold."
+        )
+    if (entry["type"] == "threshold") != isinstance(entry.get("lower"), (int, float)):
+        raise SweepError(
+            "early_terminate: threshold needs lower: and the others have none; give {type: threshold, lower: 0.5}."
+        )
+    for key in {*entry} - {"type", "lower"}:
         whole_number(f"early_terminate.{key}", entry[key], 2 if key == "eta" else 1)
     return Early(**entry)
 

@@ -63,7 +63,7 @@ def open_folder(path: Path, definition: Definition, resume: bool) -> Folder:
         raise SweepError(f"{path} is there already and holds no sweep; choose another --output_dir.")
     try:
         path.mkdir(parents=True, exist_ok=True)
-        lock = _lock(path)
+        lock = lock_folder(path)
         values = json.loads(json.dumps(definition.values, default=_plain))
         text = yaml.safe_dump(values, sort_keys=False)
         write_text(path / DEFINITION, f"# Go on with: toughen sweep {quote(str(path))} --resume\n{text}")
@@ -87,7 +87,7 @@ def _check_same(path: Path, definition: Definition, resume: bool) -> None:
         )
 
 
-def _lock(path: Path) -> IO[str]:
+def lock_folder(path: Path) -> IO[str]:
     """Lock the folder; the system releases it however this process ends."""
     file = (path / LOCK).open("a+", encoding="utf-8")
     try:

@@ -82,6 +82,8 @@ class Search:
         pruner = sampler = None
         if early is not None and early.type == "asha":
             pruner = optuna.pruners.SuccessiveHalvingPruner(early.min_iter, early.eta)
+        elif early is not None and early.type == "threshold":
+            pruner = optuna.pruners.ThresholdPruner(lower=early.lower, n_warmup_steps=early.min_iter)
         elif early is not None:
             pruner = optuna.pruners.MedianPruner(early.min_trials, early.min_iter)  # steps count from 1 here
         if given.search == "tpe":

@@ -39,6 +39,7 @@ def load(
     max_line: int = 1_000_000,
     on_bad: OnBad = "error",
     validation_share: float = 0.1,
+    select_on_train: bool = False,
     limit: int | None = None,
     few_shot: int | None = None,
     label_noise: float = 0.0,
@@ -50,11 +51,13 @@ def load(
     """Load a task: from the Hub by name, from a folder of sets (`dir`), or from own files (`train_file`, ...).
 
     Without a development set one is made from the training rows: `validation_share` of them, each class in
-    proportion, by `seed`. `limit` cuts every split; `few_shot` (rows a class), `label_noise` (a share) and
+    proportion, by `seed`; with `select_on_train` also where there is one, and then no split but `train` is read.
+    `limit` cuts every split; `few_shot` (rows a class), `label_noise` (a share) and
     `imbalance` (smallest to largest class) change the training rows only.
     """
     files = {"train": train_file, "validation": validation_file, "test": test_file}
-    files = {split: Path(file) for split, file in files.items() if file is not None}
+    wanted = ("train",) if select_on_train else SPLITS
+    files = {split: Path(file) for split, file in files.items() if file is not None and split in wanted}
     form = FileFormat(delimiter, encoding, quoting, label_separator, tag_column, max_line)
     if head == "tokens" or (task is not None and task_named(task).head == "tokens"):
         form = replace(form, conll=True)
@@ -69,10 +72,13 @@ def load(
         named = task_named(task)
         paths, notes = find_splits(Path(dir), named, splits)
         sources = {split: FileSource(path, named, split, form, public=True) for split, path in paths.items()}
+        sources = {split: source for split, source in sources.items() if split in wanted}
         data = _read(Data(named, notes=tuple(notes)), sources, on_bad, cache_dir, streaming)
     else:
         named = task_named(task)
-        tables: dict[str, Any] = {split: hub_split(named, split, streaming) for split in named.splits}
+        tables: dict[str, Any] = {
+            split: hub_split(named, split, streaming) for split in named.splits if split in wanted
+        }
         notes = tuple(note for _, left_out in tables.values() for note in left_out)
         data = replace(Data(named, notes=notes), **{split: table for split, (table, _) in tables.items()})
     data = _with_validation(data, validation_share, seed)

@@ -1,0 +1,56 @@
+"""Find the method and strength for a task on held-out training rows; train it beside plain training."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ...errors import UsageError
+from ...runs.config_io import merge
+from ...runs.errors import Interrupted
+from ...sweeps import SweepStopped
+from .. import say
+from ..arguments import DATA_FLAGS, CommandParser
+from ..parser import parse_flags, split_arguments
+from ..tables import print_table
+
+FLAGS = {**DATA_FLAGS, "threat": "--for", **{name: f"--{name}" for name in ("trials", "minutes", "methods")}}
+EPILOG = """Options of toughen train go with it; --seed names the seeds of the last two trainings.
+Example: toughen tune --model roberta-base --task rte --for typos --trials 16 --seed 1,2,3"""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Parse, search, and print the two final lines. The sentence with the result is printed by the search itself."""
+    parser = CommandParser("toughen tune", description=__doc__, epilog=EPILOG)
+    parser.add_argument("--for", dest="threat", default="all", help="clean, embedding, typos, words or all (default)")
+    parser.add_argument("--trials", type=int, default=16, help="settings to try; half of them plain training's own")
+    parser.add_argument("--minutes", type=float, help="begin no trial if the rest would take longer than this")
+    parser.add_argument("--methods", help='in place of the list: "vat preset=robust; freelb max_norm=0.01"')
+    parser.add_argument("--selection_share", type=float, default=0.2, help="share of the training rows to choose on")
+    parser.add_argument("--output_dir", help="folder of everything (default: tunes/TASK-FOR-TIME)")
+    parser.add_argument("--resume", type=Path, metavar="FOLDER", help="go on with an interrupted search")
+    parser.add_argument("--engine", choices=("auto", "ray", "serial"), default="auto", help="auto: ray, if installed")
+    options, rest = parser.parse_known_args(arguments or ["--help"])
+    given = split_arguments(rest)
+    if given.print_config or given.method:
+        raise UsageError("tune chooses the method; leave out --method, or name those to try with --methods.")
+    if options.resume and rest:
+        raise UsageError(f"--resume goes on with the search's own options; leave out {' '.join(rest)}.")
+    from ...tuning.api import tune
+
+    try:
+        done = tune(**vars(options), config=merge(given.config, parse_flags(given.words, None)))
+    except (SweepStopped, Interrupted) as stopped:
+        say(f"{str(stopped).partition(';')[0]}; continue with: toughen tune --resume FOLDER")
+        return 130
+    rows = [
+        [each.name, f"{each.learning_rate:g}", _scores(each.clean), _scores(each.robust or ()), f"{each.seconds:.0f} s"]
+        for each in done.lines
+    ]
+    print_table(["method", "learning rate", "clean", done.threat, "time"], rows)
+    return 0
+
+
+def _scores(values: Sequence[float]) -> str:
+    """Return the mean and the standard deviation of a sample."""
+    from ...statistics import summarise
+
+    return str(summarise(values)) if values else "-"
