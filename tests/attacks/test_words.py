@@ -242,7 +242,7 @@ def test_flips_rank_by_the_gradient_of_each_embedding():
     )
     ids = TOKENIZER(texts[-1], return_tensors="pt")["input_ids"]
     embedded = net.get_input_embeddings()(ids).detach().requires_grad_()
-    objective = AttackObjective(TASK).soft_margin(net(inputs_embeds=embedded).logits, torch.tensor(victims.labels[-1:]))
+    objective = AttackObjective(TASK).margin(net(inputs_embeds=embedded).logits, torch.tensor(victims.labels[-1:]))
     (slope,) = torch.autograd.grad(objective.sum(), embedded)
     assert sorted(gains) == [("text", number) for number in range(len(texts[-1].split()))]
     for (_, number), told in gains.items():

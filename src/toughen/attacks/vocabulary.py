@@ -105,7 +105,7 @@ class VocabularyGradients:
         spans = encoded.pop("offset_mapping").tolist()
         batch = {name: value.to(victim.model.device) for name, value in encoded.items()}
         _, at_tokens, view = model.embedding_gradient(
-            batch, self.objective, torch.tensor(labels, device=victim.model.device)
+            batch, self.objective.margin, torch.tensor(labels, device=victim.model.device)
         )
         positions = [
             _one_piece(row, victim.task.columns, spans[number], encoded.sequence_ids(number))
