@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from transformers import AutoConfig, AutoModelForMaskedLM
 
 from toughen.attacks import runner as journal_module
 from toughen.attacks import text_attack as texts_module
@@ -21,7 +22,7 @@ from toughen.evaluation import AttackSettings, Budget, Target, make_attacks, run
 from toughen.tasks.calibration import fit_temperature
 from toughen.tasks.spec import DataError, Task
 
-from ..tiny import TOKENIZER
+from ..tiny import NO_DROPOUT, SMALL, TOKENIZER
 from .little_target import TASK, model, said, sentences, target
 
 NAMES = [name for name, attack in attack_classes().items() if issubclass(attack, TextAttack)]
@@ -36,7 +37,26 @@ def synonyms(tmp_path_factory):
     return path
 
 
+@pytest.fixture(scope="module", autouse=True)
+def sources(tmp_path_factory):
+    """Files that some attacks ask for: misspellings, and a masked language model."""
+    home = tmp_path_factory.mktemp("sources")
+    words = [f"w{number}" for number in range(5, 100)]
+    lines = [f"{word} {words[place - 3]} {word}x" for place, word in enumerate(words)]
+    (home / "misspellings.txt").write_text("\n".join(lines))
+    torch.manual_seed(0)
+    config = AutoConfig.for_model("bert", **{**SMALL, **NO_DROPOUT})
+    AutoModelForMaskedLM.from_config(config).save_pretrained(home / "masked_lm")
+    TOKENIZER.save_pretrained(home / "masked_lm")
+    SOURCES.update(lexicon=home / "misspellings.txt", masked_lm=str(home / "masked_lm"))
+
+
+SOURCES = {}
+ONE_WORD = ("homoglyph", "leet", "zero_width", "double")  # `spaced` makes several words of one
+
+
 def attacked(name, synonyms, victims=None, home=None, queries=60, words=0.5, keep=(), **changes):
+    changes = {**SOURCES, "obfuscations": ONE_WORD, **changes}
     settings = AttackSettings(budget=Budget(queries, words), keep=keep, synonyms=synonyms, **changes)
     (attack,) = make_attacks(name, settings)
     return run_attack(attack, victims or target(), home=home)
@@ -400,4 +420,14 @@ def test_bad_settings_are_told_in_a_line(synonyms):
         make_attacks("neighbours", AttackSettings(candidates=0))
     with pytest.raises(DataError, match=r"'candidate'\..* 'candidates'"):
         AttackSettings(candidate=3)
-    assert len(make_attacks("all", AttackSettings(synonyms=synonyms))) == 7
+    with pytest.raises(DataError, match="--masked_lm"):
+        make_attacks("bert_attack")
+    with pytest.raises(DataError, match=r"masked_lm: \./none is no folder"):
+        make_attacks("bert_attack", AttackSettings(masked_lm="./none"))
+    with pytest.raises(DataError, match="similarity=2"):
+        make_attacks("textfooler", AttackSettings(synonyms=synonyms, similarity=2))
+    with pytest.raises(DataError, match="--lexicon"):
+        make_attacks("misspellings")
+    with pytest.raises(DataError, match="--lexicon"):
+        make_attacks("noise", AttackSettings(noise=("misspellings",)))
+    assert len(make_attacks("all", AttackSettings(synonyms=synonyms, **SOURCES))) == 12

@@ -15,7 +15,7 @@ from toughen.attacks.attacked_text import AttackedText, Budget
 from toughen.attacks.builtin.characters import CharacterAttack
 from toughen.attacks.builtin.synonyms import SynonymAttack
 from toughen.attacks.perturbed_model import AttackObjective
-from toughen.attacks.vocabulary import Vocabulary, VocabularyGradients, _decodable, _one_piece
+from toughen.attacks.vocabulary import Vocabulary, VocabularyGradients, _decodable, one_token_words
 from toughen.tasks.spec import DataError, Task
 from toughen.text.edits import EDITS, HOMOGLYPHS, NEIGHBOURS, edit_variants
 from toughen.text.synonyms import load_synonyms
@@ -216,7 +216,7 @@ def test_words_of_one_token_whatever_the_tokenizer_counts_as_theirs():
     row = {"one": "good  film, bad good", "two": "film (good"}
     encoded = tokenizer(row["one"], row["two"], return_offsets_mapping=True)
     tokens = encoded.tokens()
-    found = _one_piece(row, ("one", "two"), encoded["offset_mapping"], encoded.sequence_ids(0))
+    found = one_token_words(row, ("one", "two"), encoded["offset_mapping"], encoded.sequence_ids(0))
     assert {place: tokens[number] for place, number in found.items()} == {
         ("one", 0): "▁good",
         ("one", 1): "▁film",
@@ -224,7 +224,7 @@ def test_words_of_one_token_whatever_the_tokenizer_counts_as_theirs():
         ("two", 0): "▁film",
     }
     # Three bytes of one letter have one span between them.
-    assert _one_piece({"one": "中 x"}, ("one",), [(0, 1), (0, 1), (0, 1), (2, 3)], [0, 0, 0, 0]) == {("one", 1): 3}
+    assert one_token_words({"one": "中 x"}, ("one",), [(0, 1), (0, 1), (0, 1), (2, 3)], [0, 0, 0, 0]) == {("one", 1): 3}
 
 
 class _Scaled(torch.nn.Embedding):
