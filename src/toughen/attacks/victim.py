@@ -9,13 +9,14 @@ import numpy as np
 from ..evaluation.outputs import class_order, effective_max_length, length_of
 from ..tasks import collator
 from ..tasks.batching import rows_of
-from ..tasks.spec import Task
+from ..tasks.spec import DataError, Task
 from ..tasks.tokenising import align, tokeniser
 from .base import Row
 
 Precision = Literal["auto", "fp32", "bf16"]
 _TYPICAL_LENGTH = 32  # tokens of a row for which a batch may be full
 _CACHE_SIZE = 400_000  # texts; more would fill the memory if texts are long
+_ASKED_TWICE, _ROUNDING = 8, 1e-3  # rows; share of the largest logit by which two answers to one text may differ
 
 
 class Victim:
@@ -47,6 +48,19 @@ class Victim:
     def exact(self, rows: Sequence[Row]) -> Any:
         """Return logits in float32, in the order of the task's classes, as `evaluate` has them."""
         return self._logits(rows, half=False)
+
+    def refuse_random(self, rows: Sequence[Row]) -> None:
+        """Refuse a model whose answers to the same texts differ: an attack would count luck as robustness or success.
+
+        A defence that draws at test time must be judged by its mean answer (Athalye et al. 2018).
+        """
+        first, second = self.exact(rows[:_ASKED_TWICE]), self.exact(rows[:_ASKED_TWICE])
+        for one, two in zip(first, second, strict=True):
+            if np.abs(one - two).max() > _ROUNDING * np.abs(one).max():
+                raise DataError(
+                    f"{type(self.model).__name__} answers the same text in two ways, and no attack can tell luck from "
+                    "robustness: call eval(), which turns dropout off, or return the mean of many draws as its logits."
+                )
 
     def scores(self, rows: Sequence[Row]) -> Any:
         """Return logits for a search: each text is put to the model once, in half precision where that is faster."""
