@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from . import timing as timing
     from .engine.attached import Attached as Attached
     from .evaluation.evaluate_model import evaluate as evaluate
+    from .hardening.api import Hardened as Hardened
+    from .hardening.api import harden as harden
     from .heads.build import second_order as second_order
     from .method import Method as Method
     from .method import MethodSum as MethodSum
@@ -109,6 +111,7 @@ _MODULES = {
     "reports.page": "report",
     "sweeps.api": "Sweep sweep",
     "tuning.api": "Tuned tune",
+    "hardening.api": "Hardened harden",
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
 

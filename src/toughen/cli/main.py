@@ -10,6 +10,7 @@ from typing import Any
 COMMANDS = {
     "train": "Fine-tune a model with a robust method.",
     "tune": "Find the method and strength for a task, and train it.",
+    "harden": "Make an encoder keep its vectors when words are misspelt.",
     "sweep": "Train with many settings of a config, on one machine or a cluster.",
     "evaluate": "Score a run or a model on any split or file.",
     "predict": "Predict with a run: text, file or stdin.",

@@ -1,0 +1,1 @@
+"""Make an encoder keep its vectors when words are misspelt, without labels."""

@@ -1,0 +1,167 @@
+"""An encoder on disk with its pooling, and the loss that holds a student's view of a text to the teacher's text."""
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cosine_similarity, kl_div, log_softmax, normalize
+
+from ..errors import UsageError
+
+PoolingName = Literal["mean", "cls", "last"]
+WEIGHTS = ("*.safetensors", "*.bin", "*.h5", "*.msgpack", "*.onnx", "*.ot", "onnx", "openvino", "checkpoint-*")
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """A model folder: that of a transformer, or of sentence-transformers with a transformer in it."""
+
+    home: Path
+    transformer: Path
+    pooling: PoolingName
+    predicts_words: bool
+    """Whether it is a masked language model with its head."""
+
+    @staticmethod
+    def find(model: str, pooling: PoolingName | None) -> "Encoder":
+        """Find an encoder in a folder, or on the Hub; its pooling is what its files say, else the mean."""
+        home = Path(model)
+        if not home.is_dir():
+            from huggingface_hub import snapshot_download
+
+            home = Path(snapshot_download(model, ignore_patterns=[*WEIGHTS[1:]]))
+        transformer, found = _modules(home)
+        if not (transformer / "config.json").is_file():
+            raise UsageError(f"model={model}: it is no model folder, as it has no config.json.", ("model",))
+        config = json.loads((transformer / "config.json").read_text(encoding="utf-8"))
+        names = [str(name) for name in config.get("architectures") or ()]
+        how = pooling or found
+        if how is None:
+            if any(name.endswith(("ForCausalLM", "LMHeadModel")) for name in names):
+                raise UsageError(
+                    f"model={model}: a decoder has no pooling of its own; give pooling='last' (--pooling last).",
+                    ("pooling",),
+                )
+            how = "mean"
+        if how not in get_args(PoolingName):
+            raise UsageError(
+                f"pooling={how!r} is not known; there are {', '.join(get_args(PoolingName))}.", ("pooling",)
+            )
+        return Encoder(home, transformer, how, any(name.endswith("ForMaskedLM") for name in names))
+
+    def load(self) -> tuple[nn.Module, Any]:
+        """Load the model in float32, and its tokenizer."""
+        from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
+
+        kind = AutoModelForMaskedLM if self.predicts_words else AutoModel
+        return kind.from_pretrained(self.transformer, dtype=torch.float32), AutoTokenizer.from_pretrained(
+            self.transformer
+        )
+
+    def save(self, model: nn.Module, tokenizer: Any, folder: Path) -> None:
+        """Write a folder of the same form with other weights."""
+        skipped = (*WEIGHTS, "README.md", ".*")
+        shutil.copytree(self.home, folder, ignore=shutil.ignore_patterns(*skipped), dirs_exist_ok=True)
+        inside = folder / self.transformer.relative_to(self.home)
+        model.save_pretrained(inside)  # pyright: ignore[reportCallIssue]
+        tokenizer.save_pretrained(inside)
+
+
+def _modules(home: Path) -> tuple[Path, PoolingName | None]:
+    """Return where the transformer of a sentence-transformers folder is, and how it pools."""
+    file = home / "modules.json"
+    if not file.is_file():
+        return home, None
+    modules: list[dict[str, str]] = json.loads(file.read_text(encoding="utf-8"))
+    transformer, pooling = home, None
+    for module in modules:
+        path = home / module["path"]
+        if module["type"].endswith("Transformer"):
+            transformer = path
+        elif module["type"].endswith("Pooling"):
+            pooling = _pooling(path / "config.json")
+    return transformer, pooling
+
+
+def _pooling(file: Path) -> PoolingName:
+    given: Mapping[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    names: dict[str, PoolingName] = {
+        "pooling_mode_mean_tokens": "mean",
+        "pooling_mode_cls_token": "cls",
+        "pooling_mode_lasttoken": "last",
+    }
+    chosen = [name for name, value in given.items() if name.startswith("pooling_mode_") and value is True]
+    if len(chosen) != 1 or chosen[0] not in names:
+        raise UsageError(f"{file}: {', '.join(chosen) or 'no pooling'} is not supported; there are mean, cls and last.")
+    return names[chosen[0]]
+
+
+def pool(hidden: Tensor, mask: Tensor, how: PoolingName) -> Tensor:
+    """Return one vector a text."""
+    if how == "cls":
+        return hidden[:, 0]
+    if how == "last":
+        last = mask.sum(1) - 1
+        return hidden[torch.arange(len(hidden), device=hidden.device), last]
+    weight = mask.unsqueeze(-1).to(hidden.dtype)
+    return (hidden * weight).sum(1) / weight.sum(1).clamp(min=1e-9)
+
+
+def run(model: nn.Module, ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor | None]:
+    """Return the last hidden states, and the word predictions of a masked language model."""
+    outputs = model(input_ids=ids, attention_mask=mask, output_hidden_states=True)
+    return outputs.hidden_states[-1].float(), getattr(outputs, "logits", None)
+
+
+@dataclass(frozen=True)
+class Weights:
+    """The weights of the parts of the loss."""
+
+    pooled: float = 8.0
+    """1 - cosine of the pooled vectors."""
+    hidden: float = 1.0
+    """Squared distance of word-aligned hidden states, over the teacher's mean square."""
+    words: float = 1.0
+    """KL of the predicted words to the teacher's, of masked language models."""
+
+
+def loss_parts(
+    student: nn.Module, teacher: nn.Module, batch: Mapping[str, Tensor], pooling: PoolingName, weights: Weights
+) -> dict[str, Tensor]:
+    """Return the weighted parts of the loss: the student sees the views, the teacher the texts."""
+    with torch.no_grad():
+        hidden, words = run(teacher, batch["ids"], batch["mask"])
+    seen, predicted = run(student, batch["view"], batch["view_mask"])
+    cosine = cosine_similarity(pool(seen, batch["view_mask"], pooling), pool(hidden, batch["mask"], pooling))
+    # The state of each token of the view is held to that of the token, or word, that it comes from.
+    source, kept = batch["source"].unsqueeze(-1), batch["view_mask"].float()
+    aligned = hidden.gather(1, source.expand(-1, -1, hidden.shape[-1]))
+    distance = (seen - aligned).square().mean(-1)
+    parts = {
+        "pooled": weights.pooled * (1 - cosine).mean(),
+        "hidden": weights.hidden * (distance * kept).sum() / (aligned.square().mean(-1) * kept).sum(),
+    }
+    if words is not None and predicted is not None:
+        target = log_softmax(words.gather(1, source.expand(-1, -1, words.shape[-1])).float(), -1)
+        divergence = kl_div(log_softmax(predicted.float(), -1), target, log_target=True, reduction="none").sum(-1)
+        parts["words"] = weights.words * (divergence * kept).sum() / kept.sum()
+    return parts
+
+
+@torch.inference_mode()
+def vectors(model: nn.Module, tokenizer: Any, texts: list[str], pooling: PoolingName, max_length: int) -> Tensor:
+    """Return the vectors of texts, of length one, on the CPU."""
+    device = next(model.parameters()).device
+    order = sorted(range(len(texts)), key=lambda index: len(texts[index]))
+    found: list[Tensor] = []
+    for start in range(0, len(order), 64):
+        part = [texts[index] for index in order[start : start + 64]]
+        batch = tokenizer(part, truncation=True, max_length=max_length, padding=True, return_tensors="pt").to(device)
+        hidden, _ = run(model, batch["input_ids"], batch["attention_mask"])
+        found.append(normalize(pool(hidden, batch["attention_mask"], pooling), dim=-1).cpu())
+    return torch.cat(found)[torch.tensor(order).argsort()]

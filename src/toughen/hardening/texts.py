@@ -1,0 +1,120 @@
+"""Texts from files, streamed, and the batches of token ids with their edited copies that are made of them."""
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import IterableDataset, get_worker_info
+
+from ..errors import DataError
+from ..tasks.read.files import FileFormat, check_file, read_lines, read_rows, suffix
+from ..text.views import TextEditor
+
+PLAIN = (".txt", ".text", "")
+BUFFER = 10_000  # texts that are shuffled, tokenized and edited together
+FIRST = 50_000  # the held-out texts are drawn from so many first ones
+LEAST = 20  # texts
+
+
+def read_texts(files: Sequence[Path], column: str | None) -> Iterator[str]:
+    """Yield the texts of all files: the lines of a plain one, a column of CSV, TSV, JSON lines, JSON or Parquet."""
+    for file in files:
+        if column is None and suffix(file) in PLAIN:
+            texts: Iterator[Any] = read_lines(file, FileFormat())
+        else:
+            texts = _column(file, column)
+        for text in texts:
+            if isinstance(text, str) and (line := " ".join(text.split())):
+                yield line
+
+
+def _column(file: Path, column: str | None) -> Iterator[Any]:
+    for row in read_rows(file, FileFormat()):
+        if column is None or column not in row.fields:
+            known = ", ".join(map(repr, row.fields))
+            asked = "which column holds the texts?" if column is None else f"there is no column {column!r};"
+            raise DataError(f"{file}: {asked} Give column= (--column) one of {known}.")
+        yield row.fields[column]
+
+
+def check_texts(files: Sequence[Path], column: str | None, measured: int, seed: int) -> dict[int, str]:
+    """Return the held-out texts by their number, after a look at every file; the rest is trained on."""
+    if not files:
+        raise DataError("no texts: give texts= (--texts) one file or several.")
+    for file in files:
+        check_file(file)
+        if not next(read_texts([file], column), ""):
+            raise DataError(f"{file} has no text; give a file with one text a line, or name its column.")
+    first = list(islice(read_texts(files, column), FIRST))
+    if len(first) < LEAST:
+        raise DataError(f"{files[0]}: {len(first)} texts are too few; give at least {LEAST}, better 10,000 or more.")
+    numbers = random.Random(seed).sample(range(len(first)), min(measured, len(first) // 4))
+    return {number: first[number] for number in sorted(numbers)}
+
+
+@dataclass
+class EditedTexts(IterableDataset[dict[str, Any]]):
+    """Yields token ids of texts and of edited copies, for ever; memory does not depend on the number of texts."""
+
+    files: Sequence[Path]
+    column: str | None
+    tokenizer: Any
+    editor: TextEditor
+    held_out: frozenset[int]
+    max_length: int
+    clean_share: float
+    seed: int
+    epoch: int = field(default=0, init=False)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        worker = get_worker_info()
+        number, workers = (0, 1) if worker is None else (worker.id, worker.num_workers)
+        while True:
+            key = f"{self.seed}/{self.epoch}"
+            texts = (
+                text
+                for index, text in enumerate(read_texts(self.files, self.column))
+                if self._mine(index, number, workers)
+            )
+            while block := list(islice(texts, BUFFER)):
+                rng = random.Random(f"{key}/{number}/{len(block)}")
+                rng.shuffle(block)
+                for ids in self.tokenizer(block, truncation=True, max_length=self.max_length)["input_ids"]:
+                    yield self._row(ids, key, rng)
+            self.epoch += 1
+
+    def _mine(self, index: int, number: int, workers: int) -> bool:
+        return index % workers == number and index not in self.held_out
+
+    def _row(self, ids: list[int], key: str, rng: random.Random) -> dict[str, Any]:
+        if rng.random() < self.clean_share:
+            return {"ids": ids, "view": ids, "source": range(len(ids))}
+        view = self.editor.view(ids, key, self.max_length)
+        return {"ids": ids, "view": view.ids, "source": view.source}
+
+
+@dataclass(frozen=True)
+class Collator:
+    """Pads texts and views to the longest of the batch."""
+
+    pad: int
+
+    def __call__(self, rows: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
+        ids, view, source = ([row[name] for row in rows] for name in ("ids", "view", "source"))
+        return {
+            "ids": _padded(ids, self.pad),
+            "mask": _padded([[1] * len(each) for each in ids], 0),
+            "view": _padded(view, self.pad),
+            "view_mask": _padded([[1] * len(each) for each in view], 0),
+            "source": _padded(source, 0),
+        }
+
+
+def _padded(rows: Sequence[Sequence[int]], value: int) -> Tensor:
+    longest = max(map(len, rows))
+    return torch.tensor([[*row, *[value] * (longest - len(row))] for row in rows])
