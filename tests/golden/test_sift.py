@@ -79,6 +79,20 @@ class Tower(nn.Module):
         return self.out(self.embeddings["LayerNorm"](x))
 
 
+@pytest.mark.parametrize(
+    ("case", "moved"), [("bert_big_step_kl", 1e-11), ("deberta_big_step", 1e-6), ("roberta_mse", 1e-4)]
+)
+def test_the_extra_layer_keeps_the_models_function(case, moved):
+    """Normalising twice is normalising once but for eps; docs/papers.md says by how much logits move."""
+    facts, tensors = load("sift", case)
+    model, batch = model_of(facts, tensors).eval(), under(tensors, "input/")
+    with torch.no_grad():
+        before = model(**batch).logits
+        compat.hook_sift_layer(model, hidden_size=model.config.hidden_size)
+        change = (model(**batch).logits - before).abs().max()
+    assert moved / 100 < change < moved
+
+
 def test_two_matching_modules_have_a_layer_each():
     torch.manual_seed(0)
     model = TwoTowers()
