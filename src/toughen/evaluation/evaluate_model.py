@@ -151,7 +151,8 @@ def evaluate(
         rows = getattr(data, split)
         model, tokenizer = load_model(model_ref.model, data.task)
         length = max_length or model_ref.data.get("max_length")
-        outputs = outputs_of(model, tokenizer, data.task, rows, max_length=length, batch_size=batch_size or 64)
+        reads = {"max_length": length, "pad_to_max_length": bool(model_ref.data.get("pad_to_max_length"))}
+        outputs = outputs_of(model, tokenizer, data.task, rows, **reads, batch_size=batch_size or 64)
         plain = [dict(row) for row in rows]
         kept = {column: rows[column] for column in data.task.extra_columns if column in rows.column_names}
         name = _name(model_ref, data.task, split, file, limit if len(plain) == limit else None)
@@ -175,7 +176,7 @@ def evaluate(
         if home is not None and (problem := _write_or_note(home, evaluation)):
             evaluation, home = replace(evaluation, notes=[*evaluation.notes, problem]), None
         if suite is not None:
-            about: dict[str, Any] = {"split": split, "samples": samples, "max_length": length, "batch_size": batch_size}
+            about: dict[str, Any] = {"split": split, "samples": samples, "batch_size": batch_size, **reads}
             about |= _sets(model_ref, task, dir, columns)
             target = suite.target(model, tokenizer, data.task, plain, outputs, **about)
             where = name.removesuffix(f"-{model_ref.label}") if model_ref.label else name
