@@ -46,11 +46,22 @@ def model_refs(
         return [ModelRef(each, folder, each.name) for each in checkpoints]
     if (folder / "trials").is_dir():
         raise DataError(f"{folder} {explain_not_a_run(folder)}")
-    if not (folder / "config.json").is_file():
+    model = folder if (folder / "config.json").is_file() else folder / "model"
+    if not (model / "config.json").is_file():
         raise DataError(f"{folder} is neither a run (results.json) nor a model folder (config.json).")
     if all_checkpoints:
         raise DataError(f"{folder} has no checkpoint-* folder; train with --train.keep_checkpoints true.")
-    return [ModelRef(folder, folder)]
+    return [_below_run(model) or ModelRef(model, folder)]
+
+
+def _below_run(model: Path) -> ModelRef | None:
+    """Return a model in the folder of a seed (RUN/seeds/1/checkpoint-30) with what its run says; None elsewhere."""
+    seed = model.absolute().parent
+    run, variant = seed.parent.parent, {"seeds": "seed", "baseline": "baseline"}.get(seed.parent.name)
+    if variant is None or not (run / "began.json").is_file():
+        return None
+    label = f"{variant}-{seed.name}" + (f"-{model.name}" if model.name != "model" else "")
+    return ModelRef(model, run, label, *_settings(run))
 
 
 def _of_run(run: Path, all_seeds: bool, all_checkpoints: bool) -> list[ModelRef]:
@@ -79,7 +90,8 @@ def _settings(run: Path) -> tuple[str | None, dict[str, Any]]:
     import yaml
 
     try:
-        results: Any = json.loads((run / "results.json").read_text(encoding="utf-8"))
+        file = next(run / name for name in ("results.json", "began.json") if (run / name).is_file())
+        results: Any = json.loads(file.read_text(encoding="utf-8"))
         text = (run / "config.yaml").read_text(encoding="utf-8") if (run / "config.yaml").is_file() else ""
         config: Any = yaml.safe_load(text) or {}
     except (ValueError, yaml.YAMLError) as error:
@@ -185,6 +197,15 @@ def evaluate(
             evaluation = replace(evaluation, attacks=attacks)
         evaluations.append(evaluation)
     return evaluations
+
+
+def read_split(
+    path: "str | os.PathLike[str]", split: str, dir: "str | os.PathLike[str] | None" = None
+) -> tuple[Task, Any]:
+    """Return a run's task and the rows of one of its splits, whether they have labels or not."""
+    [model_ref] = model_refs(path)
+    data = _data(model_ref, None, split, None, dir, {}, None)
+    return data.task, getattr(data, split)
 
 
 def _write_or_note(home: Path, evaluation: Evaluation) -> str:

@@ -81,7 +81,7 @@ SHARED_BY_SETS = ("dir", "on_bad", "limit", "seed", "cache_dir")  # the options 
 
 
 # The other options of `data` are those of `toughen.tasks.load`.
-NOT_OF_LOADING = ("max_length", "pad_to_max_length", "eval_split")
+NOT_OF_LOADING = ("max_length", "pad_to_max_length", "lower_case", "eval_split")
 
 
 def load_data(config: Config) -> Data:
@@ -228,7 +228,7 @@ def prepare_run(
             train={key: getattr(config.train, key) for key in TRAIN_KEYS},
         )
     )
-    tokenizer = load_tokenizer(config.model)
+    tokenizer = load_tokenizer(config.model, lower_case=config.data.lower_case)
     length, longest, shorter = max_input_length(config, tokenizer)
     others, missing = load_extra_eval_sets(config, task)
     notes = [*filter(None, (note, shorter)), *missing]
