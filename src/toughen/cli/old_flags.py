@@ -74,15 +74,16 @@ def predict_words(arguments: Sequence[str]) -> list[str] | None:
 
 
 def _checkpoint_of_epoch(model: Path) -> Path:
-    """Return the checkpoint that is here what adversarialSA calls `sst_bert/2_pytorch_model.bin`; others as they are."""
+    """Return the checkpoint for what adversarialSA calls `sst_bert/2_pytorch_model.bin`; another path as it is."""
     epoch = model.name.removesuffix("_pytorch_model.bin")
     if model.exists() or not epoch.isdigit():
         return model
-    kept = RunFolder(model.parent).checkpoints("method", 1)
+    seeds = sorted(int(path.name) for path in (model.parent / "seeds").glob("*") if path.name.isdigit())
+    kept = RunFolder(model.parent).checkpoints("method", seeds[0]) if seeds else []
     if int(epoch) >= len(kept):
         raise UsageError(
-            f"--test_model_file {model}: {model.parent}/seeds/1 has {len(kept)} checkpoints. Keep that of every epoch "
-            f"by --train.keep_checkpoints, or give the run, {model.parent}, for its best epoch."
+            f"--test_model_file {model}: {model.parent} keeps {len(kept)} checkpoints. Keep that of every epoch by "
+            f"--train.keep_checkpoints, or give the run, {model.parent}, for its best epoch."
         )
     return kept[int(epoch)]
 
