@@ -352,10 +352,21 @@ def test_a_file_without_options_is_told_in_one_line(text, tmp_path):
         RunFolder(tmp_path).config()
 
 
-def test_paragens_config_is_named_as_such(tmp_path):
-    (tmp_path / "RTE.yaml").write_text("task: {class: SequenceClassificationTask, model: {init_mag: 0.05}}\n")
-    with pytest.raises(ValueError, match="is a ParaGen config; its RTE experiment is --recipe freelb/rte-roberta-base"):
-        config("--config", str(tmp_path / "RTE.yaml"))
+@pytest.mark.parametrize(
+    ("file", "recipe"),
+    [
+        *(("RTE", "freelb/rte-roberta-base"), ("STS-B", "freelb/stsb-roberta-base")),
+        *(("SST-2", "freelb/sst2-bert-base"), ("QQP", "freelb/qqp-roberta-base")),
+    ],
+)
+def test_a_config_of_paragen_is_answered_with_its_recipe(file, recipe, tmp_path):
+    path = tmp_path / f"{file}.yaml"
+    path.write_text("task: {class: SequenceClassificationTask, model: {init_mag: 0.05}}\n")
+    with pytest.raises(ValueError, match=rf"is a ParaGen config.*--recipe {recipe};"):
+        config("--config", str(path))
+    assert recipe in recipes.available()
+    with pytest.raises(ValueError, match=r"is a ParaGen config\. See: toughen recipes freelb"):
+        config("--config", str(path.rename(tmp_path / "mine.yaml")))
 
 
 def test_every_old_flag_becomes_an_option_that_is_there():
