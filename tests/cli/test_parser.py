@@ -1,10 +1,7 @@
 """Options: typed, nested, from YAML and flags; the chosen method's own; old flags in new words."""
 
-from argparse import ArgumentParser
 from contextlib import redirect_stderr
-from importlib import import_module
 from io import StringIO
-from pathlib import Path
 
 import pytest
 import yaml
@@ -257,22 +254,6 @@ def test_the_commands_of_the_original_readmes_are_understood():
     assert (made.method["init_scale"], made.method["step_size"]) == (0.03, 0.05)
     with pytest.raises(ValueError, match=r"--task\.model\.class belongs to ParaGen's config"):
         translate(["--task.model.class", "x"])
-
-
-def test_every_command_of_the_page_for_newcomers_is_understood(monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    page = (Path(__file__).resolve().parents[2] / "docs" / "compat.md").read_text()
-    commands = [line.removeprefix("$ toughen ").split() for line in page.splitlines() if line.startswith("$ toughen ")]
-    assert {name for name, *_ in commands} == {"train", "sweep", "tasks", "evaluate"}
-    for name, *words in commands:
-        if name == "train":
-            translated(" ".join(words))
-        elif name == "sweep":
-            assert set(words) & {"search", *recipes.sweeps()}
-        else:
-            parser = ArgumentParser(exit_on_error=False)
-            import_module(f"toughen.cli.commands.{name}").add(parser)
-            parser.parse_args(words)
 
 
 def test_switches_with_a_word_behind_them():
