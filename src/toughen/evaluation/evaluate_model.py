@@ -55,8 +55,10 @@ def model_refs(
 
 
 def _below_run(model: Path) -> ModelRef | None:
-    """Return a model in the folder of a seed (RUN/seeds/1/checkpoint-30) with what its run says; None elsewhere."""
+    """Return a model in a run's folder (RUN/seeds/1/checkpoint-30) with what the run says; None elsewhere."""
     seed = model.absolute().parent
+    if (seed / "began.json").is_file():
+        return ModelRef(model, seed, "", *_settings(seed))
     run, variant = seed.parent.parent, {"seeds": "seed", "baseline": "baseline"}.get(seed.parent.name)
     if variant is None or not (run / "began.json").is_file():
         return None
@@ -204,6 +206,8 @@ def read_split(
 ) -> tuple[Task, Any]:
     """Return a run's task and the rows of one of its splits, whether they have labels or not."""
     [model_ref] = model_refs(path)
+    if not model_ref.data and model_ref.task is None:
+        raise DataError(f"{os.fspath(path)} is no model of a run, which would say its data; give the rows as a file.")
     data = _data(model_ref, None, split, None, dir, {}, None)
     return data.task, getattr(data, split)
 
