@@ -80,8 +80,8 @@ def _rows_of_split(arguments: argparse.Namespace) -> "list[Input]":
         return list(rows["tokens"])
     if task.head == "choices":
         return [{name: row[name] for name in task.columns} for row in rows]
-    texts = zip(*(rows[column] for column in task.columns), strict=True)
-    return [each if len(each) > 1 else each[0] for each in texts]
+    texts = [list(rows[column]) for column in task.columns]
+    return texts[0] if len(texts) == 1 else list(zip(*texts, strict=True))
 
 
 def _inputs(arguments: argparse.Namespace, task: Task) -> "Iterator[Input]":
