@@ -311,6 +311,11 @@ def test_testing_alone_predicts(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match=r"keeps 3 checkpoints\. Keep that of every epoch"):
         predict_words([*words.split(), "sst_bert/3_pytorch_model.bin"])
     assert predict_words(["--do_train", *words.split(), "sst_bert"]) is None
+    checkpoint = "sst_bert/seeds/42/checkpoint-5"
+    alone = predict_words(["--do_test", "--test_model_file", checkpoint])
+    assert alone == [checkpoint, "--split", "test", "--out", f"{checkpoint}/test.tsv"]
+    mnli = predict_words(["--do_test", "--task_name", "MNLI", "--output_dir", "out"])
+    assert mnli == ["out", "--split", "test", "--out", "out/MNLI-m.tsv"]
 
 
 @pytest.mark.parametrize("words", ["--do_test --task_name SST-2", "--do_eval --task_name RTE"])

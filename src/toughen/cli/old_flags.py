@@ -8,6 +8,7 @@ from typing import Any
 from ..errors import UsageError
 from ..runs.config_io import load_yaml
 from ..runs.folder import RunFolder
+from ..tasks.glue_zip import file_name
 from ..tasks.registry import task
 from .arguments import CommandParser
 
@@ -67,7 +68,7 @@ def predict_words(arguments: Sequence[str]) -> list[str] | None:
         return None
     folder = Path(given.output_dir or model)
     words = [str(_checkpoint_of_epoch(Path(model))), "--split", "test"]
-    words += ["--out", str(folder / f"{task(old['task_name']).title if 'task_name' in old else 'test'}.tsv")]
+    words += ["--out", str(folder / (file_name(task(old["task_name"]).name) if "task_name" in old else "test.tsv"))]
     for name, flag in {"data_dir": "--dir", "eval_batch_size": "--batch_size"}.items():
         words += [flag, old[name]] if name in old else []
     return words

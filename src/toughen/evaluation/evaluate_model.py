@@ -165,7 +165,10 @@ def evaluate(
         rows = getattr(data, split)
         model, tokenizer = load_model(model_ref.model, data.task)
         length = max_length or model_ref.data.get("max_length")
-        reads: dict[str, Any] = {"max_length": length, "pad_to_max_length": bool(model_ref.data.get("pad_to_max_length"))}
+        reads: dict[str, Any] = {
+            "max_length": length,
+            "pad_to_max_length": bool(model_ref.data.get("pad_to_max_length")),
+        }
         outputs = outputs_of(model, tokenizer, data.task, rows, **reads, batch_size=batch_size or 64)
         plain = [dict(row) for row in rows]
         kept = {column: rows[column] for column in data.task.extra_columns if column in rows.column_names}

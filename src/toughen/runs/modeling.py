@@ -41,7 +41,7 @@ def load_tokenizer(name: str, lower_case: bool = False) -> Any:
 
 def _keeps_case(tokenizer: Any) -> bool:
     normalizer = getattr(getattr(tokenizer, "backend_tokenizer", None), "normalizer", None)
-    return normalizer is None or normalizer.normalize_str("A").strip() == "A"
+    return normalizer is None or "A" in normalizer.normalize_str("A")
 
 
 def max_input_length(config: Config, tokenizer: Any) -> tuple[int, int | None, str | None]:
