@@ -38,7 +38,7 @@ def sections() -> dict[str, list[tuple[str, str, str]]]:
     for part in PAGE.split("\n## ")[1:]:
         if HEAD in part:
             table = part.split(HEAD)[1].split("\n\n")[0].strip().splitlines()[1:]
-            cells = [re.split(r"(?<!\\) \| ", row.strip("| ").replace("| |", "| - |")) for row in table]
+            cells = [row.strip("| ").replace("| |", "| - |").split(" | ") for row in table]
             found[part.partition("\n")[0]] = [tuple([*row, ""][:3]) for row in cells]
     return found
 
