@@ -93,7 +93,7 @@ class Victim:
         """
         most = most or self.rows
         features = self.features(rows)
-        lengths = [length_of(row["input_ids"]) for row in features]
+        lengths = [self.collate.length(length_of(row["input_ids"])) for row in features]
         ranked = sorted(range(len(rows)), key=lengths.__getitem__)
         start = 0
         while start < len(ranked):
