@@ -12,7 +12,7 @@ from .journal import Row
 from .protocol import Protocol, Run, Settings, known_by, made_as, made_of, make, updates_of, written
 
 PHASES = ("rates", "settings", "board")
-LINEAR, SECOND_ORDER = "linear", "second_order"
+LINEAR, SECOND_ORDER, OWN_HEAD = "linear", "second_order", "second_order_own"
 IN_A_CHUNK = 3  # runs that one process makes on one rig: graphs are used again, and nobody waits long for the last
 
 
@@ -65,7 +65,9 @@ def _board(protocol: Protocol, model: str, rows: Sequence[Row]) -> Iterator[list
     few = model in protocol.few
     methods = ["plain", *best_methods(protocol, rows)] if few else list(protocol.methods)
     settings = {method: written(chosen_settings(protocol, method, rows)) for method in methods}
-    for tasks, head in ((core, LINEAR), (others, LINEAR), *(() if few else ((protocol.tasks, SECOND_ORDER),))):
+    own = [task for task in protocol.tasks if task.name in protocol.own_heads]
+    second = () if few else ((protocol.tasks, SECOND_ORDER), (own, OWN_HEAD))
+    for tasks, head in ((core, LINEAR), (others, LINEAR), *second):
         for seeds in protocol.rounds:
             yield [
                 Run("board", model, task.name, head, method, settings[method], seed, rates[task.name], times)

@@ -109,6 +109,8 @@ class Protocol:
     """Plain training for so many times the epochs: what the compute of a robust method buys without it."""
     second_order_methods: tuple[str, ...] = ("plain", "smart", "sift", "freelb", "asa", "rdrop")
     """Of these the second-order head is trained as well: plain shows the head alone, one of each kind the sum."""
+    own_heads: tuple[str, ...] = ("rte", "cola")
+    """Of these the second-order head is trained with its authors' q, k and dropout for the task, too."""
     few: tuple[str, ...] = ("granite",)
     """Models on which only plain and the `best` methods are trained, with the linear head."""
     best: int = 5

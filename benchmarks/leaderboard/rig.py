@@ -13,7 +13,7 @@ from toughen.cuda_graphs import compile_layers, uncompile_layers
 from toughen.search.base import LearnedAdversary
 
 from .packed import Material
-from .planning import SECOND_ORDER
+from .planning import OWN_HEAD, SECOND_ORDER
 from .protocol import make
 
 
@@ -127,11 +127,12 @@ def built(material: Material, task: str, head: str, seed: int, *, skeleton: bool
     if skeleton:
         known |= {"vocab_size": 8, "pad_token_id": 0}
     torch.manual_seed(seed)
-    if head == SECOND_ORDER:
+    if head in (SECOND_ORDER, OWN_HEAD):
         backbone = AutoModel.from_config(AutoConfig.for_model(kind, **known))
         asked = {name: settings[name] for name in ("num_labels", "problem_type") if name in settings}
         chosen = "multiple-choice" if tasks.task(task).head == "choices" else "sequence-classification"
-        model = toughen.second_order(backbone, task=chosen, **asked)
+        own = {"preset": task} if head == OWN_HEAD else {}
+        model = toughen.second_order(backbone, task=chosen, **asked, **own)
     else:
         model = tasks.auto_class(task).from_config(AutoConfig.for_model(kind, **{**known, **settings}))
     if not skeleton:

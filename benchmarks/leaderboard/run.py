@@ -10,7 +10,7 @@ from typing import Any
 from .journal import Journal
 from .mps import shared_gpu
 from .packed import facts_of
-from .planning import LINEAR, PHASES, SECOND_ORDER, NotTuned, plan
+from .planning import LINEAR, OWN_HEAD, PHASES, SECOND_ORDER, NotTuned, plan
 from .protocol import Protocol, Run
 from .workers import Limit, workers
 
@@ -106,7 +106,7 @@ def _wanted(run: Run, only: Sequence[str], protocol: Protocol) -> bool:
     kinds = {
         run.task: {task.name for task in protocol.tasks},
         run.method: set(protocol.methods),
-        run.head: {LINEAR, SECOND_ORDER},
+        run.head: {LINEAR, SECOND_ORDER, OWN_HEAD},
     }
     if unknown := set(only) - set().union(*kinds.values()):
         raise SystemExit(f"--only: {', '.join(sorted(unknown))} is no task, method or head.")

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -160,6 +161,44 @@ def test_predict_in_all_forms(finished, little, capsys, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.StringIO("a film\n\nanother\n"))
     assert main(["predict", str(finished.path)]) != 0
     assert "stdin, line 2: it is empty" in capsys.readouterr().err
+
+
+def test_predict_a_split_of_the_run(finished, little, capsys, tmp_path):
+    table = finished.path / finished.results.best.folder / "predictions" / "test.tsv"
+    expected = [line.split("\t")[:2] for line in table.read_text().splitlines()]
+    printed = out(capsys, "predict", finished.path, "--split", "test", "--format", "tsv")
+    assert [line.split("\t") for line in printed.splitlines()] == expected
+    out(capsys, "predict", finished.path / "model", "--split", "validation", "--out", tmp_path / "dev.tsv")
+    assert len((tmp_path / "dev.tsv").read_text().splitlines()) == 21
+    for words, message in (
+        (("--split", "test", "--text", "good"), "--split is of the run's data"),
+        (("--split", "test", "--out", str(tmp_path / "x.xls")), r"end it with .csv, .jsonl or .tsv"),
+    ):
+        assert main(["predict", str(finished.path), *words]) == 2
+        assert message in capsys.readouterr().err
+    assert main(["predict", little.model, "--split", "test"]) == 2
+    assert "is no model of a run, which would say its data; give the rows as a file" in capsys.readouterr().err
+
+
+def test_a_model_inside_a_run_needs_no_task(finished, tmp_path, capsys):
+    """The folder of a seed, and a model of it: scored on the run's own data, kept beside the run's other scores."""
+    run = Path(shutil.copytree(finished.path, tmp_path / "run"))
+    seed = run / "seeds" / "2"
+    for place in (seed, seed / "model"):
+        rows = json.loads(out(capsys, "evaluate", place, "--json"))
+        assert rows[0]["rows"] == 20
+    assert (run / "evaluations" / "validation-seed-2.json").is_file()
+    twin = json.loads(out(capsys, "evaluate", run / "baseline" / "1", "--json"))
+    assert (run / "evaluations" / "validation-baseline-1.json").is_file()
+    assert twin[0]["metrics"]["accuracy"]["value"] == pytest.approx(
+        finished.results.baseline.seeds[0].metrics["accuracy"]
+    )
+
+
+def test_lower_case_is_refused_where_the_tokenizer_cannot(little, tmp_path, capsys):
+    words = ["--model", little.model, "--data.train_file", little.data["train_file"], "--data.lower_case"]
+    assert main(["train", *words, "--output_dir", str(tmp_path / "run")]) == 2
+    assert "data.lower_case: the TokenizersBackend of" in capsys.readouterr().err
 
 
 def test_predict_reads_files_as_the_training_did(little, tmp_path, capsys):

@@ -1,21 +1,18 @@
 """Options: typed, nested, from YAML and flags; the chosen method's own; old flags in new words."""
 
-from argparse import ArgumentParser
 from contextlib import redirect_stderr
-from importlib import import_module
 from io import StringIO
-from pathlib import Path
 
 import pytest
 import yaml
 
 from toughen import recipes
 from toughen.cli.arguments import DATA_FLAGS, write_flags
-from toughen.cli.old_flags import NEW
+from toughen.cli.old_flags import NEW, SWITCHES, predict_words
 from toughen.cli.parser import parse_train, split_arguments, train_parser
 from toughen.errors import UsageError
 from toughen.runs.config import GROUPS
-from toughen.runs.config_io import build, to_yaml
+from toughen.runs.config_io import build, to_yaml, trainer_options
 from toughen.runs.errors import RunError
 from toughen.runs.folder import RunFolder
 
@@ -259,31 +256,69 @@ def test_the_commands_of_the_original_readmes_are_understood():
         translate(["--task.model.class", "x"])
 
 
-def test_every_command_of_the_page_for_newcomers_is_understood(monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    page = (Path(__file__).resolve().parents[2] / "docs" / "compat.md").read_text()
-    commands = [line.removeprefix("$ toughen ").split() for line in page.splitlines() if line.startswith("$ toughen ")]
-    assert {name for name, *_ in commands} == {"train", "sweep", "tasks", "evaluate"}
-    for name, *words in commands:
-        if name == "train":
-            translated(" ".join(words))
-        elif name == "sweep":
-            assert set(words) & {"search", *recipes.sweeps()}
-        else:
-            parser = ArgumentParser(exit_on_error=False)
-            import_module(f"toughen.cli.commands.{name}").add(parser)
-            parser.parse_args(words)
-
-
 def test_switches_with_a_word_behind_them():
     words, _ = translate(["--fp16", "True", "--do_train", "true", "--warmup", "1000"])
     assert words == ["--train.precision=fp16", "--train.warmup=1000"]
     assert translate(["--fp16=False"])[0] == ["--train.precision=fp32"]
+    assert translate(["--no_cuda", "--do_lower_case"])[0] == ["--trainer.use_cpu=true", "--data.lower_case=true"]
+    assert translate(["--no_cuda", "False"])[0] == []
 
 
-@pytest.mark.parametrize(
-    "words", ["--do_test --task_name SST-2 --test_model_file sst_bert/2_pytorch_model.bin", "--do_eval --task_name RTE"]
-)
+def test_the_command_line_of_debertas_scripts():
+    """All of experiments/glue/mnli.sh base-sift, with the names of its models."""
+    words = (
+        "--model_config config.json --tag base-sift --do_train --max_seq_len 256 --eval_batch_size 256 "
+        "--dump_interval 1000 --task_name MNLI --data_dir glue_tasks/MNLI --init_model base --output_dir out "
+        "--num_train_epochs 6 --vat_lambda 5 --vat_learning_rate 1e-4 --vat_init_perturbation 1e-2 --fp16 True "
+        "--warmup 1000 --learning_rate 1.5e-5 --train_batch_size 64 --cls_drop_out 0.1 --vat_loss_fn symmetric-kl"
+    )
+    made = translated(f"--method sift --method.preset deberta {words}")
+    assert made.model == "microsoft/deberta-base"
+    assert (made.train.save_steps, made.train.eval_batch_size, made.model_config) == (1000, 256, {"cls_dropout": 0.1})
+    recipe = translated("--recipe sift/mnli-deberta-base")
+    assert {key: made.method[key] for key in ("weight", "step_size", "init_scale")} == {
+        key: recipe.method[key] for key in ("weight", "step_size", "init_scale")
+    }
+    assert (made.train.learning_rate, made.train.warmup) == (recipe.train.learning_rate, recipe.train.warmup)
+    with pytest.raises(ValueError, match="--vat_loss_fn steered the step of the search alone"):
+        translate(["--vat_loss_fn", "mse"])
+
+
+def test_flags_of_adversarial_self_attention():
+    words, notices = translate(["--lr_scheduler_type", "cosine", "--cache_dir", "../cache", "--use_slow_tokenizer"])
+    assert words == ["--trainer.lr_scheduler_type=cosine"]
+    assert [notice.partition(":")[0] for notice in notices[1:]] == [
+        "--cache_dir is not needed",
+        "--use_slow_tokenizer is not needed",
+    ]
+    assert translate(["--gradient_accumulation_steps", "1"])[0] == []
+    with pytest.raises(ValueError, match=r"the update's size is --train\.batch_size"):
+        translate(["--gradient_accumulation_steps", "2"])
+
+
+def test_testing_alone_predicts(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = "--do_test --task_name SST-2 --data_dir glue --eval_batch_size 128 --output_dir sst_bert --test_model_file"
+    wanted = ["--split", "test", "--out", "sst_bert/SST-2.tsv", "--dir", "glue", "--batch_size", "128"]
+    assert predict_words([*words.split(), "sst_bert"]) == ["sst_bert", *wanted]
+    for step in (5, 10, 15):
+        checkpoint = tmp_path / f"sst_bert/seeds/42/checkpoint-{step}"
+        checkpoint.mkdir(parents=True)
+        (checkpoint / "trainer_state.json").write_text("{}")
+        (checkpoint / "toughen_state_0.safetensors").touch()
+    found = predict_words([*words.split(), "sst_bert/2_pytorch_model.bin"])
+    assert found == ["sst_bert/seeds/42/checkpoint-15", *wanted]
+    with pytest.raises(ValueError, match=r"keeps 3 checkpoints\. Keep that of every epoch"):
+        predict_words([*words.split(), "sst_bert/3_pytorch_model.bin"])
+    assert predict_words(["--do_train", *words.split(), "sst_bert"]) is None
+    checkpoint = "sst_bert/seeds/42/checkpoint-5"
+    alone = predict_words(["--do_test", "--test_model_file", checkpoint])
+    assert alone == [checkpoint, "--split", "test", "--out", f"{checkpoint}/test.tsv"]
+    mnli = predict_words(["--do_test", "--task_name", "MNLI", "--output_dir", "out"])
+    assert mnli == ["out", "--split", "test", "--out", "out/MNLI-m.tsv"]
+
+
+@pytest.mark.parametrize("words", ["--do_test --task_name SST-2", "--do_eval --task_name RTE"])
 def test_scoring_alone_does_not_train(words):
     with pytest.raises(ValueError, match=r"without --do_train trains nothing\. Score a run by: toughen evaluate RUN"):
         translate(words.split())
@@ -303,10 +338,21 @@ def test_a_file_without_options_is_told_in_one_line(text, tmp_path):
         RunFolder(tmp_path).config()
 
 
-def test_paragens_config_is_named_as_such(tmp_path):
-    (tmp_path / "RTE.yaml").write_text("task: {class: SequenceClassificationTask, model: {init_mag: 0.05}}\n")
-    with pytest.raises(ValueError, match="is a ParaGen config; its RTE experiment is --recipe freelb/rte-roberta-base"):
-        config("--config", str(tmp_path / "RTE.yaml"))
+@pytest.mark.parametrize(
+    ("file", "recipe"),
+    [
+        *(("RTE", "freelb/rte-roberta-base"), ("STS-B", "freelb/stsb-roberta-base")),
+        *(("SST-2", "freelb/sst2-bert-base"), ("QQP", "freelb/qqp-roberta-base")),
+    ],
+)
+def test_a_config_of_paragen_is_answered_with_its_recipe(file, recipe, tmp_path):
+    path = tmp_path / f"{file}.yaml"
+    path.write_text("task: {class: SequenceClassificationTask, model: {init_mag: 0.05}}\n")
+    with pytest.raises(ValueError, match=rf"is a ParaGen config.*--recipe {recipe};"):
+        config("--config", str(path))
+    assert recipe in recipes.available()
+    with pytest.raises(ValueError, match=r"is a ParaGen config\. See: toughen recipes freelb"):
+        config("--config", str(path.rename(tmp_path / "mine.yaml")))
 
 
 def test_every_old_flag_becomes_an_option_that_is_there():
@@ -316,7 +362,9 @@ def test_every_old_flag_becomes_an_option_that_is_there():
         for a in train_parser(method)._actions
         for flag in a.option_strings
     }
-    assert {flag for flag in NEW.values() if not flag.startswith("--model_config.")} <= flags
+    flags |= {f"--trainer.{name}" for name in trainer_options()}
+    switched = {meaning.partition("=")[0] for meanings in SWITCHES.values() for meaning in meanings}
+    assert {flag for flag in {*NEW.values(), *switched} if not flag.startswith("--model_config.")} <= flags
 
 
 @pytest.mark.parametrize("words", [["--eval_on", "dev"], ["--eval_on=dev"]])

@@ -51,3 +51,12 @@ def test_float32():
     total = attached.backward(model, under(tensors, "input/"))
     assert error(total, facts["expected_scalars"]["total_loss_f32"]) < 1e-4
     assert max(gradient_errors(attached.adversary, tensors, "grad/adversary/").values()) < 1e-3
+
+
+def test_a_batch_without_labels_has_the_added_term_alone():
+    facts, tensors = load("asa", "bert_seq")
+    model, scalars = model_of(facts, tensors), facts["expected_scalars"]
+    batch = under(tensors, "input/")
+    del batch["labels"]
+    total = attach(facts, tensors, model).backward(model, batch)
+    assert error(total, scalars["total_loss"] - scalars["task_loss"]) < 1e-9

@@ -6,7 +6,7 @@ import toughen
 from toughen import compat
 from toughen.errors import SiteError, StepError
 
-from ..tiny import bert, text_batch
+from ..tiny import bert, gradients, text_batch
 from .cases import error, gradient_errors, load, model_of, names, under
 
 
@@ -79,6 +79,20 @@ class Tower(nn.Module):
         return self.out(self.embeddings["LayerNorm"](x))
 
 
+@pytest.mark.parametrize(
+    ("case", "moved"), [("bert_big_step_kl", 1e-11), ("deberta_big_step", 1e-6), ("roberta_mse", 1e-4)]
+)
+def test_the_extra_layer_keeps_the_models_function(case, moved):
+    """Normalising twice is normalising once but for eps; docs/papers.md says by how much logits move."""
+    facts, tensors = load("sift", case)
+    model, batch = model_of(facts, tensors).eval(), under(tensors, "input/")
+    with torch.no_grad():
+        before = model(**batch).logits
+        compat.hook_sift_layer(model, hidden_size=model.config.hidden_size)
+        change = (model(**batch).logits - before).abs().max()
+    assert moved / 100 < change < moved
+
+
 def test_two_matching_modules_have_a_layer_each():
     torch.manual_seed(0)
     model = TwoTowers()
@@ -109,6 +123,35 @@ def test_regression_has_a_term():
     compat.hook_sift_layer(model, hidden_size=8, init_perturbation=0.1)
     x = torch.randn(3, 8)
     assert compat.AdversarialLearner(model).loss(model(x), lambda m, x: m(x), x) > 0
+
+
+def test_regression_is_the_same_in_compat_and_in_the_preset():
+    """Both climb the sum of squared errors: a mean's shorter gradient, beside the guard of 1e-6, is another step."""
+    batch = {**text_batch(), "labels": torch.tensor([0.1, 0.4, 0.9], dtype=torch.float64)}
+    noise = 0.01 * torch.randn(3, 10, 32, dtype=torch.float64, generator=torch.Generator().manual_seed(5))
+
+    def scaled():  # gradients as small as the guard
+        model = bert(num_labels=1)
+        with torch.no_grad():
+            model.classifier.weight.mul_(1e-3)
+        return model
+
+    model = scaled()
+    layers = compat.hook_sift_layer(model, 32, init=lambda normalised: noise)
+    clean = model(**batch)
+    (clean.loss + 5.0 * compat.AdversarialLearner(model, layers).loss(clean.logits, logits_fn, **batch)).backward()
+    theirs = gradients(model)
+
+    model = scaled()
+    with toughen.sift("deberta", init=lambda view: noise).attach(model) as attached:
+        attached.backward(model, batch)
+    ours = gradients(model)
+    assert ours.keys() == theirs.keys()
+    assert max(error(ours[name], theirs[name]) for name in ours) < 1e-12
+    sizes = [
+        float((ours[name] - theirs[name]).abs().max() / theirs[name].abs().max().clamp(min=1e-30)) for name in ours
+    ]
+    assert max(sizes) < 1e-6
 
 
 def test_what_is_wrong_is_said():

@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 import torch
 
-from benchmarks.leaderboard import packed, rig
+from benchmarks.leaderboard import packed, planning, rig
 from benchmarks.leaderboard.protocol import METHODS, Run, written
 from benchmarks.leaderboard.workers import open_bench
 from toughen.cuda_graphs import compile_layers, step
@@ -60,6 +60,12 @@ def test_every_kind_of_task(bench, task, method):
 @pytest.mark.parametrize("method", ["freelb", "r4f", "creat", "asa"])
 def test_second_order_head(bench, task, method):
     assert made(bench, task, method, "second_order")["head"] == "second_order"
+
+
+def test_second_order_head_with_its_authors_settings_for_the_task(bench):
+    model = rig.built(bench.stock.material, "rte", planning.OWN_HEAD, seed=0, skeleton=True)
+    head = model.config.head
+    assert (head["q"], head["k"], head["dropout"]) == (56, 32, 0.8)
 
 
 @pytest.mark.parametrize("method", ["smart", "r3f", "bregman", "asa", "sam", "r4f", "freeat"])

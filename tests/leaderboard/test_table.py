@@ -287,6 +287,14 @@ def test_the_best_five_are_those_that_the_readme_names():
     assert named in (RESULTS.parents[1] / "leaderboard" / "README.md").read_text(encoding="utf-8")
 
 
+def test_the_head_with_its_authors_settings_is_planned_last():
+    protocol = Protocol()
+    chunks = planning.plan("board", protocol, "xtremedistil", journal.read([RESULTS]))
+    own = [run for chunk in chunks for run in chunk if run.head == planning.OWN_HEAD]
+    assert {run.task for run in own} == {"rte", "cola"}
+    assert {run.method for run in own} == set(protocol.second_order_methods)
+
+
 def test_every_candidate_of_the_protocol_can_be_made():
     import toughen
 

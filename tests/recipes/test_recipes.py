@@ -135,8 +135,23 @@ def test_the_published_experiments_are_there():
     assert {"asa/sst2-bert-base", "asa/dream-roberta-base", "asa/conll2003-bert-base"} <= set(NAMES)
 
 
+def test_paragens_files_and_its_table_of_plain_training():
+    def settings(name):
+        made = recipes.config(f"freelb/{name}")
+        lengths = {key: made["method"].get(key) for key in ("step_size", "init_scale", "max_norm")}
+        return made["model"], made["train"]["batch_size"], made["train"]["max_steps"], *lengths.values()
+
+    assert settings("rte-roberta-base") == ("roberta-base", 16, 2036, 0.01, 0.05, 0.01)
+    assert settings("rte-roberta-base-best")[1:] == (32, 2036, 0.1, 0.2, 0.2)
+    assert settings("sst2-bert-base") == ("bert-base-uncased", 32, 20935, 0.1, 0.05, 0.06)
+    table = {"cola": 62.82, "stsb": 91.01, "mrpc": 89.22, "qqp": 91.76, "mnli": 87.72, "qnli": 92.75}
+    plain = {task: f"freelb/{task}-roberta-base" for task in table}
+    assert {task: recipes.about(name)["published"]["score"] for task, name in plain.items()} == table
+    assert {recipes.config(name)["method"]["name"] for name in plain.values()} == {"plain"}
+
+
 def test_published_in_a_few_words():
-    assert recipes.published("freelb/rte-roberta-base") == "81.58 (accuracy, plain 80.14)"
+    assert recipes.published("freelb/rte-roberta-base-best") == "81.58 (accuracy, plain 80.14)"
     assert recipes.published("sift/mnli-deberta-base") == "-"
 
 
@@ -194,7 +209,7 @@ def test_the_command(capsys, monkeypatch):
     some = printed(capsys, "mgcrp")
     assert "mgcrp/rte-bert-base" in some
     assert "sift/" not in some
-    one = printed(capsys, "freelb/rte-roberta-base")
+    one = printed(capsys, "freelb/rte-roberta-base-best")
     assert "81.58 (accuracy, plain 80.14)" in one
     assert "published grid" in one
     assert yaml.safe_load(printed(capsys, "smart/rte-bert-base", "--yaml")) == recipes.config("smart/rte-bert-base")

@@ -155,7 +155,7 @@ def test_second_order_head(start):
     assert run.results.head == "second-order"
     told = (run.path / "train.log").read_text()
     assert " + second-order head · " in told
-    assert re.search(r"epoch \d: eval loss \d\.\d+ · accuracy", told)
+    assert re.search(r"epoch \d \(step \d+\): train loss \d\.\d+ · eval loss \d\.\d+ · accuracy", told)
     assert type(run.load().model).__name__ == "SecondOrderForSequenceClassification"
     assert "import toughen" in (run.path / "README.md").read_text()
 

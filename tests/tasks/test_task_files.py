@@ -229,3 +229,23 @@ def test_what_r_and_python_write_for_a_gap(tmp_path):
     data = load(path, validation_file=path, on_bad="skip")
     assert (data.task.labels, data.train["label"][:]) == (("None", "sexism"), [0, 1, 0])
     assert "'None' is a class; if it means that there is no label, give labels=[...] (--data.labels)" in data.notes
+
+
+def test_the_layout_of_glue_fetch(tmp_path):
+    """ParaGen's and fairseq's script writes a file for each column; test rows have no labels."""
+    folder = tmp_path / "data" / "RTE"
+    folder.mkdir(parents=True)
+    columns = {"input0": ['A "dog" runs.', "It rains."], "input1": ["A dog moves.", "It is dry."]}
+    columns |= {"label": ["entailment", "not_entailment"]}
+    for split in ("train", "dev", "test"):
+        for name, lines in columns.items():
+            if (split, name) != ("test", "label"):
+                (folder / f"{split}.{name}").write_text("".join(f"{line}\n" for line in lines))
+    data = tasks.load("rte", dir=tmp_path / "data", cache_dir=tmp_path / "cache")
+    assert data.train[0] == {"sentence1": 'A "dog" runs.', "sentence2": "A dog moves.", "label": 0}
+    assert (data.validation["label"], data.test["label"]) == ([0, 1], [-1, -1])
+    (folder / "train.label").write_text("not_entailment\nentailment\n")  # the text has not changed
+    assert tasks.load("rte", dir=tmp_path / "data", cache_dir=tmp_path / "cache").train["label"] == [1, 0]
+    (folder / "dev.input1").write_text("one line\n")
+    with pytest.raises(tasks.DataError, match=r"differ in their number of lines: dev\.input0 2, dev\.input1 1"):
+        tasks.load("rte", dir=tmp_path / "data", cache_dir=tmp_path / "cache")

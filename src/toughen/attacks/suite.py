@@ -86,6 +86,7 @@ class Suite:
         outputs: "Outputs",
         *,
         max_length: int | None = None,
+        pad_to_max_length: bool = False,
         batch_size: int | None = None,
         **about: Any,
     ) -> "Target":
@@ -97,7 +98,15 @@ class Suite:
         if not self.every:
             for attack in self.attacks:
                 attack.check(task)
-        victim = Victim(model, tokenizer, task, max_length=max_length, batch_size=batch_size, precision=self.precision)
+        victim = Victim(
+            model,
+            tokenizer,
+            task,
+            max_length=max_length,
+            pad_to_max_length=pad_to_max_length,
+            batch_size=batch_size,
+            precision=self.precision,
+        )
         logits, labels = outputs.logits, outputs.labels
         if task.head == "tokens":
             logits, labels = kept_tokens(logits, labels)

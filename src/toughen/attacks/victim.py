@@ -29,6 +29,7 @@ class Victim:
         task: Task,
         *,
         max_length: int | None = None,
+        pad_to_max_length: bool = False,
         batch_size: int | None = None,
         precision: Precision = "auto",
     ) -> None:
@@ -36,7 +37,8 @@ class Victim:
         self.scorer = LabelScorer(task)
         self.order = class_order(model.config, task)
         self.text_tokenizer = tokeniser(task, tokenizer, effective_max_length(max_length, model, tokenizer))
-        self.collate = collator(task, tokenizer)
+        self.pads = pad_to_max_length
+        self.collate = collator(task, tokenizer, edges=(self.text_tokenizer.max_length,) if pad_to_max_length else ())
         self.cuda = model.device.type == "cuda"
         self.half = precision == "bf16" or (precision == "auto" and self.cuda)
         # As many rows as keep the device busy; fewer where gradients need the activations of every layer.
@@ -105,7 +107,7 @@ class Victim:
         """
         most = most or self.rows
         features = self.features(rows)
-        lengths = [length_of(row["input_ids"]) for row in features]
+        lengths = [self.collate.length(length_of(row["input_ids"])) for row in features]
         ranked = sorted(range(len(rows)), key=lengths.__getitem__)
         start = 0
         while start < len(ranked):

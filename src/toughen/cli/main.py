@@ -21,6 +21,7 @@ COMMANDS = {
     "new-method": "Write a one-file method to edit.",
     "tasks": "List all tasks; fetch their data.",
     "recipes": "Show published experiments as configs.",
+    "cite": "Print the BibTeX entries of methods.",
     "init-config": "Write a commented config to edit.",
     "env": "Show what this machine has, and the problems found.",
     "demo": "Train three small models, offline.",

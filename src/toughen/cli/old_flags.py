@@ -7,12 +7,19 @@ from typing import Any
 
 from ..errors import UsageError
 from ..runs.config_io import load_yaml
+from ..runs.folder import RunFolder
+from ..tasks.glue_zip import file_name
+from ..tasks.registry import task
+from .arguments import CommandParser
 
 _TABLES = load_yaml(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
 NEW: Mapping[str, str] = {old: new for new, names in _TABLES["renamed"].items() for old in names}
+VALUES: Mapping[str, Mapping[str, str]] = _TABLES["values"]
+SWITCHES: Mapping[str, Sequence[str]] = _TABLES["switches"]
 ASK: Mapping[str, str] = _TABLES["ask"]
+AS_BEFORE: Mapping[str, str] = _TABLES["as_before"]
 NOT_NEEDED: Mapping[str, str] = _TABLES["not_needed"]
-PRECISIONS = ("fp16", "bf16")  # switches; DeBERTa's scripts write --fp16 True
+TESTING = ("do_test", "do_predict")
 LENGTHS = ("--method.step_size", "--method.init_scale", "--method.max_norm")
 
 
@@ -28,7 +35,7 @@ class _OldFlag(Action):
 def add_old_flags(parser: ArgumentParser) -> None:
     """Let `parser` collect the flags of the tables in `old`, each with its value."""
     parser.set_defaults(old=[])
-    for name in (*NEW, *ASK, *NOT_NEEDED, *PRECISIONS):
+    for name in (*NEW, *SWITCHES, *ASK, *NOT_NEEDED):
         spellings = dict.fromkeys((f"--{name}", f"--{name.replace('_', '-')}"))
         parser.add_argument(
             *spellings, dest=name, action=_OldFlag, nargs=None if name in NEW else "?", default=SUPPRESS
@@ -46,32 +53,69 @@ def strip_paragen_path(word: str) -> str:
     return f"--{name}{equals}{value}"
 
 
+def predict_words(arguments: Sequence[str]) -> list[str] | None:
+    """Return the words of `toughen predict` for --do_test without --do_train; None for other commands.
+
+    run_sent_clas.py predicts so with the file of an epoch. Here the model is a run, or a checkpoint of one.
+    """
+    parser = CommandParser("toughen train", add_help=False)
+    parser.add_argument("--output_dir")
+    add_old_flags(parser)
+    given, _ = parser.parse_known_args([strip_paragen_path(word) for word in arguments])
+    old = {name: value for _, name, value in given.old}
+    model = old.get("test_model_file") or given.output_dir
+    if "do_train" in old or not old.keys() & set(TESTING) or model is None:
+        return None
+    folder = Path(given.output_dir or model)
+    words = [str(_checkpoint_of_epoch(Path(model))), "--split", "test"]
+    words += ["--out", str(folder / (file_name(task(old["task_name"]).name) if "task_name" in old else "test.tsv"))]
+    for name, flag in {"data_dir": "--dir", "eval_batch_size": "--batch_size"}.items():
+        words += [flag, old[name]] if name in old else []
+    return words
+
+
+def _checkpoint_of_epoch(model: Path) -> Path:
+    """Return the checkpoint for what adversarialSA calls `sst_bert/2_pytorch_model.bin`; another path as it is."""
+    epoch = model.name.removesuffix("_pytorch_model.bin")
+    if model.exists() or not epoch.isdigit():
+        return model
+    seeds = sorted(int(path.name) for path in (model.parent / "seeds").glob("*") if path.name.isdigit())
+    kept = RunFolder(model.parent).checkpoints("method", seeds[0]) if seeds else []
+    if int(epoch) >= len(kept):
+        raise UsageError(
+            f"--test_model_file {model}: {model.parent} keeps {len(kept)} checkpoints. Keep that of every epoch by "
+            f"--train.keep_checkpoints, or give the run, {model.parent}, for its best epoch."
+        )
+    return kept[int(epoch)]
+
+
 def translate(old: Sequence[tuple[str, str, str | None]], has_units: bool) -> tuple[list[str], list[str]]:
     """Return today's words for old flags, and a notice for each; `has_units` if something names the lengths' units."""
     names = {name for _, name, _ in old}
-    if "do_train" not in names and (scores := sorted(names & {"do_eval", "do_test", "do_predict"})):
+    if "do_train" not in names and (scores := sorted(names & {"do_eval", *TESTING})):
         raise UsageError(
             f"--{scores[0]} without --do_train trains nothing. Score a run by: toughen evaluate RUN (--split test "
-            "where labels are known, --all_checkpoints for kept epochs); test predictions: RUN/seeds/1/predictions."
+            "where labels are known, --all_checkpoints for kept epochs); predict its test set by: toughen predict RUN "
+            "--split test, or give --test_model_file or --output_dir."
         )
     words: list[str] = []
     notices: list[str] = []
     for flag, name, value in old:
-        if name in ASK:
+        if name in ASK and value != AS_BEFORE.get(name, ""):
             raise UsageError(f"{flag} {ASK[name]}.")
-        if name in NOT_NEEDED:
-            notices.append(f"{flag} is not needed{NOT_NEEDED[name]}")
-            continue
-        new, note = NEW.get(name, "--train.precision"), ""
-        if name in PRECISIONS:
-            value = "fp32" if value is not None and value.lower() == "false" else name
-            note = f" {value}"
-        elif name == "eval_on" and value == "dev":
-            value, note = "validation", " (dev is validation)"
-        elif new == "--train.batch_size":
-            note = " (of the whole update, over all processes)"
-        elif new in LENGTHS and not has_units:
-            note = " (in shares of the embedding's norm; a --method.preset of the original has its units)"
-        words.append(f"{new}={value}")
-        notices.append(f"{flag} is now {new}{note}")
+        if name in SWITCHES:  # DeBERTa's scripts write --fp16 True
+            meanings = SWITCHES[name][value is not None and value.lower() == "false" :][:1]
+            words += meanings
+            notices += [f"{flag} is now {meaning.replace('=', ' ')}" for meaning in meanings]
+        elif name not in NEW:
+            notices.append(f"{flag} is not needed{NOT_NEEDED.get(name, f': {value} is what is done')}")
+        else:
+            new, today = NEW[name], VALUES.get(name, {}).get(value or "")
+            note = f" ({value} is {today})" if today else ""
+            if new == "--train.batch_size":
+                note = " (of the whole update, over all processes)"
+            elif new in LENGTHS and not has_units:
+                note = " (in shares of the embedding's norm; a --method.preset of the original has its units)"
+            words.append(f"{new}={today or value}")
+            notices.append(f"{flag} is now {new}{note}")
     return words, list(dict.fromkeys(notices))

@@ -20,7 +20,7 @@ class _SinglePass:
 class Add(_SinglePass):
     """The clean loss plus `weight` times the comparison, in one backward pass.
 
-    `optional_labels` leaves the clean loss out for a batch that has none (VAT).
+    `optional_labels` leaves the clean loss out for a batch that has none (VAT, ASA's own code).
     """
 
     adds_regularizer: ClassVar[bool] = True

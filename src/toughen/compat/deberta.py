@@ -39,6 +39,11 @@ def mse(logits: Tensor, target: Tensor) -> Tensor:
     return F.mse_loss(_rows(logits), _rows(target))
 
 
+def squared_error(logits: Tensor, target: Tensor) -> Tensor:
+    """Compute the squared error of a regression, one value for each row."""
+    return (_rows(logits) - _rows(target)).square().mean(-1)
+
+
 perturbation_loss_fns: dict[str, LossFn] = {
     "symmetric-kl": symmetric_kl,
     "symmetric_kl": symmetric_kl,
@@ -164,8 +169,9 @@ class AdversarialLearner:
         if isinstance(loss_fn, str):
             if loss_fn not in perturbation_loss_fns:
                 raise StepError(f"SiFT: there is no loss {loss_fn!r}. {nearest(loss_fn, perturbation_loss_fns)}")
-            # One column is a regression: its softmax is always 1 and the divergences always 0.
-            loss_fn = mse if target.shape[-1] == 1 else perturbation_loss_fns[loss_fn]
+            # One column is a regression: its softmax is always 1 and the divergences always 0. The goal of the climb
+            # is a sum over rows, as theirs, also for squared errors: its length matters beside the step's guard.
+            loss_fn = squared_error if target.shape[-1] == 1 else perturbation_loss_fns[loss_fn]
         for layer in self.adv_modules:
             layer.adversarial_(True)
         try:
@@ -174,7 +180,7 @@ class AdversarialLearner:
                 _check_logits("what logits_fn gives", logits)
                 height = loss_fn(logits, target.detach()).sum()
                 self._ascend(height)
-            final = mse if target.shape[-1] == 1 else symmetric_kl
+            final = squared_error if target.shape[-1] == 1 else symmetric_kl
             return final(logits_fn(self.model, *args, **kwargs), target).mean()
         finally:
             for layer in self.adv_modules:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .evaluate_model import ModelRef as ModelRef
     from .evaluate_model import evaluate as evaluate
     from .evaluate_model import model_refs as model_refs
+    from .evaluate_model import read_split as read_split
     from .measures import Evaluation as Evaluation
     from .measures import measure as measure
     from .outputs import Outputs as Outputs
@@ -41,6 +42,7 @@ _HOME = {
     "outputs_of": "outputs",
     "ModelRef": "evaluate_model",
     "model_refs": "evaluate_model",
+    "read_split": "evaluate_model",
 }
 __all__ = sorted(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]
 __getattr__, __dir__ = lazily(__name__, _HOME)

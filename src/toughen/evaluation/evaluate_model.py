@@ -46,11 +46,24 @@ def model_refs(
         return [ModelRef(each, folder, each.name) for each in checkpoints]
     if (folder / "trials").is_dir():
         raise DataError(f"{folder} {explain_not_a_run(folder)}")
-    if not (folder / "config.json").is_file():
+    model = folder if (folder / "config.json").is_file() else folder / "model"
+    if not (model / "config.json").is_file():
         raise DataError(f"{folder} is neither a run (results.json) nor a model folder (config.json).")
     if all_checkpoints:
         raise DataError(f"{folder} has no checkpoint-* folder; train with --train.keep_checkpoints true.")
-    return [ModelRef(folder, folder)]
+    return [_below_run(model) or ModelRef(model, folder)]
+
+
+def _below_run(model: Path) -> ModelRef | None:
+    """Return a model in a run's folder (RUN/seeds/1/checkpoint-30) with what the run says; None elsewhere."""
+    seed = model.absolute().parent
+    if (seed / "began.json").is_file():
+        return ModelRef(model, seed, "", *_settings(seed))
+    run, variant = seed.parent.parent, {"seeds": "seed", "baseline": "baseline"}.get(seed.parent.name)
+    if variant is None or not (run / "began.json").is_file():
+        return None
+    label = f"{variant}-{seed.name}" + (f"-{model.name}" if model.name != "model" else "")
+    return ModelRef(model, run, label, *_settings(run))
 
 
 def _of_run(run: Path, all_seeds: bool, all_checkpoints: bool) -> list[ModelRef]:
@@ -79,7 +92,8 @@ def _settings(run: Path) -> tuple[str | None, dict[str, Any]]:
     import yaml
 
     try:
-        results: Any = json.loads((run / "results.json").read_text(encoding="utf-8"))
+        file = next(run / name for name in ("results.json", "began.json") if (run / name).is_file())
+        results: Any = json.loads(file.read_text(encoding="utf-8"))
         text = (run / "config.yaml").read_text(encoding="utf-8") if (run / "config.yaml").is_file() else ""
         config: Any = yaml.safe_load(text) or {}
     except (ValueError, yaml.YAMLError) as error:
@@ -151,7 +165,11 @@ def evaluate(
         rows = getattr(data, split)
         model, tokenizer = load_model(model_ref.model, data.task)
         length = max_length or model_ref.data.get("max_length")
-        outputs = outputs_of(model, tokenizer, data.task, rows, max_length=length, batch_size=batch_size or 64)
+        reads: dict[str, Any] = {
+            "max_length": length,
+            "pad_to_max_length": bool(model_ref.data.get("pad_to_max_length")),
+        }
+        outputs = outputs_of(model, tokenizer, data.task, rows, **reads, batch_size=batch_size or 64)
         plain = [dict(row) for row in rows]
         kept = {column: rows[column] for column in data.task.extra_columns if column in rows.column_names}
         name = _name(model_ref, data.task, split, file, limit if len(plain) == limit else None)
@@ -175,7 +193,7 @@ def evaluate(
         if home is not None and (problem := _write_or_note(home, evaluation)):
             evaluation, home = replace(evaluation, notes=[*evaluation.notes, problem]), None
         if suite is not None:
-            about: dict[str, Any] = {"split": split, "samples": samples, "max_length": length, "batch_size": batch_size}
+            about: dict[str, Any] = {"split": split, "samples": samples, "batch_size": batch_size, **reads}
             about |= _sets(model_ref, task, dir, columns)
             target = suite.target(model, tokenizer, data.task, plain, outputs, **about)
             where = name.removesuffix(f"-{model_ref.label}") if model_ref.label else name
@@ -184,6 +202,17 @@ def evaluate(
             evaluation = replace(evaluation, attacks=attacks)
         evaluations.append(evaluation)
     return evaluations
+
+
+def read_split(
+    path: "str | os.PathLike[str]", split: str, dir: "str | os.PathLike[str] | None" = None
+) -> tuple[Task, Any]:
+    """Return a run's task and the rows of one of its splits, whether they have labels or not."""
+    [model_ref] = model_refs(path)
+    if not model_ref.data and model_ref.task is None:
+        raise DataError(f"{os.fspath(path)} is no model of a run, which would say its data; give the rows as a file.")
+    data = _data(model_ref, None, split, None, dir, {}, None)
+    return data.task, getattr(data, split)
 
 
 def _write_or_note(home: Path, evaluation: Evaluation) -> str:

@@ -36,7 +36,14 @@ def load_model(folder: Any, task: Task) -> tuple[Any, Any]:
 
 
 def outputs_of(
-    model: Any, tokenizer: Any, task: Task, rows: Any, *, max_length: int | None = None, batch_size: int = 64
+    model: Any,
+    tokenizer: Any,
+    task: Task,
+    rows: Any,
+    *,
+    max_length: int | None = None,
+    pad_to_max_length: bool = False,
+    batch_size: int = 64,
 ) -> Outputs:
     """What the model says about raw rows of the task (a `datasets.Dataset` with its columns and `label`).
 
@@ -53,7 +60,7 @@ def outputs_of(
             f"the labels of this split are withheld: nothing can be scored. {kept} Give another split or file."
         )
     lengths = row_lengths(split)
-    collate = collator(task, tokenizer)
+    collate = collator(task, tokenizer, edges=(length,) if pad_to_max_length and length else ())
     # Rows of like length share a batch: less padding, and no output depends on the order.
     ranked = np.argsort(lengths, kind="stable")
     outputs: list[Any] = [None] * len(split)

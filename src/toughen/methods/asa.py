@@ -31,7 +31,9 @@ class ASA(PresetOptions, DropoutOptions):
         original: gingasan/adversarialSA 049af10: no noise (theirs cancels itself), score above 0 is visible, additive
             -10000 in place of the padding mask, numbers of pairs counted with padding's rows, KL over the batch for
             regression, fresh dropout; BERT zeroes hidden logits first. Token labels on padding are left out, as its
-            head does. Not repeated: its RoBERTa has no dropout on attention.
+            head does; a batch without labels has the added term alone. Not repeated: its RoBERTa has no dropout on
+            attention. The price counts padding, which the authors' scripts add up to max_length:
+            data.pad_to_max_length does so in a run.
     """
 
     weight: Schedule = 0.3
@@ -81,6 +83,6 @@ class ASA(PresetOptions, DropoutOptions):
                 original_code=original,
             ),
             compare=DivergenceWithBudget(BatchSumDivergence() if original else Divergence(), self.tau, total=original),
-            combine=Add(scheduled(self.weight)),
+            combine=Add(scheduled(self.weight), optional_labels=original),
             dropout=self.dropout,
         )

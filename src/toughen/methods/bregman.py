@@ -14,8 +14,8 @@ class Bregman(RegularizerOptions):
     """Momentum Bregman proximal point (SMART, Jiang et al. 2020): stay near the prediction of a mean of past weights.
 
     `decay` holds for the first `switch_at` of the updates, `final_decay` after it (paper: 0.99, 0.999, a tenth). The
-    paper's weight is 1, which held small models back on CoLA; in its ablation this term alone brings most of the gain
-    on small data. The teacher runs without dropout.
+    paper's weight is 1, which held small models back on CoLA. In its ablation on RTE this term alone scores 70.8,
+    smoothness alone 71.2, plain training 63.5. The teacher runs without dropout.
     """
 
     weight: float = 0.3

@@ -51,6 +51,10 @@ class DataConfig:
     """The split that is scored each epoch and selects the best one."""
     max_length: int = 128
     """Tokens a text is cut at."""
+    pad_to_max_length: bool = False
+    """Pad every text to max_length, as older scripts do; by default to the longest of its batch."""
+    lower_case: bool = False
+    """Lower-case all texts, for a cased model whose tokenizer can do so, as BERT's."""
     limit: int | None = None
     """At most so many rows of every split, for a quick look."""
     few_shot: int | None = None

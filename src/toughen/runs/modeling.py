@@ -15,14 +15,20 @@ from .config_io import MODEL_RESERVED
 from .errors import RunError
 
 
-def load_tokenizer(name: str) -> Any:
-    """Load the tokenizer, with a padding token."""
+def load_tokenizer(name: str, lower_case: bool = False) -> Any:
+    """Load the tokenizer, with a padding token; with `lower_case` one that lower-cases, or an error."""
     from transformers import AutoTokenizer
 
     model = Path(name) / "model"
     if (model / "config.json").is_file() and not (Path(name) / "config.json").is_file():
         raise RunError(f"model {name!r} is a run; give its model: {str(model)!r}.")
-    tokenizer = load_or_run_error(AutoTokenizer.from_pretrained, name)
+    settings = {"do_lower_case": True} if lower_case else {}
+    tokenizer = load_or_run_error(AutoTokenizer.from_pretrained, name, **settings)
+    if lower_case and _keeps_case(tokenizer):
+        raise RunError(
+            f"data.lower_case: the {type(tokenizer).__name__} of {name} keeps case whatever it is told; leave the "
+            "option out, or lower-case the files."
+        )
     # Where the files are missing transformers makes an empty one, to which every word is unknown.
     if len(tokenizer) <= len(tokenizer.all_special_ids):
         raise RunError(f"model {name!r} has no tokenizer: it knows no word; put one there with save_pretrained.")
@@ -31,6 +37,11 @@ def load_tokenizer(name: str) -> Any:
             raise RunError(f"the tokenizer of {name} has neither a padding nor an end token; batches need one.")
         tokenizer.pad_token = tokenizer.eos_token
     return tokenizer
+
+
+def _keeps_case(tokenizer: Any) -> bool:
+    normalizer = getattr(getattr(tokenizer, "backend_tokenizer", None), "normalizer", None)
+    return normalizer is None or "A" in normalizer.normalize_str("A")
 
 
 def max_input_length(config: Config, tokenizer: Any) -> tuple[int, int | None, str | None]:

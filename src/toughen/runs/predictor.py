@@ -13,6 +13,7 @@ from ..tasks import Task, answers_of, auto_class, collator, longest_input
 from ..tasks.batching import rows_of
 from ..tasks.scoring import check_numbers
 from ..tasks.tokenising import tokeniser
+from .config import DataConfig
 from .errors import RunError
 from .folder import RunFolder
 from .progress import silence_libraries
@@ -50,6 +51,8 @@ class Predictor:
     batch_size: int = 32
     plain: bool = False
     """Whether the model has no run, which would say if it reads a text or a pair: it gets what is given."""
+    pad_to_max_length: bool = False
+    """Pad as the run did that trained the model."""
 
     def __call__(self, inputs: Input | Sequence[Input]) -> Any:
         """Return one prediction for one input, a list for a list."""
@@ -121,7 +124,8 @@ class Predictor:
         import torch
 
         choices = len(encoded["input_ids"]) // count if self.task.head == "choices" else 0
-        batch = collator(self.task, self.tokenizer)(rows_of(encoded, choices))
+        edges = (self.max_length,) if self.pad_to_max_length else ()
+        batch = collator(self.task, self.tokenizer, edges=edges)(rows_of(encoded, choices))
         device = next(self.model.parameters()).device
         with torch.no_grad():
             output = self.model(**{name: value.to(device) for name, value in batch.items()})
@@ -168,7 +172,8 @@ def load(run: "str | os.PathLike[str]", *, device: str | None = None, batch_size
     task = _task_of_run(root) if root else _task_of_model(path)
     with silence_libraries():
         model = load_trained(auto_class(task), path, tokenizer)
-    asked = RunFolder(root).config().data.max_length if root else 512
+    data = RunFolder(root).config().data if root else DataConfig(max_length=512)
+    asked = data.max_length
     length = min(asked, longest_input(tokenizer, model.config) or asked)
     where = device or ("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -177,7 +182,8 @@ def load(run: "str | os.PathLike[str]", *, device: str | None = None, batch_size
         if isinstance(error, torch.OutOfMemoryError):
             raise
         raise RunError(f"device {where!r} is not to be had here: {str(error).partition(chr(10))[0]}") from error
-    return Predictor(model.eval(), tokenizer, task, length, batch_size, plain=root is None)
+    padded = data.pad_to_max_length
+    return Predictor(model.eval(), tokenizer, task, length, batch_size, root is None, padded)
 
 
 def _task_of_run(root: Path) -> Task:

@@ -28,6 +28,8 @@ class PreparedRun:
     tokenizer: Any
     method: Any
     precision: str
+    max_length: int
+    """Tokens a text is cut at: those asked for, or those that the model reads."""
     notes: tuple[str, ...] = ()
 
 
@@ -78,7 +80,8 @@ EXTRA_EVAL_SETS: Mapping[str, Mapping[str, str]] = {"mnli": {"mm": "mnli-mm"}}
 SHARED_BY_SETS = ("dir", "on_bad", "limit", "seed", "cache_dir")  # the options of `data` that hold for them, too
 
 
-NOT_OF_LOADING = ("max_length", "eval_split")  # the other options of `data` are those of `toughen.tasks.load`
+# The other options of `data` are those of `toughen.tasks.load`.
+NOT_OF_LOADING = ("max_length", "pad_to_max_length", "lower_case", "eval_split")
 
 
 def load_data(config: Config) -> Data:
@@ -225,7 +228,7 @@ def prepare_run(
             train={key: getattr(config.train, key) for key in TRAIN_KEYS},
         )
     )
-    tokenizer = load_tokenizer(config.model)
+    tokenizer = load_tokenizer(config.model, lower_case=config.data.lower_case)
     length, longest, shorter = max_input_length(config, tokenizer)
     others, missing = load_extra_eval_sets(config, task)
     notes = [*filter(None, (note, shorter)), *missing]
@@ -234,4 +237,4 @@ def prepare_run(
             reporter.log(line)
     ready = prepare(data, tokenizer, length, cache_dir=config.data.cache_dir)
     extra = {key: prepare(each, tokenizer, length, cache_dir=config.data.cache_dir) for key, each in others.items()}
-    return PreparedRun(ready, extra, tokenizer, method, precision, tuple(notes))
+    return PreparedRun(ready, extra, tokenizer, method, precision, length, tuple(notes))

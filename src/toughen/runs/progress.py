@@ -26,10 +26,12 @@ class ProgressLogger:
         self._began = (0, 0.0)
         self._total = 0
         self._last_line = 0.0
+        self._logged = 0
         self._head, self._selects, self._best = "", "", float("-inf")
         self._names: Sequence[str] = ()
         self._epochs = 0.0
         self._explained = False
+        self._losses: list[tuple[int, float]] = []  # (updates, their mean loss) since the last scores
 
     def log(self, text: str) -> None:
         """Write one line to the screen and the file."""
@@ -42,6 +44,7 @@ class ProgressLogger:
         self._head, self._names, self._selects = head, names, selects
         self._best = float("-inf") if state.best_metric is None else state.best_metric
         self._began, self._total = (step, time.perf_counter()), total
+        self._logged, self._losses = step, []
         if not self.speak:
             return
         again = f", from step {step}" if step else ""
@@ -71,6 +74,8 @@ class ProgressLogger:
         if row["kind"] == "eval":
             self._scores(row)
             return
+        self._losses.append((row["step"] - self._logged, row["loss"]))
+        self._logged = row["step"]
         facts = format_loss_terms(row, terms, self._names)
         if self.bar is not None:
             self.bar.update(self._task, facts=f"{facts} · {self._pace(row['step']):.1f} it/s · ETA")
@@ -81,13 +86,20 @@ class ProgressLogger:
     def _scores(self, row: Mapping[str, Any]) -> None:
         scores = {key.removeprefix("eval_"): value for key, value in row.items() if key.startswith("eval_")}
         hidden = ("runtime", "samples_per_second", "steps_per_second", "model_preparation_time")
-        named = {"loss": "eval loss"}  # not the training's, which lines between epochs show
-        shown = [f"{named.get(name, name)} {value:.4f}" for name, value in scores.items() if name not in hidden]
+        shown = [
+            f"{'eval loss' if name == 'loss' else name} {value:.4f}"
+            for name, value in scores.items()
+            if name not in hidden
+        ]
+        if updates := sum(count for count, _ in self._losses):
+            mean = sum(count * loss for count, loss in self._losses) / updates
+            shown.insert(0, f"train loss {mean:.4f}")
+        self._losses = []
         score = scores.get(self._selects, float("nan"))
         if score > self._best:
             mark = "*" if self._explained else "* (the best so far)"  # in words once a run
             self._best, shown[-1], self._explained = score, f"{shown[-1]}  {mark}", True
-        self.log(f"{self._head} epoch {row['epoch']:g}: {' · '.join(shown)}")
+        self.log(f"{self._head} epoch {row['epoch']:g} (step {row['step']}): {' · '.join(shown)}")
 
     def _left(self, step: int) -> str:
         pace = self._pace(step)

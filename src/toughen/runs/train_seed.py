@@ -92,7 +92,10 @@ def _train(job: SeedJob, micro: int, scored: int, reporter: ProgressLogger, stop
         eval_dataset=rows,
         # A captured step is made for one shape: few lengths make few of them.
         data_collator=collator(
-            job.data.task, job.prepared.tokenizer, pad_to_multiple_of=FAST_LENGTHS if config.fast else None
+            job.data.task,
+            job.prepared.tokenizer,
+            pad_to_multiple_of=FAST_LENGTHS if config.fast else None,
+            edges=(job.prepared.max_length,) if config.data.pad_to_max_length else (),
         ),
         processing_class=job.prepared.tokenizer,
         compute_metrics=compute_metrics(job.data.task),

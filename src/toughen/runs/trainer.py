@@ -137,6 +137,7 @@ class RunCallback(TrainerCallback):
     def on_epoch_end(self, args: Args, state: State, control: Control, **kwargs: Any) -> None:
         self.seconds += time.perf_counter() - self._since
         self.nan_monitor.check(self.job.seed)  # a broken model is neither scored nor saved
+        control.should_log = True  # the line of the epoch has the mean loss of all its updates
 
     def on_save(self, args: Args, state: State, control: Control, **kwargs: Any) -> None:
         if self.stopping:

@@ -140,7 +140,7 @@ def _prepare_data(configs: Sequence[Config]) -> "tuple[dict[str, Data], str]":
         data = load_data(config)
         for each in configs:
             overridden_config(each, data.task)
-        tokenizer = load_tokenizer(config.model)
+        tokenizer = load_tokenizer(config.model, lower_case=config.data.lower_case)
         length, *_ = max_input_length(config, tokenizer)
         sets = {"": data, **load_extra_eval_sets(config, data.task)[0]}
         cache = config.data.cache_dir

@@ -66,11 +66,12 @@ def table(task: Task, predictions: Sequence[Any]) -> str:
             f"{task.title} has {len(predictions):,} predictions, its test set {GLUE_TEST_ROWS[task.name]:,} rows"
         )
     lines = ["index\tprediction"]
-    lines += [f"{row}\t{_written(task, row, value)}" for row, value in enumerate(predictions)]
+    lines += [f"{row}\t{write_prediction(task, row, value)}" for row, value in enumerate(predictions)]
     return "\n".join(lines) + "\n"
 
 
-def _written(task: Task, row: int, value: Any) -> str:
+def write_prediction(task: Task, row: int, value: Any) -> str:
+    """Return a prediction as the server wants it: a class number, for some tasks a word, for STS-B an amount."""
     if task.head == "regression":
         number = float(value)
         if not math.isfinite(number):

@@ -9,7 +9,7 @@ from typing import Any
 from . import subsample
 from .infer import infer_task
 from .read.arrow import stored, streamed
-from .read.files import FileFormat, check_file, describe, is_conll, tag_scheme
+from .read.files import FileFormat, check_file, describe, is_conll, parallel_files, tag_scheme
 from .read.folder import find_splits
 from .read.hub import hub_split
 from .read.rows import FileSource, OnBad, all_multi_hot, is_missing
@@ -71,8 +71,11 @@ def load(
     elif dir is not None:
         named = task_named(task)
         paths, notes = find_splits(Path(dir), named, splits)
-        sources = {split: FileSource(path, named, split, form, public=True) for split, path in paths.items()}
-        sources = {split: source for split, source in sources.items() if split in wanted}
+        sources = {
+            split: FileSource(path, named, split, form, _parallel_columns(named, path), public=True)
+            for split, path in paths.items()
+            if split in wanted
+        }
         data = _read(Data(named, notes=tuple(notes)), sources, on_bad, cache_dir, streaming)
     else:
         named = task_named(task)
@@ -90,6 +93,12 @@ def _columns(text_column: str | Sequence[str] | None) -> tuple[str, ...]:
     if len(columns) > 2:
         raise DataError(f"text_column names {len(columns)} columns; a model reads one text or a pair.")
     return columns
+
+
+def _parallel_columns(task: Task, path: Path) -> dict[str, str]:
+    """Return column of the task -> column of a set with a file for each."""
+    texts = {column: f"input{number}" for number, column in enumerate(task.columns)}
+    return {**texts, "label": "label"} if parallel_files(path) else {}
 
 
 def _own_sources(

@@ -81,7 +81,9 @@ class SetsAttack(Attack):
                 continue
             own = target.victim
             length = own.text_tokenizer.max_length
-            victim = Victim(own.model, own.tokenizer, task, max_length=length, batch_size=own.rows)
+            victim = Victim(
+                own.model, own.tokenizer, task, max_length=length, pad_to_max_length=own.pads, batch_size=own.rows
+            )
             answers, labels = _answers_and_labels(victim, rows)
             columns = {name: [str(row.get(name)) for row in rows] for name in task.extra_columns if name in rows[0]}
             groups = {name: values for name, values in columns.items() if 1 < len(set(values)) <= _MAX_GROUPS}

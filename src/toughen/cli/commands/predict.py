@@ -1,4 +1,4 @@
-"""Predict with a run or a model: text, pair, file or stdin; CSV or JSONL out."""
+"""Predict with a run or a model: text, pair, file, stdin or a split of the run; CSV, JSONL or GLUE's TSV out."""
 
 import argparse
 import csv
@@ -7,14 +7,15 @@ import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ...internal.atomic import write_text
 from ...runs.errors import RunError
+from ...runs.progress import silence_libraries
 from ...tasks.infer import WORDS, choice_columns
 from ...tasks.read.files import FileFormat, Raw, read_rows
 from ...tasks.read.rows import BadRow, numbered_columns, text_of
-from ...tasks.spec import Task, options_of_caller
+from ...tasks.spec import SPLITS, Task, options_of_caller
 from .. import say
 from ..arguments import check_new, split_names
 
@@ -29,11 +30,14 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--text", action="append", default=[], help="A text; again for more.")
     parser.add_argument("--text_pair", "--text-pair", action="append", default=[], help="Its second text.")
     parser.add_argument("--file", help="CSV, TSV, JSON, JSONL or Parquet with the texts; - is stdin, one a line.")
+    parser.add_argument("--split", choices=SPLITS, help="A split of the run's own data, such as its unlabelled test.")
+    parser.add_argument("--dir", help="Folder of sets on disk for --split; a run knows its own.")
     parser.add_argument("--text_column", help="Column of the text, or two with a comma between them.")
     parser.add_argument("--delimiter", help="Of a table; inferred if omitted.")
     parser.add_argument("--encoding", help="Of a file that is not UTF-8, such as cp1252.")
-    parser.add_argument("--out", help="Where to write: .csv or .jsonl; must be new. Without it stdout.")
-    parser.add_argument("--format", choices=("plain", "csv", "jsonl"), help="By default that of --out, else plain.")
+    parser.add_argument("--out", help="Where to write: .csv, .jsonl or .tsv; must be new. Without it stdout.")
+    help = "By default that of --out, else plain; tsv is the table that GLUE's server takes."
+    parser.add_argument("--format", choices=("plain", "csv", "jsonl", "tsv"), help=help)
     parser.add_argument("--batch_size", type=int, default=32)
     parser.add_argument("--device", help="cpu, cuda, cuda:1, ...")
 
@@ -44,14 +48,17 @@ def run(arguments: argparse.Namespace) -> int:
     out = Path(arguments.out) if arguments.out else None
     if out is not None:
         check_new(out, "choose another --out")
-    form = arguments.format or ({".csv": "csv", ".jsonl": "jsonl"}.get(out.suffix) if out else "plain")
-    if form is None:
-        raise RunError(f"--out {out}: end it with .csv or .jsonl, or give --format.")
-    if not arguments.text and not arguments.file and sys.stdin.isatty():
-        raise RunError("nothing to predict: give --text, --file, or texts on stdin.")
+    form = arguments.format or ("plain" if out is None else out.suffix.removeprefix("."))
+    if form not in FORMATS:
+        raise RunError(f"--out {out}: end it with .csv, .jsonl or .tsv, or give --format.")
+    if not (arguments.text or arguments.file or arguments.split) and sys.stdin.isatty():
+        raise RunError("nothing to predict: give --text, --file, --split, or texts on stdin.")
     predictor = load(arguments.run, device=arguments.device, batch_size=arguments.batch_size)
-    with options_of_caller(*FLAGS):
-        inputs = list(_inputs(arguments, predictor.task))
+    if arguments.split:
+        inputs = _rows_of_split(arguments)
+    else:
+        with options_of_caller(*FLAGS):
+            inputs = list(_inputs(arguments, predictor.task))
     text = FORMATS[form](inputs, predictor(inputs), predictor.task)
     if out is None:
         sys.stdout.write(text)
@@ -59,6 +66,22 @@ def run(arguments: argparse.Namespace) -> int:
         write_text(out, text)
         say(f"{len(inputs)} predictions in {out}")
     return 0
+
+
+def _rows_of_split(arguments: argparse.Namespace) -> "list[Input]":
+    """Return the rows of a split of the run's data as inputs."""
+    from ...evaluation import read_split
+
+    if arguments.text or arguments.file:
+        raise RunError("--split is of the run's data, and --text and --file are not; give one of them.")
+    with silence_libraries():
+        task, rows = read_split(arguments.run, arguments.split, arguments.dir)
+    if task.head == "tokens":
+        return list(rows["tokens"])
+    if task.head == "choices":
+        return [{name: row[name] for name in task.columns} for row in rows]
+    texts = [list(rows[column]) for column in task.columns]
+    return texts[0] if len(texts) == 1 else list(zip(*texts, strict=True))
 
 
 def _inputs(arguments: argparse.Namespace, task: Task) -> "Iterator[Input]":
@@ -129,9 +152,14 @@ def _fields(given: "Input", task: Task) -> Mapping[str, Any]:
 
 
 def _plain(inputs: "Sequence[Input]", predictions: "Sequence[Prediction]", task: Task) -> str:
-    between = " " if task.head == "tokens" else ", "
-    shown = [between.join(each.label) or "-" if isinstance(each.label, list) else str(each) for each in predictions]
-    return "".join(f"{line}\n" for line in shown)
+    return "".join(f"{_shown(each.label, task, str(each))}\n" for each in predictions)
+
+
+def _shown(label: Any, task: Task, alone: str | None = None) -> str:
+    """Return a label as text: names of a list side by side, another one as `alone`."""
+    if isinstance(label, list):
+        return (" " if task.head == "tokens" else ", ").join(cast("list[str]", label)) or "-"
+    return str(label) if alone is None else alone
 
 
 def _jsonl(inputs: "Sequence[Input]", predictions: "Sequence[Prediction]", task: Task) -> str:
@@ -155,4 +183,14 @@ def _csv(inputs: "Sequence[Input]", predictions: "Sequence[Prediction]", task: T
     return out.getvalue()
 
 
-FORMATS = {"plain": _plain, "csv": _csv, "jsonl": _jsonl}
+def _tsv(inputs: "Sequence[Input]", predictions: "Sequence[Prediction]", task: Task) -> str:
+    from ...tasks.catalog import GLUE
+    from ...tasks.glue_zip import write_prediction
+
+    glue = task.name in GLUE
+    labels = [each.label for each in predictions]
+    cells = [write_prediction(task, row, each) if glue else _shown(each, task) for row, each in enumerate(labels)]
+    return "".join(["index\tprediction\n", *(f"{row}\t{cell}\n" for row, cell in enumerate(cells))])
+
+
+FORMATS = {"plain": _plain, "csv": _csv, "jsonl": _jsonl, "tsv": _tsv}

@@ -9,13 +9,20 @@ from ...runs.folder import RunFolder
 from ...runs.results import SeedSummary
 from .. import say
 from ..arguments import DATA_FLAGS, CommandParser
+from ..old_flags import predict_words
 from ..parser import parse_train
+from . import predict
 
 FLAGS = DATA_FLAGS
 
 
 def main(arguments: Sequence[str]) -> int:
     """Parse, make the run folder, train here or in several processes, and say what to do next."""
+    if (words := predict_words(arguments)) is not None:
+        say(f"--do_test without --do_train is now: toughen predict {' '.join(map(quote, words))}")
+        parser = CommandParser("toughen predict")
+        predict.add(parser)
+        return predict.run(parser.parse_args(words))
     resume = any(word.partition("=")[0] == "--resume" for word in arguments)
     folder, launch = _parse_resume(arguments) if resume else _new_run(arguments or ["--help"])
     from ...runs import launch as runs

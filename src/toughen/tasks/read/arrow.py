@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ...errors import require
 from ...internal.atomic import atomic_path, write_bytes
 from ..spec import Task
+from .files import parallel_files
 from .rows import FileSource
 
 if TYPE_CHECKING:
@@ -82,5 +83,6 @@ def _key(source: FileSource) -> str:
     state = source.path.stat()
     described = asdict(source)
     described["task"].pop("unpack")
-    parts = (_VERSION, str(source.path.resolve()), state.st_size, state.st_mtime_ns, described)
+    others = [(file.stat().st_size, file.stat().st_mtime_ns) for file in parallel_files(source.path).values()]
+    parts = (_VERSION, str(source.path.resolve()), state.st_size, state.st_mtime_ns, described, *others)
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:32]

@@ -19,7 +19,8 @@ _MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (code
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 TABLES = (".csv", ".tsv", ".txt")
 CONLL = (".conll", ".bio", ".iob", ".iob2", ".testa", ".testb", ".train", ".dev", ".annotated")
-ENDINGS = (".jsonl", ".json", ".tsv", ".csv", ".parquet", ".txt", *CONLL)
+PARALLEL = ".input0"  # of fairseq's and ParaGen's scripts: a column a file, train.input0, train.input1, train.label
+ENDINGS = (".jsonl", ".json", ".tsv", ".csv", ".parquet", ".txt", *CONLL, PARALLEL)
 ENTITY = re.compile(r"^(?:O|[BIESLU]-.+)$")
 
 Record = tuple[int, Any]
@@ -84,6 +85,8 @@ def read_rows(
         records = _read_json(path, form)
     elif ending in (".parquet", ".pq"):
         records = _read_parquet(path)
+    elif ending == PARALLEL:
+        records = _read_parallel(path, form)
     else:
         raise DataError(
             f"{path}: the ending {ending or '(none)'!r} is not known; use {', '.join(ENDINGS[:6])}, .conll."
@@ -308,6 +311,22 @@ def _read_parquet(path: Path) -> Iterator[Record]:
                 yield from ((0, fields) for fields in batch.to_pylist())
     except arrow.ArrowException as problem:
         raise DataError(f"{path} is not Parquet ({str(problem).splitlines()[0]}); save it again.") from None
+
+
+def parallel_files(path: Path) -> dict[str, Path]:
+    """Return column -> file of a set with a file for each column; any other file has no columns of its own."""
+    columns = ("input0", "input1", "label") if suffix(path) == PARALLEL else ()
+    return {column: file for column in columns if (file := path.with_suffix(f".{column}")).is_file()}
+
+
+def _read_parallel(path: Path, form: FileFormat) -> Iterator[Record]:
+    files = parallel_files(path)
+    lines = [[line.rstrip("\r\n") for line in read_lines(file, form)] for file in files.values()]
+    if len(set(map(len, lines))) > 1:
+        shown = ", ".join(f"{file.name} {len(each):,}" for file, each in zip(files.values(), lines, strict=True))
+        raise DataError(f"{path.parent}: the files of a set differ in their number of lines: {shown}; make them again.")
+    for number, cells in enumerate(zip(*lines, strict=True), start=1):
+        yield number, dict(zip(files, cells, strict=True))
 
 
 def _read_conll(path: Path, form: FileFormat) -> Iterator[Record]:

@@ -1,0 +1,67 @@
+"""The tables of docs/papers.md that say what tests and code say: references, and defaults that differ from a paper."""
+
+from pathlib import Path
+
+import pytest
+
+import toughen
+from toughen.registry import get_factory, options_class
+
+from ..golden.cases import names
+from .test_naive_loops import OURS
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "papers.md").read_text(encoding="utf-8")
+GOLDEN = {  # folders of tests/golden, and the test that reads them
+    "smart": (("smart", "mtdnn_smart"), "golden/test_smart.py"),
+    "sift": (("sift",), "golden/test_sift.py"),
+    "freelb": (("freelb", "freelb_paragen"), "golden/test_freelb.py"),
+    "asa": (("asa",), "golden/test_asa.py"),
+}
+LOOPS = {"asa": "asa/test_method.py"}  # elsewhere than the others
+OURS_ALONE = ("recommended", "robust")
+
+
+def registered(name: str):
+    kind = options_class(get_factory(name))
+    assert kind is not None
+    return kind
+
+
+def reference(name: str) -> str:
+    folders, golden = GOLDEN.get(name, ((), ""))
+    cases = f"{sum(len(names(folder)) for folder in folders)} cases, `{golden}`" if folders else ""
+    return f"| `{name}` | {cases} | `{LOOPS.get(name, 'methods/test_naive_loops.py')}` |"
+
+
+def differing(name: str, preset: str) -> str:
+    kind = registered(name)
+    ours, theirs = kind.preset_values(), kind.PRESETS[preset]
+    options = [option for option, value in theirs.items() if value != ours[option]]
+    cells = [", ".join(f"`{option}` {values[option]}" for option in options) for values in (theirs, ours)]
+    return f"| `{name}` | `{preset}` | {cells[0]} | {cells[1]} |"
+
+
+def test_each_method_is_held_to_what_the_page_says():
+    rows = [reference(name) for name in toughen.available()]
+    head = f"| second-order head | {len(names('mgcrp'))} cases, `heads/test_golden.py` | |"
+    assert [row for row in [*rows, head] if row not in PAGE] == []
+    assert {name.split()[0] for name in OURS} | {"freeat", "asa"} >= set(toughen.available())
+    assert f"{len(toughen.available())} methods, {len(GOLDEN)} of them" in PAGE
+
+
+@pytest.mark.parametrize("name", toughen.available())
+def test_presets_and_defaults_are_those_of_the_page(name):
+    presets = [preset for preset in registered(name).PRESETS if preset not in OURS_ALONE]
+    assert [row for row in (differing(name, preset) for preset in presets) if row not in PAGE] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "option"),
+    [
+        *(("bregman", "weight"), ("rdrop", "weight"), ("neftune", "alpha"), ("sam", "rho"), ("asam", "rho")),
+        *(("awp", "max_norm"), ("freeat", "max_norm"), ("alum", "step_size")),
+    ],
+)
+def test_defaults_of_methods_without_an_original_preset(name, option):
+    row = next(row for row in PAGE.splitlines() if row.startswith(f"| `{name}` | |"))
+    assert row.endswith(f"`{option}` {registered(name).preset_values()[option]} |")
