@@ -1,7 +1,7 @@
 """Hugging Face Trainer: overrides that call super, nothing copied."""
 
 import inspect
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import nullcontext
 from typing import Any, TypeVar, cast
 
@@ -162,7 +162,7 @@ class _RobustTrainer(Trainer):
         named = {"return_outputs": return_outputs, "num_items_in_batch": num_items_in_batch}
         return super().compute_loss(model, inputs, **named)
 
-    def _forward(self, model: Any, inputs: dict[str, Any], num_items_in_batch: Any) -> Any:
+    def _forward(self, model: Any, inputs: Mapping[str, Any], num_items_in_batch: Any) -> Any:
         """Run one pass for the method; the result has the loss of the Trainer's class."""
         divisor = self._loss_divisor(num_items_in_batch)
         if torch.is_grad_enabled() and not self._compares:
@@ -204,8 +204,8 @@ class _RobustTrainer(Trainer):
             # Trainer already holds no_sync open when sync is off, and accelerate's does not nest under FSDP2.
             return self.accelerator.no_sync(model) if sync else nullcontext()
 
-        def forward() -> Any:
-            return self._forward(model, inputs, num_items_in_batch)
+        def forward(given: Mapping[str, Any]) -> Any:
+            return self._forward(model, given, num_items_in_batch)
 
         backward_passes = self.attached.backward_passes(last=sync)
         losses = self._losses = self.attached.losses(forward, inputs, last=sync, no_sync=no_sync)
