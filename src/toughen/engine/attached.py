@@ -117,8 +117,9 @@ class Attached:
     ) -> Generator[Tensor]:
         """Yield the losses of one micro-batch; back-propagate each one before the next is asked for.
 
-        `forward` runs the model once on the inputs it is given and returns its output. `no_sync` is the context in which passes of
-        the search run, e.g. `model.no_sync`. Under gradient accumulation, `last` marks the last micro-batch.
+        `forward` runs the model once on the inputs it is given and returns its output. `no_sync` is the context in
+        which passes of the search run, e.g. `model.no_sync`. Under gradient accumulation, `last` marks the last
+        micro-batch.
         """
         if self._checkpoints is not None:
             self._checkpoints.follow()
@@ -154,8 +155,8 @@ class Attached:
         device = next(self.model.parameters()).device
         passes = SharedPasses(self.model, forward, clean, no_sync, self.task, device, self._switch, self._feature_hook)
         steps, seen = dict[int, MethodStep](), passes
-        makers = [(number, one.view_maker) for number, one in enumerate(self.states) if one.view_maker is not None]
-        for number, maker in makers:
+        for maker in self.view_makers:
+            number = maker.number
             steps[number] = step = self.states[number].step(passes, last, self._window, views[number])
             seen = seen if maker.site.on == "clean" else step.texts(maker.site.on, maker.pad, maker.side)
         for number, one in enumerate(self.states):
@@ -166,8 +167,12 @@ class Attached:
 
     def add_views(self, batch: Mapping[str, Any], *, static: bool = False) -> Mapping[str, Any]:
         """Return the batch with what methods that edit its text need beside it, unless a collator put it there."""
-        makers = [one.view_maker for one in self.states if one.view_maker is not None]
-        return add_views(batch, makers, f"update {self.updates}", static) if makers else batch
+        return add_views(batch, self.view_makers, f"update {self.updates}", static) if self.view_makers else batch
+
+    @property
+    def view_makers(self) -> list[ViewMaker]:
+        """What edits the text, one for each method that reads views of it."""
+        return [one.view_maker for one in self.states if one.view_maker is not None]
 
     def backward(
         self,

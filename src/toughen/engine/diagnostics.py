@@ -11,7 +11,6 @@ from torch import Tensor
 from ..compare import Divergence
 from ..errors import RobustnessWarning
 from ..internal.rng import RngSnapshot
-from .perturbation import Perturbation
 from .step import MethodStep
 
 WINDOW = 50  # updates whose texts are counted together

@@ -58,8 +58,8 @@ class ViewMaker:
         synonyms = load_synonyms(site.synonyms)[0] if "synonyms" in site.families else None
         if synonyms is not None and not any(map(words.knows, synonyms)):
             raise MethodError(
-                f"synonyms={site.synonyms!r}: no word of it is a word for {type(tokenizer).__name__}; give a list in the "
-                "language of the model."
+                f"synonyms={site.synonyms!r}: no word of it is a word for {type(tokenizer).__name__}; give a list in "
+                "the language of the model."
             )
         labels = map(str, (getattr(config, "id2label", None) or {}).values())
         pad = next((p for p in (tokenizer.pad_token_id, getattr(config, "pad_token_id", None)) if p is not None), 0)
@@ -193,8 +193,8 @@ def _ids_of(batch: Mapping[str, Any]) -> tuple[Any, Any]:
         raise StepError(f"Views are made from 'input_ids', and the batch has {', '.join(batch)}.")
     if isinstance(mask, Tensor) and mask.shape != ids.shape:
         raise StepError(
-            f"Views need an attention_mask of tokens, {tuple(ids.shape)}; here it is {tuple(mask.shape)}. Several texts "
-            "packed into a row cannot be edited."
+            f"Views need an attention_mask of tokens, {tuple(ids.shape)}; here it is {tuple(mask.shape)}. Texts that "
+            "are packed into a row cannot be edited."
         )
     return ids.detach().cpu().numpy(), mask.detach().cpu().numpy() if isinstance(mask, Tensor) else None
 

@@ -17,7 +17,7 @@ class ViewOptions(RegularizerOptions):
     rate: float = 0.4
     """Largest share of words that are edited; each text draws its own share from 0 to this."""
     learn: Literal["prediction", "label", "both"] = "prediction"
-    """What edited texts are trained on: the fixed clean prediction (self-teaching), their label (augmentation), both."""
+    """What edited texts learn: the fixed clean prediction (self-teaching), their label (augmentation), or both."""
     worst_of: int = 1
     """Draw so many copies of each text and take the one whose prediction moves most; each costs a forward pass."""
     on: Literal["clean", "view", "both"] = "clean"

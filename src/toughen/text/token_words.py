@@ -44,8 +44,8 @@ class TokenWords:
         self._whole = type(model).__name__ == "WordLevel"
         if not (self._prefix or self._suffix or self._whole or self._has_marks()):
             raise MethodError(
-                f"The tokens of {type(tokenizer).__name__} do not show where a word starts (no ##, no mark of a space, no "
-                "end of a word), so words cannot be edited in token ids."
+                f"The tokens of {type(tokenizer).__name__} do not show where a word starts (no ##, no mark of a space, "
+                "no end of a word), so words cannot be edited in token ids."
             )
         special: list[int] = list(getattr(tokenizer, "all_special_ids", ()))
         self._unknown: int | None = getattr(tokenizer, "unk_token_id", None)

@@ -60,7 +60,8 @@ but if then than so as of at by for with about into to from in out on off over u
 why how also just very too
 """
 STOPWORDS = frozenset(_GRAMMAR.split())
-NEGATIONS = frozenset("no not nor never none nothing nobody nowhere neither without cannot hardly barely n't t".split())
+_NO = "no not nor never none nothing nobody nowhere neither without cannot hardly barely n't t"
+NEGATIONS = frozenset(_NO.split())  # "t" is what "don't" ends in where a tokenizer splits at the apostrophe
 
 
 def label_words(labels: Iterable[str]) -> frozenset[str]:
