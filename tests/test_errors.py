@@ -24,6 +24,7 @@ from toughen.sites import Hidden, NormalizedEmbedding, NoSite, SecondDropoutMask
 from .families.test_families import METHODS, attached_to, step, traces
 from .families.test_heads import HEADS, model_of
 from .families.zoo import FAMILIES, batch_for, classifier, text
+from .tiny import LETTERS
 
 BATCH = batch_for(FAMILIES["bert"])
 UNLABELLED = {key: value for key, value in BATCH.items() if key != "labels"}
@@ -565,7 +566,7 @@ def test_noise_below_what_half_precision_can_hold(method: Any) -> None:
 
 @pytest.mark.parametrize("name", METHODS)
 def test_recommended_settings_hold_in_half_precision(name: str) -> None:
-    assert warned(toughen.make(name), bert().bfloat16()) == []
+    assert warned(toughen.make(name), bert().bfloat16(), LETTERS) == []
 
 
 def test_batch_norm_in_several_passes() -> None:

@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, cast
 
 import torch
@@ -62,6 +62,8 @@ class SharedPasses:
     switch: DropoutSwitch
     hook: FeatureHook | None
     counts: PassCounts = field(default_factory=PassCounts)
+    halves: "tuple[SharedPasses, SharedPasses] | None" = None  # clean texts and their views, if these are both
+    side: str = "right"  # of the padding of both
     _snapshot: RngSnapshot | None = field(default=None, repr=False)
     _clean: ModelOutputs | None = field(default=None, repr=False)
 
@@ -89,6 +91,9 @@ class SharedPasses:
         return parse_output(self.forward(self.inputs), self.inputs, self.task, getattr(self.model, "config", None))
 
     def clean(self, dropout: Dropout) -> ModelOutputs:
+        if self.halves is not None:
+            clean, view = (half.clean(dropout) for half in self.halves)
+            return join(clean, view, self.side)
         if self._clean is None:
             self._snapshot = None if dropout == "fresh" else self._snapshot  # who shares its mask goes back to here
             self._clean = self.run(dropout)
@@ -97,19 +102,6 @@ class SharedPasses:
     def release(self) -> None:
         """Let go of graphs once the step is over; what is reported stays."""
         self._clean = None if self._clean is None else self._clean.detach()
-
-
-@dataclass
-class BothTexts(SharedPasses):
-    """The passes over clean texts and their views in one batch; the unperturbed outputs are those of either half."""
-
-    halves: tuple[SharedPasses, SharedPasses] | None = None
-    side: str = "right"
-
-    def clean(self, dropout: Dropout) -> ModelOutputs:
-        assert self.halves is not None
-        clean, view = (half.clean(dropout) for half in self.halves)
-        return join(clean, view, self.side)
 
 
 @dataclass
@@ -221,8 +213,7 @@ class MethodStep:
         if on == "view":
             return view
         inputs = stack_texts(self.passes.inputs, view.inputs, pad, side)
-        given = {each.name: getattr(self.passes, each.name) for each in fields(SharedPasses) if each.name[0] != "_"}
-        return BothTexts(**{**given, "inputs": inputs}, halves=(self.passes, view), side=side)
+        return replace(self.passes.over(inputs), halves=(self.passes, view), side=side)
 
     @property
     def edit_counts(self) -> Tensor | None:

@@ -46,10 +46,9 @@ class ViewOptions(RegularizerOptions):
 @register_method("typos")
 @dataclass(frozen=True, kw_only=True)
 class Typos(ViewOptions):
-    """Typing errors (self-teaching of CharacterBERT-DR, Zhuang and Zuccon, SIGIR 2022): a copy with typos must predict
-    what the clean text does.
+    """Typing errors (Zhuang and Zuccon, SIGIR 2022): a copy with typos must predict what the clean text does.
 
-    The loss is that of the clean text plus `weight` times KL(clean || edited), with the clean prediction fixed. Words
+    Self-teaching as in CharacterBERT-DR: the loss is that of the clean text plus `weight` times KL(clean || edited), with the clean prediction fixed. Words
     get a swapped, missing, additional or neighbouring letter, one in ten a second one; the first letter seldom changes.
     Numbers, negations and the names of labels stay as they are. The rates and what is kept are ours.
     """
@@ -58,8 +57,9 @@ class Typos(ViewOptions):
 @register_method("obfuscation")
 @dataclass(frozen=True, kw_only=True)
 class Obfuscation(ViewOptions):
-    """As `typos`, with words written to be hidden: look-alike and invisible letters, digits for letters, doubled
-    letters, spaces between letters. Ours.
+    """As `typos`, with words written to pass a filter. Ours.
+
+    Look-alike and invisible letters, digits for letters, doubled letters, spaces between letters.
     """
 
 

@@ -149,7 +149,7 @@ class _RobustTrainer(Trainer):
         collate: Any = self.data_collator
         if self.attached.view_makers:
             self.data_collator = cast(Any, ViewCollator(self.data_collator, self.attached, static=self._fast))
-            self._epochs.views = cast(Any, self.data_collator)
+            self._epochs.views = self.data_collator
         if self._fast:
             self.data_collator = cast(Any, TokenCountCollator(self.data_collator, padding_token(self.attached.model)))
         try:
