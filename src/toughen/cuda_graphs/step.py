@@ -46,7 +46,7 @@ class CapturedPasses:
 
         Views of its texts are made before, as inputs of the graph.
         """
-        batch = self.attached.add_views(batch, static=True)
+        batch = self.attached.add_views(batch)
         tokens = tokens_to_compute(batch, real) if self.packing is not None else None
 
         def run(inputs: dict[str, Any]) -> Tensor:

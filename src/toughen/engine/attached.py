@@ -165,9 +165,9 @@ class Attached:
                 steps[number] = one.step(texts, last, self._window, {})
         return [steps[number] for number in range(len(self.states))]
 
-    def add_views(self, batch: Mapping[str, Any], *, static: bool = False) -> Mapping[str, Any]:
+    def add_views(self, batch: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the batch with what methods that edit its text need beside it, unless a collator put it there."""
-        return add_views(batch, self.view_makers, f"update {self.updates}", static) if self.view_makers else batch
+        return add_views(batch, self.view_makers, f"update {self.updates}") if self.view_makers else batch
 
     @property
     def view_makers(self) -> list[ViewMaker]:

@@ -21,7 +21,7 @@ from ..text.words import label_words
 PREFIX = "toughen_view"
 COUNTS, PLACES = "counts", "places"  # beside the model's inputs: words and edited words; where each token went
 HEADS: tuple[HeadType, ...] = ("sequence", "tokens", "choices", "seq2seq_lm")
-BUCKET = 32  # captured steps: a view that is longer than its clean batch is padded to a multiple of it
+STEP = 8  # views are as wide as their clean batch, or wider by a multiple of it: captured steps want few shapes
 
 
 @dataclass(frozen=True)
@@ -74,10 +74,10 @@ class ViewMaker:
             getattr(tokenizer, "padding_side", "right"),
         )
 
-    def __call__(self, batch: Mapping[str, Any], moment: str, static: bool = False) -> dict[str, Tensor]:
+    def __call__(self, batch: Mapping[str, Any], moment: str) -> dict[str, Tensor]:
         """Return the views of a batch, as (rows, views, ...) under this method's names.
 
-        `moment` is the epoch or update that they are drawn for. `static` keeps lengths to a few, for captured steps.
+        `moment` is the epoch or update that they are drawn for.
         """
         ids, mask = _ids_of(batch)
         rows, width = ids.reshape(-1, ids.shape[-1]), ids.shape[-1]
@@ -88,9 +88,9 @@ class ViewMaker:
             [self._row(row, flags, f"{self.seed}/{moment}/{number}") for number in range(self.site.worst_of)]
             for row, flags in zip(rows, real, strict=True)
         ]
-        length = max((len(view.ids) for each in views for _, view in each), default=1)
-        if static:
-            length = width if length <= width else -(-length // BUCKET) * BUCKET
+        needed = max((len(view.ids) for each in views for _, view in each), default=0)
+        length = width + max(-(-(needed - width) // STEP) * STEP, 0)
+        length = length if self.longest is None else min(length, max(self.longest, needed, width))
         left = self.side == "left" if real.all() else not real[:, 0].all()
         table = _Table(views, length, left)
         shape = (*ids.shape[:-1], self.site.worst_of, length)
@@ -216,14 +216,12 @@ def split_views(batch: Mapping[str, Any]) -> tuple[dict[str, Any], dict[int, dic
     return clean, views
 
 
-def add_views(
-    batch: Mapping[str, Any], makers: Sequence[ViewMaker], moment: str, static: bool = False
-) -> dict[str, Any]:
+def add_views(batch: Mapping[str, Any], makers: Sequence[ViewMaker], moment: str) -> dict[str, Any]:
     """Return the batch with the views of these methods beside it; those that are there stay."""
     made = dict(batch)
     for maker in makers:
         if f"{PREFIX}{maker.number}_{COUNTS}" not in batch:
-            made |= maker(batch, moment, static)
+            made |= maker(batch, moment)
     return made
 
 

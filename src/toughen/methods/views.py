@@ -48,9 +48,10 @@ class ViewOptions(RegularizerOptions):
 class Typos(ViewOptions):
     """Typing errors (Zhuang and Zuccon, SIGIR 2022): a copy with typos must predict what the clean text does.
 
-    Self-teaching as in CharacterBERT-DR: the loss is that of the clean text plus `weight` times KL(clean || edited), with the clean prediction fixed. Words
-    get a swapped, missing, additional or neighbouring letter, one in ten a second one; the first letter seldom changes.
-    Numbers, negations and the names of labels stay as they are. The rates and what is kept are ours.
+    Self-teaching as in CharacterBERT-DR: the loss is that of the clean text plus `weight` times KL(clean || edited),
+    with the clean prediction fixed. Words get a swapped, missing, additional or neighbouring letter, one in ten a
+    second one; the first letter seldom changes. Numbers, negations and the names of labels stay as they are. The rates
+    and what is kept are ours.
     """
 
 

@@ -148,7 +148,7 @@ class _RobustTrainer(Trainer):
     def get_train_dataloader(self) -> Any:
         collate: Any = self.data_collator
         if self.attached.view_makers:
-            self.data_collator = cast(Any, ViewCollator(self.data_collator, self.attached, static=self._fast))
+            self.data_collator = cast(Any, ViewCollator(self.data_collator, self.attached))
             self._epochs.views = self.data_collator
         if self._fast:
             self.data_collator = cast(Any, TokenCountCollator(self.data_collator, padding_token(self.attached.model)))

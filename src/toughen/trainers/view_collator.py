@@ -16,12 +16,12 @@ class ViewCollator:
     text; `set_epoch` reaches workers that live on. Without it every epoch has the same views.
     """
 
-    def __init__(self, collate: Callable[[Any], Any], attached: Attached, static: bool = False) -> None:
-        self.collate, self.makers, self.static = collate, attached.view_makers, static
+    def __init__(self, collate: Callable[[Any], Any], attached: Attached) -> None:
+        self.collate, self.makers = collate, attached.view_makers
         self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()
 
     def set_epoch(self, epoch: int) -> None:
         self._epoch.fill_(epoch)
 
     def __call__(self, rows: Sequence[Any]) -> dict[str, Any]:
-        return add_views(self.collate(rows), self.makers, f"epoch {int(self._epoch)}", self.static)
+        return add_views(self.collate(rows), self.makers, f"epoch {int(self._epoch)}")
