@@ -7,7 +7,7 @@ from ..errors import MethodError
 from .words import split_punctuation
 
 SPACE_MARKS = ("▁", "Ġ", "Ċ", "ĉ")  # what unigram and byte-level tokens begin with after a space, a line or a tab
-MOST_CACHED = 200_000  # words
+MOST_CACHED = 200_000  # words; then it begins again
 
 
 class WrittenWord(NamedTuple):
@@ -51,7 +51,6 @@ class TokenWords:
         self._unknown: int | None = getattr(tokenizer, "unk_token_id", None)
         self.special = frozenset([*special, *self.inner.get_added_tokens_decoder()]) - {self._unknown}
         self._written: dict[tuple[int, ...], WrittenWord | None] = {}
-        self._ids: dict[str, tuple[int, ...]] = {}
 
     def _has_marks(self) -> bool:
         return any(token.startswith(SPACE_MARKS) for token in self.inner.get_vocab())
@@ -95,12 +94,7 @@ class TokenWords:
 
     def write(self, written: WrittenWord, word: str) -> tuple[int, ...]:
         """Return the ids of another word in the same surroundings."""
-        text = f"{written.before}{word}{written.after}"
-        if text not in self._ids:
-            if len(self._ids) >= MOST_CACHED:
-                self._ids.clear()
-            self._ids[text] = self._encode(text)
-        return self._ids[text]
+        return self._encode(f"{written.before}{word}{written.after}")
 
     def _encode(self, text: str) -> tuple[int, ...]:
         return tuple(self.inner.encode(text, add_special_tokens=False).ids)
