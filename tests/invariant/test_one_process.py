@@ -63,8 +63,8 @@ def test_recomputed_layers_leave_no_perturbation_behind() -> None:
 def test_compile_changes_nothing(name: str) -> None:
     if name in ("creat", "asa"):
         pytest.skip("it needs a transformers model: see test_compiled_bert")
-    if name == "typos+freelb":
-        pytest.skip("it compiles for three more shapes; each of the two is compiled alone")
+    if name.startswith("typos"):
+        pytest.skip("its passes are those of other methods, and each shape of a view would be compiled")
     torch._dynamo.reset()
     found = updates(METHODS[name](), model=Mini(), wrap=lambda model: torch.compile(model, backend="aot_eager"))
     assert_same(found, updates(METHODS[name](), model=Mini()))

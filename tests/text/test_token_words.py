@@ -96,6 +96,17 @@ def test_the_words_of_a_text_are_found_and_give_their_ids_again(kind):
                 assert words.write(each, each.word) == tuple(ids[slice(*span)])
 
 
+@pytest.mark.parametrize("kind", ["wordpiece", "unigram", "byte-bpe with a space first"])
+def test_a_word_that_was_cut_off_stays(kind):
+    """Tokenised alone it would begin a word, or broken bytes would become other letters."""
+    words, own = TokenWords(tokenizer(kind)), tokenizer(kind)
+    ids = own(" ".join([*TEXTS, "👍🏽"]), add_special_tokens=False)["input_ids"]
+    tails = [tuple(ids[start + 1 : end]) for start, end in words.spans(ids) if end - start > 1]
+    read = [(tail, words.read(tail)) for tail in tails]
+    assert any(each is None for _, each in read)
+    assert all(each is None or words.write(each, each.word) == tail for tail, each in read)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_unedited_words_keep_their_ids_and_special_tokens_stay(kind):
     own, special = tokenizer(kind), set(tokenizer(kind).all_special_ids)
