@@ -183,6 +183,11 @@ def rdrop(net: Naive) -> None:
     (0.5 * (first.loss + second.loss) + 0.5 * symmetric(first.logits, second.logits)).backward()
 
 
+def typos(net: Naive, edited: dict[str, Tensor], weight: float = 1.0, clean_loss: bool = True) -> None:
+    clean = net()
+    (clean_loss * clean.loss + weight * kl(clean.logits.detach(), net.model(**edited).logits)).backward()
+
+
 def creat(net: Naive) -> None:
     def run(delta):
         rest = {key: value for key, value in net.batch.items() if key != "input_ids"}

@@ -134,7 +134,9 @@ def main() -> None:
     rows: list[dict[str, Any]] = []
     titles = ("plain ms", "naive ms", "ours ms", "/plain", "/naive", "of cpu", "passes")
     print(f"{'method':10}" + "".join(f"{title:>10}" for title in titles))
-    for name in args.methods or [n for n in toughen.available() if n not in ("plain", "freeat", "rdrop", "asa")]:
+    for name in args.methods or [
+        n for n in toughen.available() if n not in ("plain", "freeat", "rdrop", "asa", "typos")
+    ]:
         if not hasattr(naive, name):
             continue
         attached = make(name, noise).attach(model, SimpleNamespace(all_special_ids=SPECIAL))

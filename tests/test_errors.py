@@ -24,6 +24,7 @@ from toughen.sites import Hidden, NormalizedEmbedding, NoSite, SecondDropoutMask
 from .families.test_families import METHODS, attached_to, step, traces
 from .families.test_heads import HEADS, model_of
 from .families.zoo import FAMILIES, batch_for, classifier, text
+from .tiny import LETTERS
 
 BATCH = batch_for(FAMILIES["bert"])
 UNLABELLED = {key: value for key, value in BATCH.items() if key != "labels"}
@@ -377,12 +378,12 @@ def test_a_batch_without_labels_is_refused_and_the_next_one_is_not(name: str) ->
 def test_a_loss_that_was_not_back_propagated() -> None:
     model = bert()
     with attached_to(model, toughen.freelb()) as attached:
-        losses = attached.losses(lambda: model(**BATCH), BATCH)
+        losses = attached.losses(lambda _: model(**BATCH), BATCH)
         next(losses)
         with pytest.raises(StepError, match=r"not back-propagated before the next one was asked for"):
             next(losses)
     with attached_to(model, toughen.sam()) as attached:
-        losses = attached.losses(lambda: model(**BATCH), BATCH)
+        losses = attached.losses(lambda _: model(**BATCH), BATCH)
         next(losses)
         with pytest.raises(StepError, match=r"matches no weight.*not back-propagated"):
             next(losses)
@@ -436,7 +437,7 @@ def test_an_error_in_backward_gives_the_weights_back(name: str) -> None:
         assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
         assert all(module.training for module in model.modules())
         model.zero_grad(set_to_none=True)
-        left = attached.losses(lambda: model(**BATCH), BATCH)
+        left = attached.losses(lambda _: model(**BATCH), BATCH)
         next(left)  # a loop that ends here
         attached.detach()
         assert all(module.training for module in model.modules())
@@ -467,7 +468,7 @@ def test_inputs_of_two_shapes_in_one_pass(name: str) -> None:
     model = bert()
     shorter = {key: value[:, :5] if value.dim() > 1 else value for key, value in BATCH.items()}
 
-    def forward() -> Any:
+    def forward(_: Any) -> Any:
         model(**shorter)
         return model(**BATCH)
 
@@ -490,12 +491,12 @@ def test_inputs_of_one_shape_in_one_pass(name: str) -> None:
 
     with attached_to(model, toughen.make(name)) as attached, warnings.catch_warnings():
         warnings.simplefilter("error", RobustnessWarning)
-        for loss in attached.losses(lambda: forward(BATCH), BATCH):
+        for loss in attached.losses(lambda _: forward(BATCH), BATCH):
             loss.backward()
-        for loss in attached.losses(lambda: model(**other), other):  # another batch is no second input
+        for loss in attached.losses(lambda _: model(**other), other):  # another batch is no second input
             loss.backward()
         with pytest.raises(RobustnessWarning, match=r"several inputs in one pass.* Run them as one batch"):
-            next(attached.losses(lambda: forward(other), BATCH))
+            next(attached.losses(lambda _: forward(other), BATCH))
 
 
 def test_layers_that_are_checkpointed_without_gradients() -> None:
@@ -511,7 +512,7 @@ def test_layers_that_are_checkpointed_without_gradients() -> None:
 def test_an_output_that_is_none() -> None:
     model = bert()
     with attached_to(model, toughen.smart()) as attached:
-        losses = attached.losses(lambda: torch.zeros(3), BATCH)
+        losses = attached.losses(lambda _: torch.zeros(3), BATCH)
         with pytest.raises(TypeError, match=r"Cannot read a Tensor as a model output: return a ModelOutput, a mapping"):
             next(losses)
 
@@ -519,7 +520,7 @@ def test_an_output_that_is_none() -> None:
 def test_an_output_without_predictions() -> None:
     model = bert()
     with attached_to(model, toughen.smart()) as attached:
-        losses = attached.losses(lambda: {"loss": torch.zeros(()), "prediction_logits": torch.zeros(3, 2)}, BATCH)
+        losses = attached.losses(lambda _: {"loss": torch.zeros(()), "prediction_logits": torch.zeros(3, 2)}, BATCH)
         with pytest.raises(StepError, match=r"no 'logits', only loss, prediction_logits\. .* one head"):
             next(losses)
 
@@ -565,7 +566,7 @@ def test_noise_below_what_half_precision_can_hold(method: Any) -> None:
 
 @pytest.mark.parametrize("name", METHODS)
 def test_recommended_settings_hold_in_half_precision(name: str) -> None:
-    assert warned(toughen.make(name), bert().bfloat16()) == []
+    assert warned(toughen.make(name), bert().bfloat16(), LETTERS) == []
 
 
 def test_batch_norm_in_several_passes() -> None:
@@ -595,7 +596,7 @@ def test_a_special_tokens_mask_in_the_batch_is_heeded() -> None:
     flags = torch.zeros_like(BATCH["input_ids"])
     flags[:, 2] = 1
     with attached_to(model, toughen.smart()) as attached:
-        losses = attached.losses(lambda: model(**BATCH), BATCH | {"special_tokens_mask": flags})
+        losses = attached.losses(lambda _: model(**BATCH), BATCH | {"special_tokens_mask": flags})
         next(losses)
         (delta,) = attached.last_batches[0].perturbation.deltas
     moved = delta.abs().amax(-1) > 0

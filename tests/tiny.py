@@ -9,8 +9,9 @@ from typing import Any
 
 import torch
 from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
-from tokenizers.pre_tokenizers import Whitespace
+from tokenizers.decoders import WordPiece as WordPieceDecoder
+from tokenizers.models import WordLevel, WordPiece
+from tokenizers.pre_tokenizers import BertPreTokenizer, Whitespace
 from tokenizers.processors import TemplateProcessing
 from torch import Tensor, nn
 from transformers import (
@@ -50,7 +51,24 @@ def tokenizer(special: Sequence[str], words: Sequence[str], **settings: Any) -> 
     return PreTrainedTokenizerFast(tokenizer_object=inner, **names, **settings)
 
 
-TOKENIZER = tokenizer(["[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]"], [f"w{i}" for i in range(5, 100)])
+SPECIAL = ["[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]"]
+TOKENIZER = tokenizer(SPECIAL, [f"w{i}" for i in range(5, 100)])
+
+
+def letters() -> PreTrainedTokenizerFast:
+    """WordPiece of few letters: random ids below 48 are words of some letters, which can be edited."""
+    alphabet = "abcdefghij"
+    pairs = [a + b for a in alphabet for b in alphabet if a < b][:23]
+    pieces = [*SPECIAL, *(f"##{letter}" for letter in alphabet), *alphabet, *pairs]
+    inner = Tokenizer(WordPiece({piece: number for number, piece in enumerate(pieces)}, unk_token="[UNK]"))
+    inner.pre_tokenizer, inner.decoder = BertPreTokenizer(), WordPieceDecoder()
+    ends = [(token, pieces.index(token)) for token in ("[CLS]", "[SEP]")]
+    inner.post_processor = TemplateProcessing("[CLS] $A [SEP]", "[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=ends)
+    return PreTrainedTokenizerFast(tokenizer_object=inner, **{f"{t.strip('[]').lower()}_token": t for t in SPECIAL})
+
+
+LETTERS = letters()
+LIKE_TYPOS = {"casing", "obfuscation", "synonyms", "views"}  # in tests of all methods one edit of texts stands for all
 
 
 def bert(dtype: torch.dtype = torch.float64, **changes: Any) -> nn.Module:

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from .methods.smart import Alum, Smart
     from .methods.spectral import Spectral
     from .methods.vat import VAT
+    from .methods.views import Casing, Obfuscation, Synonyms, Typos, Views
     from .options import MethodOptions as MethodOptions
     from .registry import create_method as create_method
     from .registry import factory
@@ -70,11 +71,13 @@ if TYPE_CHECKING:
     asam = factory(ASAM)
     awp = factory(AWP)
     bregman = factory(Bregman)
+    casing = factory(Casing)
     creat = factory(CreAT)
     fgm = factory(FGM)
     freeat = factory(FreeAT)
     freelb = factory(FreeLB)
     neftune = factory(NEFTune)
+    obfuscation = factory(Obfuscation)
     pgd = factory(PGD)
     plain = factory(Plain)
     r3f = factory(R3F)
@@ -84,7 +87,10 @@ if TYPE_CHECKING:
     sift = factory(Sift)
     smart = factory(Smart)
     spectral = factory(Spectral)
+    synonyms = factory(Synonyms)
+    typos = factory(Typos)
     vat = factory(VAT)
+    views = factory(Views)
 
     # Short or former names of the same things.
     available = list_methods

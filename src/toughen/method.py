@@ -105,8 +105,11 @@ class MethodSum(_Attachable):
             raise MethodError("A sum can hold one method with a learnt adversary, and this has several.")
         if len({m.dropout == "off" for m in self.methods}) > 1:
             raise MethodError("In a sum dropout is off for all methods or for none: they share the clean pass.")
-        # The method with its own passes leads; the others join its last one.
-        ordered = tuple(sorted(self.methods, key=lambda m: declared(m.combine, "adds_regularizer")))
+        if sum(getattr(m.site, "on", "clean") != "clean" for m in self.methods) > 1:
+            raise MethodError("In a sum one view of the text can be what the other methods perturb: leave one on= out.")
+        # The method with its own passes leads; the others join its last one. Without one the clean loss is that of the
+        # first, which reads the clean text.
+        ordered = tuple(sorted(self.methods, key=_rank))
         object.__setattr__(self, "methods", ordered)
 
     def __add__(self, other: Method | MethodSum) -> MethodSum:
@@ -115,6 +118,10 @@ class MethodSum(_Attachable):
     @property
     def _adapted(self) -> Sequence[Method]:
         return _adapted(self.methods)
+
+
+def _rank(method: Method) -> tuple[bool, bool]:
+    return declared(method.combine, "adds_regularizer"), declared(method.site, "target") != "text"
 
 
 def _adapted(methods: Sequence[Method]) -> Sequence[Method]:
@@ -201,7 +208,7 @@ def _clean_pass(method: Method) -> str | None:
 
 def _steps(method: Method) -> str | None:
     site, combine, steps = method.site, method.combine, method.search.steps
-    if declared(site, "target") in ("none", "dropout") and steps:
+    if declared(site, "target") in ("none", "dropout", "text") and steps:
         return f"{site!r} has no perturbation to search for, but the search wants {steps} steps. Use Noise(Zeros())."
     if declared(combine, "ascends_between_passes") and steps != getattr(combine, "passes", 1) - 1:
         return (

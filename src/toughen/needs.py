@@ -4,7 +4,7 @@ from typing import Any
 
 DEFAULTS: dict[str, Any] = {
     # Sites
-    "target": "activations",  # what is perturbed: "activations", "attention", "weights", "dropout" or "none"
+    "target": "activations",  # what is perturbed: "activations", "attention", "weights", "text", "dropout" or "none"
     "inside_layers": True,  # a checkpointed layer may run the site again in its backward pass
     "skip": (),  # positions that are left alone
     # Sites, searches, comparisons, combines: the target they are made for

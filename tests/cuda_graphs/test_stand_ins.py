@@ -7,9 +7,10 @@ import pytest
 import torch
 
 import toughen
-from tests.tiny import TOKENIZER, bert, text_batch
+from tests.tiny import LETTERS, TOKENIZER, bert, text_batch
 from toughen.cuda_graphs import capture as graph
 from toughen.cuda_graphs import graph_cache as capturing
+from toughen.engine.text_views import ViewMaker
 
 
 class Recorded:
@@ -99,6 +100,42 @@ def test_gradients_are_lent_to_an_update_of_its_own(stand_ins, name):
         assert set(step.captured.grad_buffers) == {weight for weight in model.parameters() if weight.requires_grad}
         step.close()
         assert not step.captured.grad_buffers
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        lambda: toughen.typos(rate=1.0),
+        lambda: toughen.typos(rate=1.0, worst_of=2, on="both") + toughen.freelb(),
+    ],
+    ids=["typos", "typos+freelb"],
+)
+def test_views_of_texts_are_inputs_of_the_graph(stand_ins, method, monkeypatch):
+    """Each replay gets the views of its own update, padded to the clean batch's length or to a few others."""
+    model, inside = bert(torch.float32), []
+    with method().attach(model, LETTERS, seed=3) as attached:
+        step = attached.capture(model, optimizer=torch.optim.AdamW(model.parameters(), fused=True))
+        batch = text_batch(length=14)
+        batch["input_ids"] = batch["input_ids"].where(batch["input_ids"] < 5, 25 + batch["input_ids"] % 23)
+        seen = []
+        replay = graph.Graph.replay
+        monkeypatch.setattr(graph.Graph, "replay", lambda self, given: seen.append(given) or replay(self, given))
+        make = ViewMaker.__call__
+
+        def watched(maker, *given):
+            inside.append(attached._inside)
+            return make(maker, *given)
+
+        monkeypatch.setattr(ViewMaker, "__call__", watched)
+        for _ in range(6):
+            step(batch)
+        assert step.obstacle is None
+        assert step.packing is None
+        assert step.steps["captured"] >= 3
+        assert not any(inside)  # no view is made in a step, where ids would be read from the device
+        name = next(name for name in seen[0] if name.endswith("_input_ids"))
+        assert {given[name].shape[-1] for given in seen} <= {14, 22}
+        assert any(not torch.equal(seen[0][name], given[name]) for given in seen[1:])
 
 
 def test_under_accumulation_the_update_is_two_graphs(stand_ins):

@@ -17,10 +17,11 @@ from toughen.engine.attached import Attached
 from toughen.errors import SiteError
 from toughen.sites import Hidden, NormalizedEmbedding, WordEmbedding
 
+from ..tiny import LETTERS, LIKE_TYPOS
 from .zoo import FAMILIES, batch_for, classifier, text, words
 
 CASES = [(name, side) for name, f in FAMILIES.items() for side in (("right", "left") if f.left else ("right",))]
-METHODS = toughen.available()
+METHODS = [name for name in toughen.available() if name not in LIKE_TYPOS]
 NO_ATTENTION = {  # what ASA says to them
     "albert": "layers that share one.*toughen.smart",
     "mpnet": "computes attention by itself.*toughen.smart",
@@ -28,14 +29,23 @@ NO_ATTENTION = {  # what ASA says to them
     "t5": "is an encoder-decoder.*toughen.smart",
     "bart": "is an encoder-decoder.*toughen.smart",
 }
-UNTOUCHED = {"plain", "spectral", "rdrop", "bregman", "sam", "asam", "awp"}  # nothing is perturbed in the forward pass
+UNTOUCHED = {
+    "plain",
+    "typos",
+    "spectral",
+    "rdrop",
+    "bregman",
+    "sam",
+    "asam",
+    "awp",
+}  # nothing is perturbed in the forward pass
 
 
 @contextmanager
 def attached_to(model: nn.Module, method: Any, seed: int = 3) -> Iterator[Attached]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        attached = method.attach(model, seed=seed, total_steps=10)
+        attached = method.attach(model, LETTERS, seed=seed, total_steps=10)
     try:
         yield attached
     finally:
@@ -48,6 +58,8 @@ def refusal(name: str, method: str) -> str | None:
     family = FAMILIES[name]
     if method == "sift" and family.norm is None:
         return "needs one norm inside the embedding block.*Use site=WordEmbedding"
+    if method == "typos" and not family.text:
+        return "edits text; use toughen.smart"
     if method == "asa" and name in NO_ATTENTION:
         return NO_ATTENTION[name]
     if method == "alum" and family.layer is None:

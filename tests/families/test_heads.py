@@ -100,6 +100,9 @@ HEADS = {
 }
 
 
+NO_VIEWS = {"span", "masked_lm", "causal_lm", "token_binary"}
+
+
 @cache
 def model_of(head: str) -> nn.Module:
     one = HEADS[head]
@@ -116,6 +119,8 @@ def test_a_step_is_finite(head: str, method: str) -> None:
         if method == "sift" and FAMILIES[one.family].norm is None
         else "shares its weights with the input embedding.*r3f"
         if method in {"r4f", "spectral"} and one.tied
+        else "tokens or places of its own text"
+        if method == "typos" and one.task in NO_VIEWS
         else NO_ATTENTION.get(one.family)
         if method == "asa"
         else None

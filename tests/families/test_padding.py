@@ -79,7 +79,7 @@ def same_noise(batch: dict[str, Tensor]) -> Any:
 def method_with(name: str, init: Any) -> Any:
     if init is not None and "init" in signature(get_factory(name)).parameters:
         return toughen.make(name, init=init)
-    method = toughen.make(name)
+    method = toughen.make(name, **({"rate": 1.0} if name == "typos" else {}))
     return replace(method, search=Noise(CustomInit(init))) if init is not None and name == "neftune" else method
 
 
@@ -98,6 +98,8 @@ def one_step(head: str, name: str, side: str, extra: int) -> tuple[Tensor, dict[
 @pytest.mark.parametrize("name", METHODS)
 @pytest.mark.parametrize(("head", "side"), CASES)
 def test_extra_padding_changes_nothing(head: str, side: str, name: str) -> None:
+    if name == "typos" and head.endswith("-lm"):
+        pytest.skip("its labels are its text, which is not edited: see test_heads")
     if refusal(family_of(head), name):
         pytest.skip("the family cannot carry the method")
     (loss, grads), *others = [one_step(head, name, side, extra) for extra in EXTRA]

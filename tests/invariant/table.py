@@ -15,7 +15,7 @@ from toughen.registry import get_factory
 from toughen.search import CustomInit
 from toughen.sites.base import Activation
 
-from ..tiny import small_bert
+from ..tiny import LETTERS, LIKE_TYPOS, small_bert
 
 EXAMPLES, LENGTH, VOCABULARY = 16, 12, 64
 
@@ -36,8 +36,10 @@ def _named(name: str) -> Callable[[], Any]:
     return make
 
 
-METHODS: dict[str, Callable[[], Any]] = {name: _named(name) for name in toughen.available()}
+METHODS: dict[str, Callable[[], Any]] = {n: _named(n) for n in toughen.available() if n not in LIKE_TYPOS}
 METHODS |= {
+    "typos": lambda: toughen.typos(rate=1.0),
+    "typos+freelb": lambda: toughen.typos(rate=1.0, worst_of=2, on="both") + toughen.freelb(init=start),
     "fgm-matrix": lambda: toughen.fgm(preset="matrix"),
     "smart-3": lambda: toughen.smart(init=start, steps=3),
     "smart-paper": lambda: toughen.smart(preset="paper", init=start),
@@ -114,7 +116,7 @@ def updates(
     torch.manual_seed(1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RobustnessWarning)
-        attached = method.attach(model, seed=3, total_steps=10)
+        attached = method.attach(model, LETTERS, seed=3, total_steps=10)
     driven = wrap(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
 

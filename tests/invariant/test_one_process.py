@@ -63,6 +63,8 @@ def test_recomputed_layers_leave_no_perturbation_behind() -> None:
 def test_compile_changes_nothing(name: str) -> None:
     if name in ("creat", "asa"):
         pytest.skip("it needs a transformers model: see test_compiled_bert")
+    if name.startswith("typos"):
+        pytest.skip("its passes are those of other methods, and each shape of a view would be compiled")
     torch._dynamo.reset()
     found = updates(METHODS[name](), model=Mini(), wrap=lambda model: torch.compile(model, backend="aot_eager"))
     assert_same(found, updates(METHODS[name](), model=Mini()))
@@ -214,7 +216,7 @@ def test_a_copy_of_the_model_is_not_perturbed_with_it(name: str) -> None:
     copied: list[nn.Module] = []
     seen: list[Tensor] = []
 
-    def forward() -> Any:
+    def forward(_: Any) -> Any:
         output = model(**data)
         with torch.no_grad():
             seen.append(copied[0](**data).logits)

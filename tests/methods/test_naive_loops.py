@@ -12,16 +12,21 @@ from benchmarks import naive
 from benchmarks.naive import Naive, l2, symmetric
 from toughen.combine.single_pass import Average
 from toughen.compare.ema_teacher import EmaTeacher
+from toughen.engine.text_views import split_views, stack_texts
 from toughen.search import CustomInit
 
-from ..tiny import TOKENIZER, assert_same_gradients, bert, gradients, text_batch
+from ..tiny import LETTERS, LIKE_TYPOS, TOKENIZER, assert_same_gradients, bert, gradients, text_batch
 
 BATCH = text_batch()
 NOISE = torch.randn(3, 10, 32, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
 
 
-def naive_bert():
-    return Naive(bert(), BATCH, NOISE, TOKENIZER.all_special_ids)
+# The same with words of the tokenizer LETTERS.
+WORDS = {**BATCH, "input_ids": BATCH["input_ids"].where(BATCH["input_ids"] < 5, 25 + BATCH["input_ids"] % 23)}
+
+
+def naive_bert(batch=BATCH):
+    return Naive(bert(), batch, NOISE, TOKENIZER.all_special_ids)
 
 
 def relative_noise(scale):
@@ -78,8 +83,103 @@ def test_gradients_are_those_of_the_naive_loop(name):
 
 
 def test_every_method_is_in_the_table():
-    elsewhere = {"freeat", "asa"}  # below; tests/asa
+    elsewhere = {"freeat", "typos", "asa", *LIKE_TYPOS}  # below; tests/asa; one edit of texts stands for all
     assert {name.split()[0] for name in OURS} | elsewhere >= set(toughen.available())
+
+
+def edited(method, model):
+    """The view that a method makes of the batch, as the inputs of a model."""
+    with method.attach(model, LETTERS, seed=3) as attached:
+        (views,) = split_views(attached.add_views(WORDS))[1].values()
+    assert views.pop("counts")[:, 1].sum() > 0
+    return {**WORDS, **{name: value[:, 0] for name, value in views.items()}}
+
+
+@pytest.mark.parametrize("learn", ["prediction", "label", "both"])
+def test_typos_are_a_second_pass_over_edited_text(learn):
+    method, net, model = toughen.typos(rate=1.0, learn=learn, weight=0.7), naive_bert(WORDS), bert()
+    view = edited(method, bert())
+    if learn == "prediction":
+        naive.typos(net, view, weight=0.7)
+    else:
+        clean, other = net(), net.model(**view)
+        kl = 0.7 * naive.kl(clean.logits.detach(), other.logits)
+        loss = clean.loss + 0.7 * other.loss if learn == "label" else 0.5 * (clean.loss + other.loss) + kl
+        loss.backward()
+    with method.attach(model, LETTERS, seed=3) as attached:
+        attached.backward(model, WORDS)
+    assert_same_gradients(gradients(model), gradients(net.model))
+
+
+@pytest.mark.parametrize("on", ["clean", "view", "both"])
+def test_beside_typos_r3f_perturbs_the_texts_it_is_told(on):
+    """Noise on the clean texts, on their views, or on both in one batch; each against its own unperturbed pass."""
+    typos, net, model = toughen.typos(rate=1.0, on=on), naive_bert(WORDS), bert()
+    view = edited(typos, bert())
+    wide = view["input_ids"].shape[1]
+    noise = {"clean": NOISE, "view": NOISE[:, :1].expand(-1, wide, -1)}
+    clean, other = net(), net.model(**view)
+    loss = clean.loss + naive.kl(clean.logits.detach(), other.logits)
+    texts = {"clean": (WORDS, clean), "view": (view, other)}
+    terms = []
+    for name in texts if on == "both" else (on,):
+        batch, outcome = texts[name]
+        moved = Naive(net.model, batch, noise[name], LETTERS.all_special_ids)
+        terms.append(symmetric(outcome.logits, moved(0.1 * noise[name] * moved.words * moved.rms()).logits))
+    (loss + 3.0 * torch.stack(terms).mean()).backward()
+
+    def start(view):
+        width = view.value.shape[1]
+        parts = [torch.nn.functional.pad(each, (0, 0, 0, width - each.shape[1])) for each in noise.values()]
+        drawn = torch.cat(parts) if on == "both" else noise[on]
+        return 0.1 * drawn * view.rms
+
+    with (typos + toughen.r3f(init=start)).attach(model, LETTERS, seed=3) as attached:
+        attached.backward(model, WORDS)
+    assert_same_gradients(gradients(model), gradients(net.model))
+
+
+def test_freelb_trains_on_both_texts():
+    """Its loss is the mean over texts and views, and the ascent moves both."""
+    typos, net, model = toughen.typos(rate=1.0, on="both"), naive_bert(WORDS), bert()
+    view = edited(typos, bert())
+    batch = stack_texts(WORDS, view, 0, "right")
+    assert batch["input_ids"].shape == (6, max(10, view["input_ids"].shape[1]))
+    noise = torch.randn(*batch["input_ids"].shape, 32, dtype=torch.float64, generator=torch.Generator().manual_seed(5))
+    naive.freelb(Naive(net.model, batch, noise, LETTERS.all_special_ids))
+    naive.typos(net, view, clean_loss=False)
+    with (typos + toughen.freelb(init=lambda view: 0.002 * noise)).attach(model, LETTERS, seed=3) as attached:
+        attached.backward(model, WORDS)
+    assert_same_gradients(gradients(model), gradients(net.model))
+
+
+def test_the_worst_of_several_views_is_the_one_that_moves_the_prediction_most():
+    net, model = naive_bert(WORDS), bert()
+    method = toughen.typos(rate=1.0, worst_of=3)
+    with method.attach(model, LETTERS, seed=3) as attached:
+        (views,) = split_views(attached.add_views(WORDS))[1].values()
+        attached.backward(model, WORDS)
+        assert attached.report()["forwards"] == 5
+    clean = net()
+    passes = [
+        net.model(input_ids=views["input_ids"][:, i], attention_mask=views["attention_mask"][:, i]) for i in range(3)
+    ]
+    rows = [
+        torch.stack([naive.kl(clean.logits[row : row + 1], one.logits[row : row + 1]) for row in range(3)])
+        for one in passes
+    ]
+    worst = torch.stack(rows).max(0).values
+    (
+        clean.loss
+        + torch.stack(
+            [
+                naive.kl(clean.logits[row : row + 1].detach(), passes[number].logits[row : row + 1])
+                for row, number in enumerate(torch.stack(rows).argmax(0).tolist())
+            ]
+        ).mean()
+    ).backward()
+    assert attached.report()["term"].item() == pytest.approx(worst.mean().item(), rel=1e-9)
+    assert_same_gradients(gradients(model), gradients(net.model))
 
 
 def test_freeat_updates_between_passes():

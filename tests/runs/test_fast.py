@@ -21,6 +21,15 @@ def test_a_fast_run_on_a_cpu(start, capsys):
     assert ours["mean"]["loss"] == pytest.approx(theirs["mean"]["loss"], abs=1e-5)
 
 
+def test_a_fast_run_with_edited_texts_is_the_same(start):
+    """Its views are as wide as its batches, and the rows that make them travel with the batch."""
+    runs = [start("typos+r3f", name=str(fast), fast=fast, model_config=NO_DROPOUT) for fast in (True, False)]
+    ours, theirs = (json.loads((run.path / "results.json").read_text()) for run in runs)
+    assert ours["mean"]["accuracy"] == theirs["mean"]["accuracy"]
+    rows = [json.loads(line) for line in (runs[0].path / "metrics.jsonl").read_text().splitlines()]
+    assert any(row.get("robust/0/words", 0) > 0 for row in rows)
+
+
 def test_a_fast_run_begins_in_training_mode(start, capsys):
     """An epoch ends with an evaluation; a graph is known by the mode, and would be made twice."""
     from toughen.cuda_graphs.graph_cache import GraphCache

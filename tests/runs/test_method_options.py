@@ -235,3 +235,20 @@ def test_cost_follows_from_the_composition():
     costs = {"plain": 1, "r3f": 2, "smart": 2.67, "freelb": 3, "sam": 2, "bregman": 1.33}
     assert {name: round(cost_of(registry.create_method(name)), 2) for name in costs} == costs
     assert round(cost_of(registry.create_method("smart+bregman")), 2) == 3.0
+
+
+@pytest.mark.parametrize(
+    ("method", "cost"),
+    [
+        (lambda: toughen.typos(), 2),
+        (lambda: toughen.typos(worst_of=3), 3),  # three forward passes to choose
+        (lambda: toughen.typos() + toughen.r3f(), 3),
+        (lambda: toughen.typos(on="view") + toughen.r3f(), 3),
+        (lambda: toughen.typos(on="both") + toughen.r3f(), 4),  # a pass over twice the texts
+        (lambda: toughen.typos(on="both") + toughen.freelb(), 8),  # three such passes, a clean one, one over the view
+        (lambda: toughen.freelb() + toughen.r3f(), 5),  # FreeLB makes no clean pass that could be shared
+        (lambda: toughen.plain() + toughen.typos(), 2),
+    ],
+)
+def test_cost_of_passes_over_views_of_texts(method, cost):
+    assert cost_of(method()) == pytest.approx(cost)

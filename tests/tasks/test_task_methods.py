@@ -6,6 +6,7 @@ import torch
 import toughen
 from toughen import tasks
 
+from ..tiny import LIKE_TYPOS
 from .task_samples import HEADS
 
 
@@ -28,7 +29,7 @@ def loss_of(model, batch):
 @pytest.mark.filterwarnings("ignore::toughen.errors.RobustnessWarning")
 def test_the_loss_goes_down_and_stays_finite(prepared, tiny_model, tokenizer):
     task, batch = prepared
-    for name in toughen.available():
+    for name in sorted(set(toughen.available()) - LIKE_TYPOS):
         model = tiny_model(task, tokenizer).train()
         # NEFTune's noise is absolute: at its usual size it drowns the embedding of so small a model.
         settings = {"alpha": 0.1} if name == "neftune" else {}

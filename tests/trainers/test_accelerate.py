@@ -10,6 +10,7 @@ from accelerate.state import AcceleratorState, GradientState, PartialState
 import toughen
 from toughen.errors import MethodError
 
+from ..tiny import LETTERS
 from ..tiny import small_bert as bert
 from .driving import ALL, assert_equal, collated, made, texts, weights
 
@@ -25,7 +26,7 @@ def accelerator(steps: int) -> Accelerator:
 def plain_loop(name: str, steps: int) -> dict[str, torch.Tensor]:
     model = bert(0.0).train()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    attached = made(name).attach(model, total_steps=4)
+    attached = made(name).attach(model, LETTERS, total_steps=4)
 
     def step() -> None:
         optimizer.step()
@@ -44,7 +45,7 @@ def plain_loop(name: str, steps: int) -> dict[str, torch.Tensor]:
 def test_accelerated_loop_is_the_plain_loop(name: str, steps: int) -> None:
     accelerate = accelerator(steps)
     model = bert(0.0).train()
-    attached = made(name).attach(model, total_steps=4)
+    attached = made(name).attach(model, LETTERS, total_steps=4)
     prepared: Any
     optimizer: Any
     prepared, optimizer = accelerate.prepare(model, torch.optim.SGD(model.parameters(), lr=0.1))

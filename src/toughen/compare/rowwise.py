@@ -24,19 +24,31 @@ def to_float32(scores: Tensor) -> Tensor:
 
 def distance(pointwise: Pointwise, perturbed: Prediction, clean: Prediction, reduction: Reduction) -> Tensor:
     """A divergence between two predictions of the same rows: mean over the rows that count, or their sum."""
-    if perturbed.kind == "regression":
-        rows = (to_float32(perturbed.scores) - to_float32(clean.scores)).square().mean(-1)
-    elif perturbed.kind == "multilabel":
-        rows = _bernoulli(pointwise, to_float32(perturbed.scores), to_float32(clean.scores)).mean(-1)
-    elif perturbed.scores.shape[-1] > VOCAB_CHUNK:
-        rows = _sliced(pointwise, perturbed.scores, clean.scores)
-    else:
-        rows = pointwise(log_probabilities(perturbed.scores), log_probabilities(clean.scores)).sum(-1)
+    rows = _rows(pointwise, perturbed, clean)
     mask = perturbed.mask
     if mask is None:
         return rows.mean() if reduction == "mean" else rows.sum()
     total = torch.where(mask.bool(), rows, torch.zeros_like(rows)).sum()
     return total / mask.sum().clamp(min=1) if reduction == "mean" else total
+
+
+def distances(pointwise: Pointwise, perturbed: Prediction, clean: Prediction) -> Tensor:
+    """A divergence for each example: the mean over its rows that count."""
+    rows = _rows(pointwise, perturbed, clean)
+    mask = torch.ones_like(rows) if perturbed.mask is None else perturbed.mask.to(rows.dtype)
+    total = torch.where(mask.bool(), rows, torch.zeros_like(rows)).flatten(1) if rows.dim() > 1 else rows.unsqueeze(1)
+    return total.sum(1) / mask.view(len(rows), -1).sum(1).clamp(min=1)
+
+
+def _rows(pointwise: Pointwise, perturbed: Prediction, clean: Prediction) -> Tensor:
+    """The divergence of each row."""
+    if perturbed.kind == "regression":
+        return (to_float32(perturbed.scores) - to_float32(clean.scores)).square().mean(-1)
+    if perturbed.kind == "multilabel":
+        return _bernoulli(pointwise, to_float32(perturbed.scores), to_float32(clean.scores)).mean(-1)
+    if perturbed.scores.shape[-1] > VOCAB_CHUNK:
+        return _sliced(pointwise, perturbed.scores, clean.scores)
+    return pointwise(log_probabilities(perturbed.scores), log_probabilities(clean.scores)).sum(-1)
 
 
 def log_probabilities(scores: Tensor) -> Tensor:

@@ -38,8 +38,14 @@ def method_reason(
 
 
 def can_pack(states: Sequence[MethodState]) -> bool:
-    """Tell whether padding may be left out of the layers: nothing in there is perturbed or looked at."""
-    return not any(one.method.needs("needs_features") or declared(one.method.site, "inside_layers") for one in states)
+    """Tell whether padding may be left out of the layers: nothing in there is perturbed or looked at.
+
+    A view of the texts has other padding than the batch whose tokens were counted.
+    """
+    return not any(
+        one.method.needs("needs_features") or declared(one.method.site, "inside_layers") or one.view_maker is not None
+        for one in states
+    )
 
 
 def error_reason(error: BaseException) -> str:

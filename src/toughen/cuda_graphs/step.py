@@ -42,7 +42,11 @@ class CapturedPasses:
         updates: bool = False,
         **more: Any,
     ) -> Tensor:
-        """Run `passes` on a batch with `real` tokens that are no padding; `more` travels with the batch."""
+        """Run `passes` on a batch with `real` tokens that are no padding; `more` travels with the batch.
+
+        Views of its texts are made before, as inputs of the graph.
+        """
+        batch = self.attached.add_views(batch)
         tokens = tokens_to_compute(batch, real) if self.packing is not None else None
 
         def run(inputs: dict[str, Any]) -> Tensor:

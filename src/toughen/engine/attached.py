@@ -20,6 +20,7 @@ from ..internal.rng import DropoutSwitch, NoiseGenerators, per_rank_seed
 from ..method import Method
 from ..needs import declared
 from ..schedules import TrainingProgress
+from ..sites import EditedText
 from ..sites.base import Detach
 from ..sites.locate import unwrap_parallel
 from .adversary_state import build, get_adversary, refuse_wrapped
@@ -30,6 +31,7 @@ from .float32_logits import keep_logits_in_float32
 from .perturbation import Injector
 from .state import MethodState, under
 from .step import Forward, MethodStep, NoSync, SharedPasses
+from .text_views import ViewMaker, add_views, split_views
 from .validation import (
     special_ids,
     warn_at_start,
@@ -75,6 +77,11 @@ class Attached:
         self._clock = TrainingProgress(total=total_steps)
         ids = special_ids(self.model, tokenizer)
         self.states = [MethodState(m, Injector(m.search, self.noise, ids, self._clock)) for m in methods]
+        for number, states in enumerate(self.states):
+            if isinstance(states.method.site, EditedText):
+                states.view_maker = ViewMaker.of(
+                    states.method.site, number, self.model, tokenizer, self._seed, self.task
+                )
         self.last_batches: list[MethodStep] = []  # the last micro-batch, one for each method
         self._window: list[MethodStep] = []
         self._open = self._inside = False  # an accumulation window has begun; one of its micro-batches is under way
@@ -110,22 +117,21 @@ class Attached:
     ) -> Generator[Tensor]:
         """Yield the losses of one micro-batch; back-propagate each one before the next is asked for.
 
-        `forward` runs the model once on the batch and returns its output. `no_sync` is the context in which passes of
-        the search run, e.g. `model.no_sync`. Under gradient accumulation, `last` marks the last micro-batch.
+        `forward` runs the model once on the inputs it is given and returns its output. `no_sync` is the context in
+        which passes of the search run, e.g. `model.no_sync`. Under gradient accumulation, `last` marks the last
+        micro-batch.
         """
-        device = next(self.model.parameters()).device
-        passes = SharedPasses(self.model, forward, batch, no_sync, self.task, device, self._switch, self._feature_hook)
         if self._checkpoints is not None:
             self._checkpoints.follow()
         with self.window(last):
-            self.last_batches = steps = [one.step(passes, last, self._window) for one in self.states]
+            self.last_batches = steps = self._steps(forward, batch, no_sync, last)
             main, *others = steps
             self._window.append(main)
             combine, finished = main.method.combine, False
             number_of_passes = len(combine.backward_passes(last, len(self._window)))
             try:
                 for number, loss in enumerate(combine(main), start=1):
-                    passes.backwards += 1
+                    main.passes.counts.backwards += 1
                     if number == number_of_passes and others:  # a sum takes no other combine than Add
                         terms = [cast(Add, other.method.combine).regularizer(other) for other in others]
                         loss = torch.stack([loss, *terms]).sum()
@@ -133,13 +139,40 @@ class Attached:
                 finished = True
             finally:
                 self._switch.restore()
-                passes.release()
+                for step in steps:
+                    step.release()
                 # SAM and its like go over the window once more at its last micro-batch.
                 if last or not finished or declared(combine, "num_rounds") <= 1:
                     self._window[:] = [step for step in self._window if step is not main]
                     for states, step in zip(self.states, steps, strict=True):
-                        states.gradients.add(step.perturbation)
+                        states.gradients.add(step.perturbation.gradient_counts)
+                        states.edits.add(step.edit_counts)
                         step.perturbation.release()
+
+    def _steps(self, forward: Forward, batch: Mapping[str, Any], no_sync: NoSync, last: bool) -> list[MethodStep]:
+        """Start a micro-batch for each method; in a sum they read the clean texts or, if one says so, its views."""
+        clean, views = split_views(self.add_views(batch))
+        device = next(self.model.parameters()).device
+        passes = SharedPasses(self.model, forward, clean, no_sync, self.task, device, self._switch, self._feature_hook)
+        steps, seen = dict[int, MethodStep](), passes
+        for maker in self.view_makers:
+            number = maker.number
+            steps[number] = step = self.states[number].step(passes, last, self._window, views[number])
+            seen = seen if maker.site.on == "clean" else step.texts(maker.site.on, maker.pad, maker.side)
+        for number, one in enumerate(self.states):
+            if number not in steps:
+                texts = passes if declared(one.method.site, "target") == "none" else seen
+                steps[number] = one.step(texts, last, self._window, {})
+        return [steps[number] for number in range(len(self.states))]
+
+    def add_views(self, batch: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the batch with what methods that edit its text need beside it, unless a collator put it there."""
+        return add_views(batch, self.view_makers, f"update {self.updates}") if self.view_makers else batch
+
+    @property
+    def view_makers(self) -> list[ViewMaker]:
+        """What edits the text, one for each method that reads views of it."""
+        return [one.view_maker for one in self.states if one.view_maker is not None]
 
     def backward(
         self,
@@ -167,7 +200,7 @@ class Attached:
                 loss.backward() if backward is None else backward(loss)
             return loss
 
-        losses = self.losses(lambda: model(**batch), batch, last=last, no_sync=lambda: no_sync(model))
+        losses = self.losses(lambda inputs: model(**inputs), batch, last=last, no_sync=lambda: no_sync(model))
         return self.run_backward_passes(losses, backward_passes, take, no_sync=lambda: no_sync(model), step=step)
 
     def run_backward_passes(

@@ -11,7 +11,6 @@ from torch import Tensor
 from ..compare import Divergence
 from ..errors import RobustnessWarning
 from ..internal.rng import RngSnapshot
-from .perturbation import Perturbation
 from .step import MethodStep
 
 WINDOW = 50  # updates whose texts are counted together
@@ -30,8 +29,8 @@ def step_metrics(batches: Sequence[MethodStep]) -> dict[str, Tensor]:
 @torch.no_grad()
 def _metrics_of(batch: MethodStep) -> dict[str, Tensor]:
     metrics = dict(batch.metrics)
-    metrics["forwards"] = torch.tensor(float(batch.passes.forwards))
-    metrics["backwards"] = torch.tensor(float(batch.passes.backwards))
+    metrics["forwards"] = torch.tensor(float(batch.passes.counts.forwards))
+    metrics["backwards"] = torch.tensor(float(batch.passes.counts.backwards))
     perturbation = batch.perturbation
     for place, delta in perturbation.at.items():
         end = "" if len(perturbation.at) == 1 else f"_{place}"
@@ -68,6 +67,10 @@ def measure_divergence(batches: Sequence[MethodStep]) -> dict[str, Tensor]:
         for number, batch in enumerate(batches):
             if batch.perturbation.at:
                 prefix = f"{number}/" if len(batches) > 1 else ""
+                if batch.passes is not passes:  # it perturbs views of the texts
+                    passes = batch.passes
+                    passes.rewind()
+                    clean = passes.predict()
                 passes.rewind()
                 found[prefix + "divergence_perturbation"] = compare(batch.under_perturbation(passes.predict), clean, [])
         return found
@@ -75,16 +78,15 @@ def measure_divergence(batches: Sequence[MethodStep]) -> dict[str, Tensor]:
         before.restore()
 
 
-class GradientMonitor:
-    """Counts the texts whose search found no gradient, and warns once where they are many. No device sync."""
+class CountMonitor:
+    """Adds counts over a window of updates and looks at the sums, which may warn once. No device sync."""
 
     def __init__(self) -> None:
-        self.counts: Tensor | None = None  # texts, zero gradients, gradients that are not finite
+        self.counts: Tensor | None = None
         self._read: tuple[Tensor, Any] | None = None  # a copy on its way to the CPU
         self._warned = False
 
-    def add(self, perturbation: Perturbation) -> None:
-        counts = perturbation.gradient_counts
+    def add(self, counts: Tensor | None) -> None:
         if counts is None:
             return
         if self.counts is None:
@@ -92,16 +94,23 @@ class GradientMonitor:
         else:
             self.counts += counts  # in place: a CUDA graph goes on with the memory it knows
 
-    def warn_if_missing(self, updates: int) -> None:
-        """Warn before an update if many texts had no gradient."""
+    def warn(self, updates: int) -> None:
+        """Look at the last window's counts before an update."""
         if self.counts is None or self._warned:
             return
         if self._read is not None and (self._read[1] is None or self._read[1].query()):
-            self._warn(*self._read[0].tolist())
+            message = self.message(*self._read[0].tolist())
             self._read = None
+            if message is not None:
+                self._warned = True
+                warnings.warn(message, RobustnessWarning, stacklevel=2)
         if updates and updates % WINDOW == 0:
             self._read = self._copy(self.counts)
             self.counts.zero_()
+
+    def message(self, *counts: int) -> str | None:
+        """Say what is wrong with a window's counts, if something is."""
+        raise NotImplementedError
 
     def _copy(self, counts: Tensor) -> tuple[Tensor, Any]:
         if counts.device.type != "cuda":
@@ -110,14 +119,30 @@ class GradientMonitor:
         arrived.record()
         return copy, arrived
 
-    def _warn(self, texts: int, zero: int, not_finite: int) -> None:
+
+class GradientMonitor(CountMonitor):
+    """Counts the texts whose search found no gradient, and warns where they are many."""
+
+    def message(self, *counts: int) -> str | None:
+        texts, zero, not_finite = counts
         if zero + not_finite <= MOST_MISSING * texts:
-            return
-        self._warned = True
-        warnings.warn(
+            return None
+        return (
             f"The search had no gradient for {(zero + not_finite) / texts:.0%} of the texts in {WINDOW} updates (zero: "
             f"{zero / texts:.0%}, not finite: {not_finite / texts:.0%}), so these keep their random start. In half "
-            "precision train in float32, or set a larger radius (max_norm, step_size, init_scale).",
-            RobustnessWarning,
-            stacklevel=2,
+            "precision train in float32, or set a larger radius (max_norm, step_size, init_scale)."
+        )
+
+
+class EditMonitor(CountMonitor):
+    """Counts the words of texts and those that were edited, and warns where none were."""
+
+    def message(self, *counts: int) -> str | None:
+        words, edited = counts
+        if edited:
+            return None
+        return (
+            f"None of {words} words was edited in {WINDOW} updates, so the views of the texts are the texts. Casing "
+            "changes nothing for a tokenizer that makes all letters small, typos nothing in characters without spaces "
+            "(Chinese), synonyms only words in their list. Choose other families, or another list."
         )

@@ -9,11 +9,12 @@ from torch import Tensor, nn
 from ..method import Method
 from ..schedules import TrainingProgress
 from .adversary_state import Adversary
-from .diagnostics import GradientMonitor
+from .diagnostics import EditMonitor, GradientMonitor
 from .ema_weights import EmaWeights
 from .label_variance import RunningLabelVariance
 from .perturbation import Injector
 from .step import MethodStep, SharedPasses
+from .text_views import ViewMaker
 from .validation import warn_if_below_resolution
 
 
@@ -25,8 +26,10 @@ class MethodState:
     injector: Injector
     ema: EmaWeights | None = None
     adversary: Adversary | None = None
+    view_maker: ViewMaker | None = None
     used: bool = False  # whether a loss was ever asked for
     gradients: GradientMonitor = field(default_factory=GradientMonitor)
+    edits: EditMonitor = field(default_factory=EditMonitor)
     label_variance: RunningLabelVariance | None = field(init=False)
 
     def __post_init__(self) -> None:
@@ -35,7 +38,8 @@ class MethodState:
     def open_window(self, model: nn.Module, progress: TrainingProgress) -> None:
         """Prepare an update, before its first micro-batch."""
         self.used = True
-        self.gradients.warn_if_missing(progress.updates)
+        self.gradients.warn(progress.updates)
+        self.edits.warn(progress.updates)
         if progress.updates == 1 and self.injector.half is not None:
             warn_if_below_resolution(model, self.method, self.injector.half)
         if self.adversary is not None:
@@ -53,14 +57,16 @@ class MethodState:
     def restart(self) -> None:
         """Forget past weights and labels, before a new training."""
         self.ema = None
-        self.gradients = GradientMonitor()
+        self.gradients, self.edits = GradientMonitor(), EditMonitor()
         self.label_variance = None if self.label_variance is None else RunningLabelVariance()
 
-    def step(self, passes: SharedPasses, last: bool, window: Sequence[MethodStep]) -> MethodStep:
+    def step(
+        self, passes: SharedPasses, last: bool, window: Sequence[MethodStep], views: Mapping[str, Tensor]
+    ) -> MethodStep:
         """Start a micro-batch; a teacher predicts first."""
         with nullcontext() if self.ema is None else self.ema.applied():
             teacher = None if self.ema is None else passes.predict()
-        return MethodStep(self.method, passes, self.injector, last, window, teacher, self.label_variance)
+        return MethodStep(self.method, passes, self.injector, last, window, teacher, self.label_variance, views=views)
 
     def state_dict(self, number: int) -> dict[str, Tensor]:
         parts = {"mean": self.ema, "adversary": self.adversary, "spread": self.label_variance}

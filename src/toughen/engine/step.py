@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, cast
 
 import torch
@@ -11,7 +11,9 @@ from torch import Tensor, nn
 
 from ..compare import loss_of
 from ..compare.base import Compare, HasComponents
+from ..compare.divergence import pointwise
 from ..compare.model_outputs import ModelOutputs, parse_output
+from ..compare.rowwise import distances
 from ..errors import MethodError, RobustnessWarning, SiteError, StepError
 from ..internal.architectures import HeadType
 from ..internal.distributed import reshard, swap_weights
@@ -23,17 +25,28 @@ from ..options import Dropout
 from ..schedules import TrainingProgress
 from ..sites import Weights
 from ..sites.base import Activation, Detach
+from ..sites.text import SeenText
 from .features import FeatureHook
 from .label_variance import RunningLabelVariance
 from .perturbation import Injector, Perturbation, per_example
+from .text_views import COUNTS, PLACES, align, choose, join, stack_texts
 
-Forward: TypeAlias = Callable[[], Any]
+Forward: TypeAlias = Callable[[Mapping[str, Any]], Any]
+"""Runs the model once on the inputs it is given, and returns its output."""
 NoSync: TypeAlias = Callable[[], AbstractContextManager[Any]]
 
 # Keeps the search's half-precision gradients off zero, as GradScaler does for the training's. A loss is a mean over
 # examples: with few of them each one's gradient is as much larger, and would overflow.
 INNER_SCALE, INNER_ROWS = 2.0**16, 16
 EXAMPLE_SCALE = 2.0**10  # the largest element of a prediction's gradient, where each example has a scale of its own
+
+
+@dataclass
+class PassCounts:
+    """The passes of one micro-batch, over whatever texts."""
+
+    forwards: int = 0
+    backwards: int = 0
 
 
 @dataclass
@@ -48,10 +61,15 @@ class SharedPasses:
     device: torch.device
     switch: DropoutSwitch
     hook: FeatureHook | None
-    forwards: int = 0
-    backwards: int = 0
+    counts: PassCounts = field(default_factory=PassCounts)
+    halves: "tuple[SharedPasses, SharedPasses] | None" = None  # clean texts and their views, if these are both
+    side: str = "right"  # of the padding of both
     _snapshot: RngSnapshot | None = field(default=None, repr=False)
     _clean: ModelOutputs | None = field(default=None, repr=False)
+
+    def over(self, inputs: Mapping[str, Any]) -> "SharedPasses":
+        """Return the passes over another text of this micro-batch, which count with these."""
+        return replace(self, inputs=inputs, _snapshot=None, _clean=None)
 
     def run(self, dropout: Dropout) -> ModelOutputs:
         if self._snapshot is None:
@@ -60,7 +78,7 @@ class SharedPasses:
             self._snapshot.restore()
         if dropout == "off":
             self.switch.off()
-        self.forwards += 1
+        self.counts.forwards += 1
         return self.predict() if self.hook is None else self.hook.capture(self.predict, self.inputs)
 
     def rewind(self) -> None:
@@ -70,9 +88,12 @@ class SharedPasses:
 
     def predict(self) -> ModelOutputs:
         """Run one pass, with dropout as the model has it."""
-        return parse_output(self.forward(), self.inputs, self.task, getattr(self.model, "config", None))
+        return parse_output(self.forward(self.inputs), self.inputs, self.task, getattr(self.model, "config", None))
 
     def clean(self, dropout: Dropout) -> ModelOutputs:
+        if self.halves is not None:
+            clean, view = (half.clean(dropout) for half in self.halves)
+            return join(clean, view, self.side)
         if self._clean is None:
             self._snapshot = None if dropout == "fresh" else self._snapshot  # who shares its mask goes back to here
             self._clean = self.run(dropout)
@@ -96,6 +117,8 @@ class MethodStep:
     label_variance: RunningLabelVariance | None = None
     perturbation: Perturbation = field(default_factory=Perturbation)
     metrics: dict[str, Tensor] = field(default_factory=dict[str, Tensor])
+    views: Mapping[str, Tensor] = field(default_factory=dict[str, Tensor])  # of a site that edits the text
+    _view: tuple[SharedPasses, Tensor | None] | None = field(default=None, repr=False)
 
     @property
     def progress(self) -> TrainingProgress:
@@ -135,6 +158,8 @@ class MethodStep:
                     stacklevel=2,
                 )
             return self.forward_again()
+        if declared(site, "target") == "text":
+            return self._perturbed_text()
         outcome = self.under_perturbation(self.forward_again)
         if not self.perturbation.at:
             raise SiteError(
@@ -144,6 +169,61 @@ class MethodStep:
                 "reached either: set layerdrop=0 in its config."
             )
         return outcome
+
+    def _perturbed_text(self) -> ModelOutputs:
+        passes, places = self.read_view()
+        outcome = passes.clean(self.method.dropout)
+        if outcome.loss is not None:
+            self.metrics["loss_perturbed"] = outcome.loss.detach()
+        return outcome if places is None else align(outcome, places, passes.inputs["input_ids"].shape[-1])
+
+    def read_view(self) -> tuple[SharedPasses, Tensor | None]:
+        """Return the passes over the view of the text, and where the clean tokens are in it (tags)."""
+        if self._view is None:
+            words, edited = self.views[COUNTS].sum(0)
+            self.metrics |= {"words": words.float(), "words_edited": edited.float()}
+            best = self._worst_view() if self.views["input_ids"].shape[1] > 1 else 0
+            self._view = self._read(best)
+        return self._view
+
+    def _read(self, best: Tensor | int) -> tuple[SharedPasses, Tensor | None]:
+        view = choose(self.views, best)
+        places = view.pop(PLACES, None)
+        return self.passes.over({**self.passes.inputs, **view}), places
+
+    def _worst_view(self) -> Tensor:
+        """Return for each example the number of the view whose prediction is farthest from the clean one."""
+        clean, found = self.clean().detach(), list[Tensor]()
+        function = pointwise("kl", "nothing")
+        for number in range(self.views["input_ids"].shape[1]):
+            passes, places = self._read(number)
+            with torch.no_grad(), self.passes.no_sync():
+                outcome = passes.run(self.method.dropout)
+            if places is not None:
+                outcome = align(outcome, places, passes.inputs["input_ids"].shape[-1])
+            pairs = zip(outcome.predictions, clean.predictions, strict=True)
+            found.append(torch.stack([distances(function, a, b) for a, b in pairs]).sum(0))
+        return torch.stack(found).argmax(0)
+
+    def texts(self, on: SeenText, pad: int, side: str) -> SharedPasses:
+        """Return the passes over the texts that the other methods of a sum perturb."""
+        if on == "clean":
+            return self.passes
+        view, _ = self.read_view()
+        if on == "view":
+            return view
+        inputs = stack_texts(self.passes.inputs, view.inputs, pad, side)
+        return replace(self.passes.over(inputs), halves=(self.passes, view), side=side)
+
+    @property
+    def edit_counts(self) -> Tensor | None:
+        """Words, and edited words."""
+        return self.views[COUNTS].sum(0) if self.views else None
+
+    def release(self) -> None:
+        """Let go of graphs once the step is over; what is reported stays."""
+        for passes in (self.passes, *(self._view or ())[:1]):
+            passes.release()
 
     def under_perturbation(self, run: Callable[[], ModelOutputs]) -> ModelOutputs:
         self.injector.set_batch(self.passes.inputs)

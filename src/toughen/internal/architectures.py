@@ -85,3 +85,22 @@ def infer_head_type(model: nn.Module) -> HeadType:
     if found[:1] == ["seq2seq_lm"] and getattr(getattr(own, "config", None), "is_encoder_decoder", None) is False:
         return "causal_lm"  # models of text and images (Gemma 3, LLaVA) are decoders under that name
     return found[0] if found else "sequence"
+
+
+# These count positions from the index of padding on.
+_COUNT_FROM_PADDING = {
+    *("roberta", "xlm-roberta", "xlm-roberta-xl", "roberta-prelayernorm", "camembert", "data2vec-text", "mpnet"),
+    *("longformer", "xmod", "luke", "ibert", "lilt", "esm"),
+}
+
+
+def longest_input(tokenizer: Any, config: Any) -> int | None:
+    """Return how many tokens the model reads at most, with special ones; None if nothing bounds it."""
+    own = int(tokenizer.model_max_length)
+    limits = [own] if own < 1_000_000 else []
+    positions = getattr(config, "max_position_embeddings", None)
+    # DeBERTa's positions are relative; its config names a number that bounds nothing.
+    if isinstance(positions, int) and positions > 0 and getattr(config, "position_biased_input", True):
+        from_padding = config.model_type in _COUNT_FROM_PADDING
+        limits.append(positions - (config.pad_token_id or 0) - 1 if from_padding else positions)
+    return min(limits, default=None)

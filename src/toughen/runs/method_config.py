@@ -288,8 +288,15 @@ FORWARD_PASS = 1 / 3
 
 def cost_of(method: "Method | MethodSum") -> float:
     """Return about how many plain steps a step costs; a backward pass counts as two forward passes."""
-    first, *others = map(_cost_alone, methods_of(method))
-    return first + sum(cost - 1 for cost in others)  # a sum shares the clean pass
+    first, *others = methods_of(method)
+    both = 2.0 if any(getattr(each.site, "on", "clean") == "both" for each in (first, *others)) else 1.0
+
+    def beside_clean(each: "Method") -> float:
+        return (_cost_alone(each) - 1) * (1.0 if declared(each.site, "target") in ("none", "text") else both)
+
+    if not others or declared(first.combine, "includes_clean_loss") or declared(first.site, "target") == "none":
+        return 1 + sum(map(beside_clean, (first, *others)))  # a sum shares the clean pass
+    return _cost_alone(first) * both + 1 + sum(map(beside_clean, others))  # the others need a clean pass
 
 
 def search_gradients(method: "Method | MethodSum") -> int:
@@ -311,7 +318,9 @@ def _cost_alone(method: "Method") -> float:
         return float(len(method.combine.backward_passes(True, 1)))
     no_clean_pass = declared(method.site, "target") == "none" or isinstance(method.combine, PerturbedOnly)
     teacher = FORWARD_PASS if method.reference is not None else 0.0
-    return (1.0 if no_clean_pass else 2.0) + method.search.steps * SEARCH_PASS + teacher
+    candidates = getattr(method.site, "worst_of", 1)
+    choice = candidates * FORWARD_PASS if candidates > 1 else 0.0
+    return (1.0 if no_clean_pass else 2.0) + method.search.steps * SEARCH_PASS + teacher + choice
 
 
 def _searches_in_training(method: "Method") -> bool:

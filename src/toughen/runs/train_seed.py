@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..internal.atomic import move_folder, remove_folder
+from ..needs import declared
 from ..tasks import Data, collator, compute_metrics
 from .config_io import rows_per_device
 from .errors import RestartWithSmallerBatch, RunError
+from .method_config import methods_of
 from .modeling import load_model, merge_adapters
 from .prepare import SeedJob
 from .progress import ProgressLogger
@@ -148,6 +150,7 @@ def _arguments(job: SeedJob, model: Any, micro: int, scored: int) -> Any:
         # Without it processes on CPUs would not find each other: each would train alone, and say nothing.
         "use_cpu": not torch.accelerator.is_available(),
         **(fsdp_arguments(model) if train.shard else {}),
+        **_workers(job),
         **job.config.trainer,
         "output_dir": str(job.folder),
         "seed": job.seed,
@@ -166,6 +169,15 @@ def _arguments(job: SeedJob, model: Any, micro: int, scored: int) -> Any:
         return TrainingArguments(**settings)
     except (TypeError, ValueError, ImportError) as error:
         raise RunError(f"trainer options: {' '.join(str(error).split())}") from error
+
+
+def _workers(job: SeedJob) -> dict[str, Any]:
+    """Return the loader's workers: where texts are edited, a GPU would wait for it."""
+    import torch
+
+    edits = any(declared(each.site, "target") == "text" for each in methods_of(job.method))
+    number = min(4, (os.cpu_count() or 1) // job.world_size) if edits and torch.cuda.is_available() else 0
+    return {"dataloader_num_workers": number}
 
 
 def _is_trained(checkpoint: Path) -> bool:

@@ -195,8 +195,8 @@ class RunTrainer(_Robust):
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Tensor:
         loss = super().training_step(model, inputs, num_items_in_batch)
         batches = self.attached.last_batches
-        self.forwards += batches[0].passes.forwards
-        self.backwards += batches[0].passes.backwards
+        self.forwards += batches[0].passes.counts.forwards
+        self.backwards += batches[0].passes.counts.backwards
         self.micro_batches += 1
         self._summed += 1
         parts = {"loss": loss.detach()}

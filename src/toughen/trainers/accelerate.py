@@ -39,7 +39,7 @@ def accelerate_backward(
         accelerator.backward(loss)
         return loss
 
-    losses = attached.losses(lambda: model(**batch), batch, last=sync, no_sync=no_sync)
+    losses = attached.losses(lambda inputs: model(**inputs), batch, last=sync, no_sync=no_sync)
     try:
         return attached.run_backward_passes(losses, backward_passes, take, no_sync=no_sync, step=step)
     finally:

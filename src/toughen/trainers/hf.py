@@ -1,7 +1,7 @@
 """Hugging Face Trainer: overrides that call super, nothing copied."""
 
 import inspect
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import nullcontext
 from typing import Any, TypeVar, cast
 
@@ -25,6 +25,7 @@ from .hf_loss_scaling import (
     trainer_scales_loss,
     with_loss,
 )
+from .view_collator import ViewCollator
 
 T = TypeVar("T", bound=Trainer)
 PROBE_EVERY = 50  # updates at least between two probes, which cost three forward passes
@@ -67,6 +68,16 @@ class _OverrideGuard(TrainerCallback):
         )
 
 
+class _EpochClock(TrainerCallback):
+    """Tells the workers which epoch they draw views of texts for."""
+
+    views: ViewCollator | None = None
+
+    def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if self.views is not None:  # a resumed epoch has begun already
+            self.views.set_epoch(int((state.epoch or 0.0) + 1e-6))
+
+
 class _RobustTrainer(Trainer):
     def __init__(
         self, *args: Any, method: Method | MethodSum, probe: bool = True, fast: bool = False, **kwargs: Any
@@ -76,6 +87,8 @@ class _RobustTrainer(Trainer):
         self._guard = _OverrideGuard(type(self), _RobustTrainer)
         super().__init__(*args, **kwargs)
         self.add_callback(self._guard)
+        self._epochs = _EpochClock()
+        self.add_callback(self._epochs)
         if getattr(self.args, "n_gpu", 1) > 1:
             raise MethodError("DataParallel copies the model in every pass; start one process a GPU with torchrun.")
         self._method, self._fast = method, fast
@@ -133,10 +146,12 @@ class _RobustTrainer(Trainer):
         return super()._inner_training_loop(*args, **kwargs)
 
     def get_train_dataloader(self) -> Any:
-        if not self._fast:
-            return super().get_train_dataloader()
-        collate = self.data_collator
-        self.data_collator = cast(Any, TokenCountCollator(collate, padding_token(self.attached.model)))
+        collate: Any = self.data_collator
+        if self.attached.view_makers:
+            self.data_collator = cast(Any, ViewCollator(self.data_collator, self.attached))
+            self._epochs.views = self.data_collator
+        if self._fast:
+            self.data_collator = cast(Any, TokenCountCollator(self.data_collator, padding_token(self.attached.model)))
         try:
             return super().get_train_dataloader()
         finally:
@@ -162,7 +177,7 @@ class _RobustTrainer(Trainer):
         named = {"return_outputs": return_outputs, "num_items_in_batch": num_items_in_batch}
         return super().compute_loss(model, inputs, **named)
 
-    def _forward(self, model: Any, inputs: dict[str, Any], num_items_in_batch: Any) -> Any:
+    def _forward(self, model: Any, inputs: Mapping[str, Any], num_items_in_batch: Any) -> Any:
         """Run one pass for the method; the result has the loss of the Trainer's class."""
         divisor = self._loss_divisor(num_items_in_batch)
         if torch.is_grad_enabled() and not self._compares:
@@ -204,8 +219,8 @@ class _RobustTrainer(Trainer):
             # Trainer already holds no_sync open when sync is off, and accelerate's does not nest under FSDP2.
             return self.accelerator.no_sync(model) if sync else nullcontext()
 
-        def forward() -> Any:
-            return self._forward(model, inputs, num_items_in_batch)
+        def forward(given: Mapping[str, Any]) -> Any:
+            return self._forward(model, given, num_items_in_batch)
 
         backward_passes = self.attached.backward_passes(last=sync)
         losses = self._losses = self.attached.losses(forward, inputs, last=sync, no_sync=no_sync)

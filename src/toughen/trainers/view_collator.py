@@ -1,0 +1,27 @@
+"""Views of texts, made where batches are made: in the loader's workers."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from ..engine.attached import Attached
+from ..engine.text_views import add_views
+
+
+class ViewCollator:
+    """Puts the views that a method reads beside each batch, so that no step waits for them.
+
+    `DataLoader(data, collate_fn=ViewCollator(collate, attached))`. They are drawn from the seed, the epoch and the
+    text; `set_epoch` reaches workers that live on. Without it every epoch has the same views.
+    """
+
+    def __init__(self, collate: Callable[[Any], Any], attached: Attached) -> None:
+        self.collate, self.makers = collate, attached.view_makers
+        self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()
+
+    def set_epoch(self, epoch: int) -> None:
+        self._epoch.fill_(epoch)
+
+    def __call__(self, rows: Sequence[Any]) -> dict[str, Any]:
+        return add_views(self.collate(rows), self.makers, f"epoch {int(self._epoch)}")
