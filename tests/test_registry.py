@@ -32,6 +32,7 @@ PRESETS = {
     "r4f": ["recommended", "paper"],
     "creat": ["recommended", "original"],
     "asa": ["recommended", "original"],
+    "words": ["recommended", "random", "flip", "hull", "safer", "a2t", "ascc", "dne"],
 }
 EVERY = [(name, preset) for name in toughen.available() for preset in PRESETS.get(name, [None])]
 

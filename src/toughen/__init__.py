@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from .methods.smart import Alum, Smart
     from .methods.spectral import Spectral
     from .methods.vat import VAT
+    from .methods.words import Words
     from .options import MethodOptions as MethodOptions
     from .registry import create_method as create_method
     from .registry import factory
@@ -81,6 +82,7 @@ if TYPE_CHECKING:
     smart = factory(Smart)
     spectral = factory(Spectral)
     vat = factory(VAT)
+    words = factory(Words)
 
     # Short or former names of the same things.
     available = list_methods

@@ -19,6 +19,16 @@ from ..tiny import TOKENIZER, assert_same_gradients, bert, gradients, text_batch
 BATCH = text_batch()
 NOISE = torch.randn(3, 10, 32, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
 
+# Up to four others for each token; every third token has fewer, and every seventh none.
+IDS = torch.arange(100).unsqueeze(1)
+TABLE = torch.where(
+    (IDS % 7 == 0) | ((IDS % 3 == 0) & (torch.arange(4) > 1)), IDS, (IDS * 13 + 17 * torch.arange(1, 5)) % 100
+)
+
+
+def table_of(_tokenizer, _model):
+    return TABLE
+
 
 def naive_bert():
     return Naive(bert(), BATCH, NOISE, TOKENIZER.all_special_ids)
@@ -52,6 +62,11 @@ OURS = {
     "sam": (lambda: toughen.sam(), naive.sam),
     "asam": (lambda: toughen.asam(), naive.asam),
     "awp": (lambda: toughen.awp(), naive.awp),
+    "words": (lambda: toughen.words(noise=0.0, candidates=table_of), lambda net: naive.words_flip(net, TABLE)),
+    "words hull": (
+        lambda: toughen.words("hull", noise=0.0, entropy=0.05, candidates=table_of),
+        lambda net: naive.words_hull(net, TABLE, 0.05),
+    ),
     "bregman": (
         lambda: toughen.bregman(switch_at=100),
         lambda net: naive.bregman(net, copy.deepcopy(net.model).eval()),

@@ -20,7 +20,7 @@ from transformers import (
 import toughen
 from toughen.errors import MethodError, StepError
 
-from ..tiny import gpt2, llama, t5, tagger
+from ..tiny import gpt2, llama, make, t5, tagger
 from ..tiny import small_bert as bert
 from .driving import ALL, Gradients, assert_equal, collated, language, made, settings, texts, weights
 
@@ -217,7 +217,7 @@ def test_heads_that_ignore_the_number_of_labels_are_not_multiplied(tmp_path: Pat
 @pytest.mark.parametrize("name", ALL)
 def test_every_method_trains_and_says_what_it_did(name: str, tmp_path: Path) -> None:
     trainer = toughen.robust(Trainer)(
-        bert(), settings(tmp_path, gradient_accumulation_steps=2), train_dataset=texts(24), method=toughen.make(name)
+        bert(), settings(tmp_path, gradient_accumulation_steps=2), train_dataset=texts(24), method=make(name)
     )
     trainer.train()
     logs = [entry for entry in trainer.state.log_history if "loss" in entry]

@@ -31,6 +31,7 @@ from .perturbation import Injector
 from .state import MethodState, under
 from .step import Forward, MethodStep, NoSync, SharedPasses
 from .validation import (
+    candidate_table,
     special_ids,
     warn_at_start,
     warn_if_method_unused,
@@ -74,7 +75,11 @@ class Attached:
         self._seed = torch.initial_seed() if seed is None else seed  # of what must be the same on every process
         self._clock = TrainingProgress(total=total_steps)
         ids = special_ids(self.model, tokenizer)
-        self.states = [MethodState(m, Injector(m.search, self.noise, ids, self._clock)) for m in methods]
+        tables = [candidate_table(self.model, method, tokenizer) for method in methods]
+        self.states = [
+            MethodState(method, Injector(method.search, self.noise, ids, self._clock, table))
+            for method, table in zip(methods, tables, strict=True)
+        ]
         self.last_batches: list[MethodStep] = []  # the last micro-batch, one for each method
         self._window: list[MethodStep] = []
         self._open = self._inside = False  # an accumulation window has begun; one of its micro-batches is under way
@@ -138,8 +143,7 @@ class Attached:
                 if last or not finished or declared(combine, "num_rounds") <= 1:
                     self._window[:] = [step for step in self._window if step is not main]
                     for states, step in zip(self.states, steps, strict=True):
-                        states.gradients.add(step.perturbation)
-                        step.perturbation.release()
+                        states.finish(step.perturbation)
 
     def backward(
         self,

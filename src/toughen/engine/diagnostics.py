@@ -11,11 +11,12 @@ from torch import Tensor
 from ..compare import Divergence
 from ..errors import RobustnessWarning
 from ..internal.rng import RngSnapshot
-from .perturbation import Perturbation
+from ..search.base import SubstitutesWords
 from .step import MethodStep
 
 WINDOW = 50  # updates whose texts are counted together
 MOST_MISSING = 0.05  # the share of texts without a gradient that is still normal
+MOST_WITHOUT_CANDIDATE = 0.5  # the same of texts in which no word can change
 
 
 def step_metrics(batches: Sequence[MethodStep]) -> dict[str, Tensor]:
@@ -44,6 +45,8 @@ def _metrics_of(batch: MethodStep) -> dict[str, Tensor]:
         norm = view.masked(view.value.to(delta.dtype)).flatten(1).norm(dim=1)
         metrics["delta_relative" + end] = (size / norm.clamp(min=1e-30)).mean()  # a text may have nothing to perturb
         metrics["delta_from_gradient" + end] = gradient_fraction(delta.detach(), start)
+        if isinstance(batch.method.search, SubstitutesWords):
+            metrics |= {name + end: value for name, value in batch.method.search.metrics(delta, view).items()}
     if perturbation.gradient_counts is not None:
         _, metrics["zero_gradient"], metrics["skipped"] = perturbation.gradient_counts
     return metrics
@@ -75,16 +78,19 @@ def measure_divergence(batches: Sequence[MethodStep]) -> dict[str, Tensor]:
         before.restore()
 
 
-class GradientMonitor:
-    """Counts the texts whose search found no gradient, and warns once where they are many. No device sync."""
+class TextMonitor:
+    """Counts texts of some kinds, and warns once if too many of them are none for the method. No device sync."""
 
     def __init__(self) -> None:
-        self.counts: Tensor | None = None  # texts, zero gradients, gradients that are not finite
+        self.counts: Tensor | None = None
         self._read: tuple[Tensor, Any] | None = None  # a copy on its way to the CPU
         self._warned = False
 
-    def add(self, perturbation: Perturbation) -> None:
-        counts = perturbation.gradient_counts
+    def problem(self, counts: Sequence[int]) -> str | None:
+        """What to warn about after a window of updates."""
+        raise NotImplementedError
+
+    def add(self, counts: Tensor | None) -> None:
         if counts is None:
             return
         if self.counts is None:
@@ -93,12 +99,14 @@ class GradientMonitor:
             self.counts += counts  # in place: a CUDA graph goes on with the memory it knows
 
     def warn_if_missing(self, updates: int) -> None:
-        """Warn before an update if many texts had no gradient."""
+        """Warn before an update about the window that is over."""
         if self.counts is None or self._warned:
             return
         if self._read is not None and (self._read[1] is None or self._read[1].query()):
-            self._warn(*self._read[0].tolist())
-            self._read = None
+            problem, self._read = self.problem(self._read[0].tolist()), None
+            if problem is not None:
+                self._warned = True
+                warnings.warn(problem, RobustnessWarning, stacklevel=2)
         if updates and updates % WINDOW == 0:
             self._read = self._copy(self.counts)
             self.counts.zero_()
@@ -110,14 +118,30 @@ class GradientMonitor:
         arrived.record()
         return copy, arrived
 
-    def _warn(self, texts: int, zero: int, not_finite: int) -> None:
+
+class GradientMonitor(TextMonitor):
+    """Counts the texts whose search found no gradient: texts, zero gradients, gradients that are not finite."""
+
+    def problem(self, counts: Sequence[int]) -> str | None:
+        texts, zero, not_finite = counts
         if zero + not_finite <= MOST_MISSING * texts:
-            return
-        self._warned = True
-        warnings.warn(
+            return None
+        return (
             f"The search had no gradient for {(zero + not_finite) / texts:.0%} of the texts in {WINDOW} updates (zero: "
             f"{zero / texts:.0%}, not finite: {not_finite / texts:.0%}), so these keep their random start. In half "
-            "precision train in float32, or set a larger radius (max_norm, step_size, init_scale).",
-            RobustnessWarning,
-            stacklevel=2,
+            "precision train in float32, or set a larger radius (max_norm, step_size, init_scale)."
+        )
+
+
+class CandidateMonitor(TextMonitor):
+    """Counts the texts in which no word has a candidate: texts, and those without."""
+
+    def problem(self, counts: Sequence[int]) -> str | None:
+        texts, without = counts
+        if without <= MOST_WITHOUT_CANDIDATE * texts:
+            return None
+        return (
+            f"No word could change in {without / texts:.0%} of the texts in {WINDOW} updates: none of their words has "
+            "a candidate, so they were trained on as they are. Are the synonyms of the texts' language, and in the "
+            'case of the vocabulary? synonyms="vocabulary" takes the words with the most similar embeddings.'
         )

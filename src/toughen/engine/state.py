@@ -8,11 +8,12 @@ from torch import Tensor, nn
 
 from ..method import Method
 from ..schedules import TrainingProgress
+from ..search.base import SubstitutesWords
 from .adversary_state import Adversary
-from .diagnostics import GradientMonitor
+from .diagnostics import CandidateMonitor, GradientMonitor
 from .ema_weights import EmaWeights
 from .label_variance import RunningLabelVariance
-from .perturbation import Injector
+from .perturbation import Injector, Perturbation
 from .step import MethodStep, SharedPasses
 from .validation import warn_if_below_resolution
 
@@ -27,6 +28,7 @@ class MethodState:
     adversary: Adversary | None = None
     used: bool = False  # whether a loss was ever asked for
     gradients: GradientMonitor = field(default_factory=GradientMonitor)
+    candidates: CandidateMonitor = field(default_factory=CandidateMonitor)
     label_variance: RunningLabelVariance | None = field(init=False)
 
     def __post_init__(self) -> None:
@@ -36,6 +38,7 @@ class MethodState:
         """Prepare an update, before its first micro-batch."""
         self.used = True
         self.gradients.warn_if_missing(progress.updates)
+        self.candidates.warn_if_missing(progress.updates)
         if progress.updates == 1 and self.injector.half is not None:
             warn_if_below_resolution(model, self.method, self.injector.half)
         if self.adversary is not None:
@@ -50,10 +53,18 @@ class MethodState:
         elif progress.updates:
             self.ema.update(teacher.decay_at(progress.updates - 1, progress.total))
 
+    def finish(self, perturbation: Perturbation) -> None:
+        """Count the texts of a micro-batch, and let go of its graphs."""
+        self.gradients.add(perturbation.gradient_counts)
+        if isinstance(self.method.search, SubstitutesWords):
+            for view in perturbation.views.values():
+                self.candidates.add(self.method.search.count_texts(view))
+        perturbation.release()
+
     def restart(self) -> None:
         """Forget past weights and labels, before a new training."""
         self.ema = None
-        self.gradients = GradientMonitor()
+        self.gradients, self.candidates = GradientMonitor(), CandidateMonitor()
         self.label_variance = None if self.label_variance is None else RunningLabelVariance()
 
     def step(self, passes: SharedPasses, last: bool, window: Sequence[MethodStep]) -> MethodStep:

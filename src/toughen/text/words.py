@@ -60,6 +60,10 @@ but if then than so as of at by for with about into to from in out on off over u
 why how also just very too
 """
 STOPWORDS = frozenset(_GRAMMAR.split())
+_NEGATIONS = """
+no not never none nobody nothing nowhere neither nor cannot without hardly barely scarcely seldom rarely
+"""
+NEGATIONS = frozenset(_NEGATIONS.split())
 
 
 def word_constraint(kinds: Iterable[str], labels: Iterable[str] = ()) -> Callable[[str], bool]:
@@ -69,6 +73,7 @@ def word_constraint(kinds: Iterable[str], labels: Iterable[str] = ()) -> Callabl
         "labels": lambda word: word.lower() in names,
         "stopwords": lambda word: word.lower() in STOPWORDS,
         "numbers": lambda word: any(letter.isdigit() for letter in word),
+        "negations": lambda word: word.lower() in NEGATIONS,
     }
     chosen = [tests[kind] for kind in kinds]
     return lambda word: any(test(word) for test in chosen)
