@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from .methods.sift import Sift
     from .methods.smart import Alum, Smart
     from .methods.spectral import Spectral
+    from .methods.temperature import Temperature
     from .methods.vat import VAT
     from .methods.words import Words
     from .options import MethodOptions as MethodOptions
@@ -81,6 +82,7 @@ if TYPE_CHECKING:
     sift = factory(Sift)
     smart = factory(Smart)
     spectral = factory(Spectral)
+    temperature = factory(Temperature)
     vat = factory(VAT)
     words = factory(Words)
 

@@ -29,7 +29,16 @@ NO_ATTENTION = {  # what ASA says to them
     "t5": "is an encoder-decoder.*toughen.smart",
     "bart": "is an encoder-decoder.*toughen.smart",
 }
-UNTOUCHED = {"plain", "spectral", "rdrop", "bregman", "sam", "asam", "awp"}  # nothing is perturbed in the forward pass
+UNTOUCHED = {
+    "plain",
+    "spectral",
+    "temperature",
+    "rdrop",
+    "bregman",
+    "sam",
+    "asam",
+    "awp",
+}  # nothing is perturbed in the forward pass
 
 
 @contextmanager
@@ -140,7 +149,8 @@ def test_detach_leaves_no_trace(name: str, method: str) -> None:
     model.train()
     found, weights = traces(model), {k: v.clone() for k, v in model.state_dict().items()}
     if refusal(name, method) is None:
-        with attached_to(model, make(method)) as attached:
+        settings = {"temperature": 1.0} if method == "temperature" else {}  # else the head keeps the division
+        with attached_to(model, make(method, **settings)) as attached:
             step(attached, model, batch)
             if method in {"r4f", "spectral"}:
                 model.load_state_dict(weights)

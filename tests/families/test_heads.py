@@ -116,7 +116,9 @@ def test_a_step_is_finite(head: str, method: str) -> None:
         "needs one norm inside the embedding block"
         if method == "sift" and FAMILIES[one.family].norm is None
         else "shares its weights with the input embedding.*r3f"
-        if method in {"r4f", "spectral"} and one.tied
+        if method in {"r4f", "spectral", "temperature"} and one.tied
+        else "gives one amount"
+        if method == "temperature" and head.startswith("regression")
         else NO_ATTENTION.get(one.family)
         if method == "asa"
         else None

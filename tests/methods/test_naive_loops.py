@@ -56,6 +56,7 @@ OURS = {
     "r3f": (lambda: toughen.r3f(**given(0.1)), naive.r3f),
     "r4f": (lambda: toughen.r4f(**given(0.3)), naive.r4f),
     "spectral": (lambda: toughen.spectral(), naive.spectral),
+    "temperature": (lambda: toughen.temperature(), naive.temperature),
     "rdrop": (lambda: toughen.rdrop(), naive.rdrop),
     "creat": (lambda: toughen.creat(**given(0.0003)), naive.creat),
     "neftune": (lambda: _neftune(), naive.neftune),

@@ -20,6 +20,7 @@ from ..internal.rng import DropoutSwitch, NoiseGenerators, per_rank_seed
 from ..method import Method
 from ..needs import declared
 from ..schedules import TrainingProgress
+from ..search.constraint import HookedConstraint
 from ..sites.base import Detach
 from ..sites.locate import unwrap_parallel
 from .adversary_state import build, get_adversary, refuse_wrapped
@@ -333,6 +334,9 @@ def install_hooks(
         one.adversary = one.adversary or build(model, one.injector, one.method.site, seed)
         if one.adversary is not None:
             undo.append(one.adversary.install())
+        if isinstance(one.method.constraint, HookedConstraint):
+            one.constrain = one.constrain or one.method.constraint.hooks(model, partial(getattr, one, "used"))
+            undo.append(one.constrain())
         if declared(one.method.site, "target") == "activations":
             undo.append(warn_if_multiple_inputs(model, one.injector))
     watch = FeatureHook(model) if any(one.method.needs("needs_features") for one in states) else None

@@ -1,6 +1,6 @@
 """One method on a model, and what it carries from one update to the next."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 
@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from ..method import Method
 from ..schedules import TrainingProgress
 from ..search.base import SubstitutesWords
+from ..sites.base import Detach
 from .adversary_state import Adversary
 from .diagnostics import CandidateMonitor, GradientMonitor
 from .ema_weights import EmaWeights
@@ -27,6 +28,7 @@ class MethodState:
     ema: EmaWeights | None = None
     adversary: Adversary | None = None
     used: bool = False  # whether a loss was ever asked for
+    constrain: Callable[[], Detach] | None = None  # puts the constraint's hooks in
     gradients: GradientMonitor = field(default_factory=GradientMonitor)
     candidates: CandidateMonitor = field(default_factory=CandidateMonitor)
     label_variance: RunningLabelVariance | None = field(init=False)

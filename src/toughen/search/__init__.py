@@ -5,6 +5,7 @@ from .ascent import Ascent as Ascent
 from .ascent import Noise as Noise
 from .ascent import no_perturbation as no_perturbation
 from .candidates import Candidates as Candidates
+from .constraint import DividedLogits as DividedLogits
 from .constraint import SpectralNormHead as SpectralNormHead
 from .init import CustomInit as CustomInit
 from .init import Init as Init
