@@ -118,7 +118,7 @@ class _Substitution(SearchDefaults):
 class RandomWords(_Substitution):
     """Each of a `share` of the words takes a random one of its candidates and itself (SAFER)."""
 
-    steps: ClassVar[int] = 0
+    steps: int = 0
 
     def start(self, view: Activation) -> Tensor:
         found = Words(view)
