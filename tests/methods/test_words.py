@@ -9,7 +9,7 @@ import pytest
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 from torch import nn
-from transformers import PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerFast, Trainer
 
 import toughen
 from toughen.engine.diagnostics import WINDOW
@@ -20,6 +20,7 @@ from toughen.sites import Hidden
 from toughen.sites.base import Activation, CandidateTable, EmbeddedTokens
 
 from ..tiny import TOKENIZER, bert, other_tokens, text_batch, tokenizer
+from ..trainers.driving import settings
 
 SPECIAL = ["[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]"]
 
@@ -202,10 +203,10 @@ def tiny(words=WORDS):
     return bert(vocab_size=len(SPECIAL) + len(words)), tokenizer(SPECIAL, words)
 
 
-def candidates(tmp_path, synonyms=SYNONYMS, **settings):
+def candidates(tmp_path, synonyms=SYNONYMS, **options):
     file = tmp_path / "synonyms.json"
     file.write_text(json.dumps(synonyms))
-    return Candidates(str(file), **settings)
+    return Candidates(str(file), **options)
 
 
 def named(table, known):
@@ -283,6 +284,19 @@ def test_without_what_it_needs_it_is_refused_where_it_is_attached(tmp_path, monk
         toughen.words(synonyms="vocabulary").attach(model, Slow())
     with pytest.raises(DataError, match=r"the vocabulary has no two words.*0 of its 100 tokens"):
         toughen.words(synonyms="vocabulary").attach(bert(), TOKENIZER)  # w5, w6, ...: numbers
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_trainer_gives_its_tokenizer(tmp_path):
+    model, known = tiny()
+    words = torch.tensor(known.convert_tokens_to_ids(["good", "film", "great", "the"]))
+    rows = [{"input_ids": words.roll(i), "attention_mask": torch.ones(4).long(), "labels": i % 3} for i in range(8)]
+    method = toughen.words(synonyms=candidates(tmp_path).synonyms)
+    trainer = toughen.robust(Trainer)(
+        model.float(), settings(tmp_path), train_dataset=rows, processing_class=known, method=method
+    )
+    trainer.train()
+    assert trainer.attached.report()["words_with_candidates"] == 0.5  # "good" and "film"
 
 
 def test_a_model_that_embeds_no_ids_is_refused():
@@ -364,4 +378,5 @@ def test_texts_in_which_no_word_can_change_are_counted(preset):
             ):
                 attached.backward(model, rows)
         assert (report["words_with_candidates"] == 0) == (share == 1.0)
+        assert report["texts_without_candidates"] == round(3 * share)
         assert report["delta_norm"].isfinite()

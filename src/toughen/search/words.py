@@ -101,11 +101,15 @@ class _Substitution(SearchDefaults):
             raise MethodError(f"{type(self).__name__}(share={self.share}): a share of the words lies above 0, up to 1.")
 
     def metrics(self, delta: Tensor, view: Activation) -> dict[str, Tensor]:
-        """Return which share of the words has a candidate, and which share changed."""
+        """Return which share of the words has a candidate, which share changed, and the texts without a candidate."""
         found = Words(view)
         words, some = found.words.sum().clamp(min=1), found.available.any(-1)
         changed = delta.detach().ne(0).any(-1)
-        return {"words_with_candidates": some.sum() / words, "words_changed": changed.sum() / words}
+        return {
+            "words_with_candidates": some.sum() / words,
+            "words_changed": changed.sum() / words,
+            "texts_without_candidates": self.count_texts(view)[1],
+        }
 
     def count_texts(self, view: Activation) -> Tensor:
         """Count the texts with words, and those of them without any candidate."""
