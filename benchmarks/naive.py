@@ -173,7 +173,7 @@ def spectral(net: Naive) -> None:
     plain(net)
 
 
-def temperature(net: Naive, divisor: float = 200.0) -> None:
+def temperature(net: Naive, divisor: float = 256.0) -> None:
     F.cross_entropy(net().logits / divisor, net.batch["labels"]).backward()
 
 

@@ -240,12 +240,14 @@ def test_seq2seq(name: str, tmp_path: Path) -> None:
     assert math.isfinite(trainer.evaluate()["eval_loss"])
 
 
-@pytest.mark.parametrize("name", ["smart", "bregman", "smart+bregman", "freelb", "freeat", "neftune", "sam"])
+@pytest.mark.parametrize(
+    "name", ["smart", "bregman", "smart+bregman", "freelb", "freeat", "neftune", "sam", "words", "temperature"]
+)
 @pytest.mark.parametrize("steps", [1, 2])
 def test_a_resumed_run_is_bit_for_bit_the_same(name: str, steps: int, tmp_path: Path) -> None:
     def trainer(folder: Path, **changes: Any) -> Any:
         arguments = settings(folder, max_steps=5, gradient_accumulation_steps=steps, **changes)
-        return toughen.robust(Trainer)(bert(), arguments, train_dataset=texts(32), method=toughen.make(name))
+        return toughen.robust(Trainer)(bert(), arguments, train_dataset=texts(32), method=make(name))
 
     whole = trainer(tmp_path, save_strategy="steps", save_steps=2)
     whole.train()

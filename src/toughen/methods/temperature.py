@@ -19,8 +19,9 @@ class Temperature(Plain):
     toughen.temperature()`.
     """
 
-    temperature: float = 200.0
-    """What the logits are divided by; 200 is the paper's for DeBERTa."""
+    temperature: float = 256.0
+    """What the logits are divided by. The paper's for DeBERTa is 200; a power of two is divided and multiplied without
+    rounding, so that a run that goes on from a checkpoint ends with the same bits."""
 
     def build(self) -> "Method":
         from ..parts import DividedLogits
