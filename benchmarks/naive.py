@@ -4,6 +4,7 @@ The tests hold the engine to these gradients; the benchmark holds it to their ti
 on a BERT classifier, and take their starting noise from outside.
 """
 
+import math
 from typing import Any
 
 import torch
@@ -172,6 +173,10 @@ def spectral(net: Naive) -> None:
     plain(net)
 
 
+def temperature(net: Naive, divisor: float = 256.0) -> None:
+    F.cross_entropy(net().logits / divisor, net.batch["labels"]).backward()
+
+
 @torch.no_grad()
 def scale_head(net: Naive) -> None:
     weight = net.model.classifier.weight
@@ -255,6 +260,53 @@ def bregman(net: Naive, teacher: nn.Module) -> None:
         fixed = teacher(**net.batch).logits
     clean = net()
     (clean.loss + 0.3 * symmetric(clean.logits, fixed)).backward()
+
+
+def other_words(net: Naive, table: Tensor) -> tuple[Tensor, Tensor]:
+    """What each candidate adds to its token's embedding, and which candidates a word has: not its own id."""
+    embedding, ids = net.model.get_input_embeddings(), net.batch["input_ids"]
+    offsets = (embedding(table[ids]) - embedding(ids).unsqueeze(2)).detach()
+    return offsets, (table[ids] != ids.unsqueeze(2)) & net.words.bool()
+
+
+def words_flip(net: Naive, table: Tensor, share: float = 0.3) -> None:
+    clean, (offsets, available) = net(), other_words(net, table)
+    start = torch.zeros_like(net.noise).requires_grad_()
+    g, delta = gradient(net(start).loss, start), torch.zeros_like(net.noise)
+    for row in range(len(g)):
+        best = []
+        for place in range(g.shape[1]):
+            gains = [(float(g[row, place] @ offsets[row, place, k]), k) for k in available[row, place].nonzero()[:, 0]]
+            gain, k = max(gains, default=(0.0, None), key=lambda one: one[0])
+            if gain > 0:
+                best.append((gain, place, k))
+        most = math.ceil(share * int(net.words[row].sum()))
+        for _, place, k in sorted(best, key=lambda one: -one[0])[:most]:
+            delta[row, place] = offsets[row, place, k]
+    (clean.loss + symmetric(clean.logits, net(delta).logits)).backward()
+
+
+def words_hull(net: Naive, table: Tensor, entropy: float, step: float = 10.0) -> None:
+    """The goal by autograd, entropy and all: a mean over the words of a text, then over the texts."""
+    clean, (offsets, available) = net(), other_words(net, table)
+    there = F.pad(available, (1, 0), value=True)  # the word itself is always there
+    points = F.pad(offsets, (0, 0, 1, 0))
+    logits = torch.zeros_like(there, dtype=net.noise.dtype).requires_grad_()
+
+    def weights() -> Tensor:
+        return logits.masked_fill(~there, -1e9).softmax(-1)
+
+    p = weights()
+    moved = net((p.unsqueeze(-1) * points).sum(2))
+    spread = -(p * p.clamp(min=1e-300).log()).sum(-1)
+    movable = available.any(-1)
+    height = symmetric(clean.logits.detach(), moved.logits)
+    height = height - entropy * ((spread * movable).sum(1) / movable.sum(1).clamp(min=1)).mean()
+    g = gradient(height, logits)
+    with torch.no_grad():
+        logits += step * g / g.norm(dim=-1, keepdim=True).clamp(min=1e-30)
+    delta = (weights().detach().unsqueeze(-1) * points).sum(2)
+    (clean.loss + symmetric(clean.logits, net(delta).logits)).backward()
 
 
 def freeat(net: Naive, step: Any) -> None:

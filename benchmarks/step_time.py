@@ -44,6 +44,7 @@ EXPECTED = {
     "freelb": 3.0,
     "pgd": (3 * 2 + 3) / 3,
     "neftune": 1.0,
+    "temperature": 1.0,
     "bregman": (3 + 1) / 3,
 }
 

@@ -24,7 +24,7 @@ from toughen.sites import Hidden, NormalizedEmbedding, NoSite, SecondDropoutMask
 from .families.test_families import METHODS, attached_to, step, traces
 from .families.test_heads import HEADS, model_of
 from .families.zoo import FAMILIES, batch_for, classifier, text
-from .tiny import LETTERS
+from .tiny import LETTERS, make
 
 BATCH = batch_for(FAMILIES["bert"])
 UNLABELLED = {key: value for key, value in BATCH.items() if key != "labels"}
@@ -331,7 +331,7 @@ def test_a_site_the_forward_never_reaches(name: str) -> None:
     model = bert(dropout=0.0)
     embedded = model.bert.embeddings.word_embeddings(BATCH["input_ids"]).detach()
     batch = {"inputs_embeds": embedded, "attention_mask": BATCH["attention_mask"], "labels": BATCH["labels"]}
-    with attached_to(model, toughen.make(name)) as attached:
+    with attached_to(model, make(name)) as attached:
         with pytest.raises(
             SiteError, match=r"WordEmbedding.*never came by it. Did you pass inputs_embeds, or run another"
         ):
@@ -349,7 +349,7 @@ def test_another_model_than_the_attached_one() -> None:
 def test_a_method_that_was_detached_says_so(name: str) -> None:
     """Those without a hook would go on, and the others blame the batch."""
     model = bert()
-    attached = toughen.make(name).attach(model)
+    attached = make(name).attach(model)
     attached.detach()
     with pytest.raises(MethodError, match=r"was detached.*attached\.attach\(\)"):
         attached.backward(model, BATCH)
@@ -361,7 +361,7 @@ def test_a_method_that_was_detached_says_so(name: str) -> None:
 @pytest.mark.parametrize("name", METHODS)
 def test_a_batch_without_labels_is_refused_and_the_next_one_is_not(name: str) -> None:
     model = bert(dropout=0.0)
-    with attached_to(model, toughen.make(name)) as attached:
+    with attached_to(model, make(name)) as attached:
         if name == "vat":  # needs none
             assert torch.isfinite(step(attached, model, UNLABELLED))
             return
@@ -371,7 +371,7 @@ def test_a_batch_without_labels_is_refused_and_the_next_one_is_not(name: str) ->
         first = step(attached, model, BATCH)
     fresh = bert(dropout=0.0)
     if name in ("plain", "fgm", "sam", "asam", "awp", "rdrop"):  # without noise the failed step leaves no mark at all
-        with attached_to(fresh, toughen.make(name)) as attached:
+        with attached_to(fresh, make(name)) as attached:
             assert torch.equal(first, step(attached, fresh, BATCH))
 
 
@@ -428,7 +428,7 @@ def test_an_error_in_backward_gives_the_weights_back(name: str) -> None:
             raise MemoryError("no memory left")
         loss.backward()
 
-    method = toughen.make(name, dropout="off")
+    method = make(name, dropout="off")
     with attached_to(model, method) as attached:
         toughen_passes = len(attached.backward_passes())
         with pytest.raises(MemoryError) as caught:
@@ -473,7 +473,7 @@ def test_inputs_of_two_shapes_in_one_pass(name: str) -> None:
         return model(**BATCH)
 
     with (
-        attached_to(model, toughen.make(name)) as attached,
+        attached_to(model, make(name)) as attached,
         pytest.raises(SiteError, match=r"inputs of two shapes in one pass.*Pad both to one length"),
     ):
         next(attached.losses(forward, BATCH))
@@ -489,7 +489,7 @@ def test_inputs_of_one_shape_in_one_pass(name: str) -> None:
         model(**second)
         return model(**BATCH)
 
-    with attached_to(model, toughen.make(name)) as attached, warnings.catch_warnings():
+    with attached_to(model, make(name)) as attached, warnings.catch_warnings():
         warnings.simplefilter("error", RobustnessWarning)
         for loss in attached.losses(lambda _: forward(BATCH), BATCH):
             loss.backward()
@@ -566,7 +566,7 @@ def test_noise_below_what_half_precision_can_hold(method: Any) -> None:
 
 @pytest.mark.parametrize("name", METHODS)
 def test_recommended_settings_hold_in_half_precision(name: str) -> None:
-    assert warned(toughen.make(name), bert().bfloat16(), LETTERS) == []
+    assert warned(make(name), bert().bfloat16(), LETTERS) == []
 
 
 def test_batch_norm_in_several_passes() -> None:

@@ -24,14 +24,16 @@ from toughen.registry import get_factory
 PRESETS = {
     "smart": ["recommended", "robust", "paper", "smart-pytorch", "mt-dnn"],
     "sift": ["recommended", "robust", "deberta"],
-    "freelb": ["recommended", "original", "fairseq", "paragen"],
-    "fgm": ["recommended", "matrix"],
-    "pgd": ["recommended", "absolute"],
+    "freelb": ["recommended", "robust", "plus", "original", "fairseq", "paragen"],
+    "fgm": ["recommended", "robust", "matrix"],
+    "pgd": ["recommended", "robust", "absolute"],
+    "freeat": ["recommended", "robust"],
     "vat": ["recommended", "robust", "paper"],
     "r3f": ["recommended", "paper"],
     "r4f": ["recommended", "paper"],
     "creat": ["recommended", "original"],
     "asa": ["recommended", "original"],
+    "words": ["recommended", "random", "flip", "hull", "safer", "a2t", "ascc", "dne"],
 }
 EVERY = [(name, preset) for name in toughen.available() for preset in PRESETS.get(name, [None])]
 

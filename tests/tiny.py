@@ -27,6 +27,8 @@ from transformers import (
     T5ForConditionalGeneration,
 )
 
+import toughen
+
 SMALL_VOCABULARY = 48
 SMALL: dict[str, Any] = {
     "hidden_size": 32,
@@ -137,6 +139,18 @@ def text_batch(rows: int = 3, length: int = 10, seed: int = 1) -> dict[str, Tens
         mask[row, :real] = 1
         ids[row, 0], ids[row, real - 1], ids[row, real:] = 1, 2, 0
     return {"input_ids": ids, "attention_mask": mask, "labels": torch.arange(rows) % 3}
+
+
+def other_tokens(_tokenizer: Any, model: nn.Module) -> Tensor:
+    """Three others for each token of a vocabulary, in place of synonyms."""
+    size = model.get_input_embeddings().num_embeddings
+    return (torch.arange(size).unsqueeze(1) + torch.tensor([3, 7, 11])) % size
+
+
+def make(name: str, **settings: Any) -> Any:
+    """A method by its name, also where no tokenizer gives `words` its candidates."""
+    given = {"candidates": other_tokens} if name == "words" else {}
+    return toughen.make(name, **given, **settings)
 
 
 def gradients(model: nn.Module) -> dict[str, Tensor]:

@@ -45,8 +45,10 @@ if TYPE_CHECKING:
     from .methods.sift import Sift
     from .methods.smart import Alum, Smart
     from .methods.spectral import Spectral
+    from .methods.temperature import Temperature
     from .methods.vat import VAT
     from .methods.views import Casing, Obfuscation, Synonyms, Typos, Views
+    from .methods.words import Words
     from .options import MethodOptions as MethodOptions
     from .registry import create_method as create_method
     from .registry import factory
@@ -88,9 +90,11 @@ if TYPE_CHECKING:
     smart = factory(Smart)
     spectral = factory(Spectral)
     synonyms = factory(Synonyms)
+    temperature = factory(Temperature)
     typos = factory(Typos)
     vat = factory(VAT)
     views = factory(Views)
+    words = factory(Words)
 
     # Short or former names of the same things.
     available = list_methods

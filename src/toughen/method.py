@@ -62,7 +62,7 @@ class Method(_Attachable):
     options: MethodOptions | None = field(default=None, repr=False, compare=False)  # those it was built from
 
     def __post_init__(self) -> None:
-        for problem in (_dropout, _targets, _clean_pass, _steps, _dead_start):
+        for problem in (_dropout, _targets, _tokens, _clean_pass, _steps, _dead_start):
             message = problem(self)
             if message:
                 raise MethodError(message)
@@ -185,6 +185,15 @@ def _targets(method: Method) -> str | None:
             words = [f"{name}={type(part).__name__}" for name, part in zip(("site", *names), parts, strict=True)]
             return f"{reason}, so {_example(target)} go together; here are {' and '.join(words)}."
     return None
+
+
+def _tokens(method: Method) -> str | None:
+    if declared(method.search, "candidates") is None or declared(method.site, "at_input_embedding"):
+        return None
+    return (
+        f"{type(method.search).__name__} puts other words in a word's place, which are known where the model embeds "
+        f"them: use site=WordEmbedding(), not {method.site!r}."
+    )
 
 
 def _example(target: str) -> str:

@@ -6,11 +6,13 @@ DEFAULTS: dict[str, Any] = {
     # Sites
     "target": "activations",  # what is perturbed: "activations", "attention", "weights", "text", "dropout" or "none"
     "inside_layers": True,  # a checkpointed layer may run the site again in its backward pass
+    "at_input_embedding": False,  # it shows the tokens that are embedded
     "skip": (),  # positions that are left alone
     # Sites, searches, comparisons, combines: the target they are made for
     "acts_on": "activations",
     # Searches
     "starts_at_clean": False,  # the first perturbation is zero
+    "candidates": None,  # where it takes the words from that may stand in a word's place (search/candidates.py)
     # Comparisons
     "needs_clean": True,  # it reads the clean prediction, or the teacher's
     "needs_features": False,

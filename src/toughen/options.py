@@ -10,7 +10,7 @@ from .errors import MethodError, RobustnessWarning, nearest, warn_renamed
 from .schedules import LinearSchedule, minimum, scheduled
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Tensor, nn
 
     from .method import Method
     from .sites.base import Activation
@@ -19,6 +19,8 @@ O = TypeVar("O", bound="MethodOptions")  # noqa: E741
 Dropout: TypeAlias = Literal["shared", "fresh", "off"]
 Start: TypeAlias = Callable[["Activation"], "Tensor"]
 """A function that gives the starting perturbation of an activation, in place of the random draw."""
+TokenTable: TypeAlias = Callable[[Any, "nn.Module"], "Tensor"]
+"""A function of tokenizer and model that gives the ids of other words for each token id, in place of synonyms."""
 Schedule: TypeAlias = float | LinearSchedule | Sequence[float]
 """A number, or one that changes over the training: (start, end), (start, end, duration) or a LinearSchedule."""
 

@@ -12,7 +12,8 @@ from toughen.attacks.attacked_text import AttackedText, Budget
 from toughen.attacks.builtin.characters import CharacterAttack
 from toughen.attacks.builtin.synonyms import SynonymAttack
 from toughen.attacks.perturbed_model import AttackObjective
-from toughen.attacks.vocabulary import Vocabulary, VocabularyGradients, _decodable, one_token_words
+from toughen.attacks.vocabulary import Vocabulary, VocabularyGradients, one_token_words
+from toughen.text.vocabulary import whole_words
 from toughen.text.words import word_constraint
 
 from ..tiny import TOKENIZER
@@ -80,7 +81,7 @@ def test_only_words_that_come_back_are_in_the_vocabulary():
     core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     core.decoder = ByteLevel()
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=core, unk_token="?")
-    assert _decodable(tokenizer, [(0, "good"), (1, "good")]) == [(0, "good")]
+    assert whole_words(tokenizer, len(tokenizer)) == {"good": 0}
 
 
 def test_words_are_as_large_as_the_table_gives_them():

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import toughen
-from tests.tiny import LETTERS, LIKE_TYPOS, bert, gradients, text_batch
+from tests.tiny import LETTERS, LIKE_TYPOS, bert, gradients, make, text_batch
 from toughen.errors import RobustnessWarning
 
 pytestmark = [
@@ -20,7 +20,7 @@ DROPOUT = {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
 
 def made(name: str):
     settings = {"switch_at": 3} if name == "bregman" else {}
-    return toughen.make(name, **settings)
+    return make(name, **settings)
 
 
 def batches(count: int = 8):

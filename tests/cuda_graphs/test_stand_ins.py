@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import toughen
-from tests.tiny import LETTERS, TOKENIZER, bert, text_batch
+from tests.tiny import LETTERS, TOKENIZER, bert, make, text_batch
 from toughen.cuda_graphs import capture as graph
 from toughen.cuda_graphs import graph_cache as capturing
 from toughen.engine.text_views import ViewMaker
@@ -70,10 +70,10 @@ def stand_ins(monkeypatch):
     graph.stream_of.cache_clear()
 
 
-@pytest.mark.parametrize("name", ["plain", "smart", "freelb", "sam", "asa", "freeat"])
+@pytest.mark.parametrize("name", ["plain", "smart", "freelb", "sam", "asa", "freeat", "words"])
 def test_a_whole_update_is_one_graph(stand_ins, name):
     model = bert(torch.float32)
-    with toughen.make(name).attach(model, TOKENIZER, seed=3) as attached:
+    with make(name).attach(model, TOKENIZER, seed=3) as attached:
         optimizer = torch.optim.AdamW(model.parameters(), fused=True)
         step = attached.capture(model, optimizer=optimizer, max_norm=1.0)
         for _ in range(4):
@@ -92,7 +92,7 @@ def test_a_whole_update_is_one_graph(stand_ins, name):
 @pytest.mark.parametrize("name", ["plain", "smart", "freelb", "sam", "asa"])
 def test_gradients_are_lent_to_an_update_of_its_own(stand_ins, name):
     model = bert(torch.float32)
-    with toughen.make(name).attach(model, TOKENIZER, seed=3) as attached:
+    with make(name).attach(model, TOKENIZER, seed=3) as attached:
         step = attached.capture(model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1))
         for _ in range(4):
             step(text_batch())

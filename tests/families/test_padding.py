@@ -10,13 +10,12 @@ import torch
 import transformers as hf
 from torch import Tensor, nn
 
-import toughen
 from toughen.internal.architectures import IGNORED
 from toughen.registry import get_factory
 from toughen.search import CustomInit, Noise
 from toughen.sites.base import Activation
 
-from ..tiny import bert, gradients, text_batch
+from ..tiny import bert, gradients, make, text_batch
 from .test_families import METHODS, attached_to, refusal, step
 from .zoo import FAMILIES, WIDTH, text, words
 
@@ -67,19 +66,20 @@ def same_noise(batch: dict[str, Tensor]) -> Any:
     """Noise that belongs to the tokens, wherever they stand."""
     tokens = 0.02 * torch.randn(3, 7, WIDTH, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
 
-    def make(view: Activation) -> Tensor:
+    def start(view: Activation) -> Tensor:
         noise = torch.zeros_like(view.value)
         for row, mask in enumerate(batch["attention_mask"].bool()):
             noise[row, mask] = tokens[row, : int(mask.sum())]
         return noise
 
-    return make
+    return start
 
 
 def method_with(name: str, init: Any) -> Any:
     if init is not None and "init" in signature(get_factory(name)).parameters:
-        return toughen.make(name, init=init)
-    method = toughen.make(name, **({"rate": 1.0} if name == "typos" else {}))
+        return make(name, init=init)
+    settings = {"typos": {"rate": 1.0}, "words": {"noise": 0.0} if init is not None else {}}
+    method = make(name, **settings.get(name, {}))
     return replace(method, search=Noise(CustomInit(init))) if init is not None and name == "neftune" else method
 
 

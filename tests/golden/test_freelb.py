@@ -8,14 +8,16 @@ from toughen.sites.base import Activation
 from .cases import error, gradient_errors, load, model_of, names, under
 
 
+@pytest.mark.parametrize("preset", ["original", "plus"])
 @pytest.mark.parametrize("case", names("freelb"))
-def test_the_preset_is_run_glue_freelb(case):
+def test_the_preset_is_run_glue_freelb(case, preset):
+    """FreeLB++ is the same loop with other numbers; these models have no dropout."""
     facts, tensors = load("freelb", case)
     h = facts["hyper_parameters"]
     model, accumulate = model_of(facts, tensors), h["gradient_accumulation_steps"]
     starts = iter([tensors[f"noise/batch{i}_delta_init"] for i in range(accumulate)])
     method = toughen.freelb(
-        "original",
+        preset,
         steps=h["adv_steps"],
         step_size=h["adv_lr"],
         max_norm=h["adv_max_norm"],

@@ -5,7 +5,7 @@ import torch
 
 from toughen.heads import second_order
 
-from ..tiny import LETTERS, LIKE_TYPOS
+from ..tiny import LETTERS, LIKE_TYPOS, make
 from .conftest import batch_for, tiny
 
 registry = pytest.importorskip("toughen.registry", reason="the engine is not part of this build")
@@ -23,7 +23,7 @@ def test_every_method_trains_backbone_and_head(name):
             module.p = 0.1  # R-Drop has nothing to compare without
     batch = {**batch_for("bert"), "labels": torch.tensor([0, 1, 0, 1])}
     parameters = [name for name, _ in model.named_parameters()]
-    attached = registry.create_method(name).attach(model, LETTERS)
+    attached = make(name).attach(model, LETTERS)
     try:
         loss = attached.backward(model, batch)
     finally:

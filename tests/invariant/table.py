@@ -15,7 +15,7 @@ from toughen.registry import get_factory
 from toughen.search import CustomInit
 from toughen.sites.base import Activation
 
-from ..tiny import LETTERS, LIKE_TYPOS, small_bert
+from ..tiny import LETTERS, LIKE_TYPOS, other_tokens, small_bert
 
 EXAMPLES, LENGTH, VOCABULARY = 16, 12, 64
 
@@ -31,6 +31,8 @@ def _named(name: str) -> Callable[[], Any]:
         return lambda: make(init=start)
     if name == "asa":
         return lambda: make("original")  # it draws nothing; the other preset draws by an example's row
+    if name == "words":
+        return lambda: make(candidates=other_tokens, noise=0.0)
     if name == "neftune":
         return lambda: replace(make(), search=replace(make().search, init=CustomInit(start)))
     return make
@@ -40,6 +42,7 @@ METHODS: dict[str, Callable[[], Any]] = {n: _named(n) for n in toughen.available
 METHODS |= {
     "typos": lambda: toughen.typos(rate=1.0),
     "typos+freelb": lambda: toughen.typos(rate=1.0, worst_of=2, on="both") + toughen.freelb(init=start),
+    "words-hull": lambda: toughen.words("hull", candidates=other_tokens, noise=0.0, entropy=0.1),
     "fgm-matrix": lambda: toughen.fgm(preset="matrix"),
     "smart-3": lambda: toughen.smart(init=start, steps=3),
     "smart-paper": lambda: toughen.smart(preset="paper", init=start),

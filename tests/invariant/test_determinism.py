@@ -10,14 +10,16 @@ import toughen
 
 from ..families.test_families import METHODS, attached_to, step
 from ..families.zoo import FAMILIES, batch_for
-from ..tiny import LETTERS
+from ..tiny import LETTERS, make
 
 NOISY = {"alum", "asa", "creat", "freeat", "freelb", "neftune", "pgd", "r3f", "r4f", "sift", "smart", "typos", "vat"}
+NOISY |= {"words"}
 BATCH = batch_for(FAMILIES["bert"])
 
 
-def made(name: str) -> Any:
-    return toughen.make(name, **({"rate": 1.0} if name == "typos" else {}))
+def noisy(name: str) -> Any:
+    """A method with noise that changes the words of so small a batch."""
+    return make(name, **{"words": {"noise": 9.0}, "typos": {"rate": 1.0}}.get(name, {}))
 
 
 def two_steps(method: Any, seed: int, dropout: float = 0.1) -> list[Tensor]:
@@ -36,13 +38,13 @@ def same(a: list[Tensor], b: list[Tensor]) -> bool:
 
 @pytest.mark.parametrize("name", METHODS)
 def test_the_same_seed_gives_the_same_gradients_bit_for_bit(name: str) -> None:
-    first, second = (two_steps(made(name), 11) for _ in range(2))
+    first, second = (two_steps(noisy(name), 11) for _ in range(2))
     assert same(first, second)
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_another_seed_gives_other_noise_where_there_is_noise(name: str) -> None:
-    one, other = (two_steps(made(name), seed, dropout=0.0) for seed in (11, 12))
+    one, other = (two_steps(noisy(name), seed, dropout=0.0) for seed in (11, 12))
     assert same(one[:-1], other[:-1]) == (name not in NOISY)
 
 
@@ -51,7 +53,7 @@ def test_torchs_own_seed_is_the_noises_when_none_is_given(name: str) -> None:
     def run(seed: int) -> list[Tensor]:
         model = FAMILIES["bert"].build(dropout=0.0)
         torch.manual_seed(seed)
-        with made(name).attach(model, LETTERS, total_steps=9) as attached:
+        with noisy(name).attach(model, LETTERS, total_steps=9) as attached:
             step(attached, model, BATCH)
             return [p.grad for p in model.parameters() if p.grad is not None]
 
@@ -61,15 +63,15 @@ def test_torchs_own_seed_is_the_noises_when_none_is_given(name: str) -> None:
 
 @pytest.mark.parametrize("name", METHODS)
 def test_the_noise_draws_nothing_from_torchs_generator(name: str) -> None:
-    *_, state = two_steps(made(name), 11, dropout=0.0)
+    *_, state = two_steps(noisy(name), 11, dropout=0.0)
     torch.manual_seed(5)
     assert torch.equal(state, torch.get_rng_state())
 
 
-@pytest.mark.parametrize("name", [name for name in METHODS if toughen.make(name).dropout == "shared"])
+@pytest.mark.parametrize("name", [name for name in METHODS if make(name).dropout == "shared"])
 def test_dropouts_stream_goes_on_as_in_plain_training(name: str) -> None:
     """One mask for all passes of a batch: the next batch gets the mask that plain training would give it."""
-    plain, robust = (two_steps(toughen.make(one), 11)[-1] for one in ("plain", name))
+    plain, robust = (two_steps(make(one), 11)[-1] for one in ("plain", name))
     assert torch.equal(plain, robust)
 
 

@@ -102,7 +102,8 @@ def test_the_scale_of_the_embedding_does_not_matter(name: str) -> None:
 
 
 SIZES = [("smart", "recommended", 0.01), ("vat", "recommended", 0.01), ("creat", "recommended", 0.003)]
-SIZES += [("fgm", "recommended", 0.003), ("smart", "robust", 0.03), ("vat", "robust", 0.03)]
+SIZES += [("fgm", "recommended", 0.003), ("smart", "robust", 0.03), ("vat", "robust", 0.03), ("fgm", "robust", 0.03)]
+SIZES += [("pgd", "robust", 0.03)]
 
 
 @pytest.mark.parametrize(("name", "preset", "size"), SIZES)

@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import toughen
 from toughen.runs.method_config import describe_methods as known
 
-from ..tiny import LETTERS, LIKE_TYPOS, bert, text_batch
+from ..tiny import LETTERS, LIKE_TYPOS, bert, make, text_batch
 
 OURS = str(Path(toughen.__file__).parent)
 # What makes a CUDA program wait: a number is read, a shape depends on values, or a number of Python's is copied there.
@@ -70,7 +70,7 @@ def with_dropout() -> nn.Module:
 @pytest.mark.parametrize(("name", "preset"), [*PRESETS, *((each, None) for each in SUMS)])
 def test_no_step_waits_for_the_device(name: str, preset: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("toughen.search.weights.bool", lambda _: True, raising=False)  # read on the CPU alone
-    method = toughen.make(name, **({"preset": preset} if preset else {}))
+    method = make(name, **({"preset": preset} if preset else {}))
     attached, update = stepper(method, with_dropout())
     update(0)  # what is looked at once
     with attached, Watch() as watch:
@@ -93,7 +93,7 @@ def test_nothing_grows_from_step_to_step(name: str) -> None:
     """Counted without the collector: a cycle that holds a graph would keep its memory until it happens to run."""
     gc.collect()
     _, others = _tensors()  # graphs that other tests hold
-    attached, update = stepper(toughen.make(name), with_dropout())
+    attached, update = stepper(make(name), with_dropout())
     gc.disable()
     try:
         for number in range(3):
@@ -112,7 +112,7 @@ def test_nothing_grows_from_step_to_step(name: str) -> None:
 def test_a_pass_without_the_method_leaves_nothing_behind(name: str) -> None:
     """An evaluation's hidden states would stay on the device until the next step, and with gradients their graph."""
     model = with_dropout()
-    attached, update = stepper(toughen.make(name), model)
+    attached, update = stepper(make(name), model)
     update(0)
     gc.collect()
     before = _tensors()

@@ -301,7 +301,8 @@ def test_every_candidate_of_the_protocol_can_be_made():
 
     for method, candidates in METHODS.items():
         assert len({made_as(method, written(settings)) for settings in candidates}) == len(candidates)
-    assert set(toughen.available()) <= set(METHODS) | LIKE_TYPOS | {"typos"}  # views of texts are not measured yet
+    unmeasured = LIKE_TYPOS | {"typos", "words", "temperature"}  # no runs of these yet
+    assert set(toughen.available()) <= set(METHODS) | unmeasured
     assert Protocol().reference in Protocol().radii
     assert set(Protocol().second_order_methods) <= set(METHODS)
     assert not set(Protocol().tuning_seeds) & set(Protocol().seeds)

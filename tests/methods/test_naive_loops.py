@@ -20,6 +20,16 @@ from ..tiny import LETTERS, LIKE_TYPOS, TOKENIZER, assert_same_gradients, bert, 
 BATCH = text_batch()
 NOISE = torch.randn(3, 10, 32, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
 
+# Up to four others for each token; every third token has fewer, and every seventh none.
+IDS = torch.arange(100).unsqueeze(1)
+TABLE = torch.where(
+    (IDS % 7 == 0) | ((IDS % 3 == 0) & (torch.arange(4) > 1)), IDS, (IDS * 13 + 17 * torch.arange(1, 5)) % 100
+)
+
+
+def table_of(_tokenizer, _model):
+    return TABLE
+
 
 # The same with words of the tokenizer LETTERS.
 WORDS = {**BATCH, "input_ids": BATCH["input_ids"].where(BATCH["input_ids"] < 5, 25 + BATCH["input_ids"] % 23)}
@@ -51,12 +61,18 @@ OURS = {
     "r3f": (lambda: toughen.r3f(**given(0.1)), naive.r3f),
     "r4f": (lambda: toughen.r4f(**given(0.3)), naive.r4f),
     "spectral": (lambda: toughen.spectral(), naive.spectral),
+    "temperature": (lambda: toughen.temperature(), naive.temperature),
     "rdrop": (lambda: toughen.rdrop(), naive.rdrop),
     "creat": (lambda: toughen.creat(**given(0.0003)), naive.creat),
     "neftune": (lambda: _neftune(), naive.neftune),
     "sam": (lambda: toughen.sam(), naive.sam),
     "asam": (lambda: toughen.asam(), naive.asam),
     "awp": (lambda: toughen.awp(), naive.awp),
+    "words": (lambda: toughen.words(noise=0.0, candidates=table_of), lambda net: naive.words_flip(net, TABLE)),
+    "words hull": (
+        lambda: toughen.words("hull", noise=0.0, entropy=0.05, candidates=table_of),
+        lambda net: naive.words_hull(net, TABLE, 0.05),
+    ),
     "bregman": (
         lambda: toughen.bregman(switch_at=100),
         lambda net: naive.bregman(net, copy.deepcopy(net.model).eval()),

@@ -14,6 +14,7 @@ from toughen.errors import MethodError
 from toughen.runs.modeling import check_keys
 
 from ..families.zoo import FAMILIES
+from ..tiny import make
 
 NAMES = recipes.available()
 FAMILY = {"bert": "bert", "roberta": "roberta", "albert": "albert", "deberta-base": "deberta"}
@@ -26,7 +27,7 @@ TRAIN = {
 
 def made(settings: dict):
     settings = dict(settings)
-    return toughen.make(settings.pop("name"), **settings)
+    return make(settings.pop("name"), **settings)
 
 
 def family(model: str) -> str:

@@ -6,7 +6,7 @@ import torch
 import toughen
 from toughen import tasks
 
-from ..tiny import LIKE_TYPOS
+from ..tiny import LIKE_TYPOS, make
 from .task_samples import HEADS
 
 
@@ -33,7 +33,7 @@ def test_the_loss_goes_down_and_stays_finite(prepared, tiny_model, tokenizer):
         model = tiny_model(task, tokenizer).train()
         # NEFTune's noise is absolute: at its usual size it drowns the embedding of so small a model.
         settings = {"alpha": 0.1} if name == "neftune" else {}
-        with toughen.make(name, **settings).attach(model, tokenizer, seed=0, total_steps=3) as attached:
+        with make(name, **settings).attach(model, tokenizer, seed=0, total_steps=3) as attached:
             optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
 
             def update(optimizer=optimizer):

@@ -11,7 +11,7 @@ from transformers import TrainerCallback, TrainingArguments
 import toughen
 from toughen.registry import get_factory
 
-from ..tiny import LIKE_TYPOS, SMALL_VOCABULARY
+from ..tiny import LIKE_TYPOS, SMALL_VOCABULARY, other_tokens
 
 
 def texts(number: int = 16, length: int = 10) -> list[dict[str, Tensor]]:
@@ -67,7 +67,7 @@ def made(name: str) -> Any:
     make = get_factory(name)
     if "init" in inspect.signature(make).parameters:
         return make(init=lambda view: 0.02 * torch.sin(1e3 * view.value))
-    return make()
+    return make(candidates=other_tokens, noise=0.0) if name == "words" else make()
 
 
 def weights(model: nn.Module) -> dict[str, Tensor]:

@@ -10,7 +10,7 @@ from transformers import Trainer
 
 import toughen
 
-from ..tiny import LETTERS
+from ..tiny import LETTERS, make
 from ..tiny import small_bert as bert
 from .driving import ALL, collated, settings, texts, weights
 from .test_accelerate import accelerator
@@ -46,7 +46,7 @@ def test_every_method_trains_the_adapters_alone(name: str, checkpointing: bool) 
         optimizer.step()
         optimizer.zero_grad()
 
-    with toughen.make(name).attach(model, LETTERS, total_steps=2) as attached:
+    with make(name).attach(model, LETTERS, total_steps=2) as attached:
         for _ in range(2):
             step()
             loss = attached.backward(model, collated(texts()), step=step)

@@ -20,7 +20,7 @@ from transformers import (
 import toughen
 from toughen.errors import MethodError, StepError
 
-from ..tiny import LETTERS, gpt2, llama, t5, tagger
+from ..tiny import LETTERS, gpt2, llama, make, t5, tagger
 from ..tiny import small_bert as bert
 from .driving import ALL, Gradients, assert_equal, collated, language, made, settings, texts, weights
 
@@ -221,7 +221,7 @@ def test_every_method_trains_and_says_what_it_did(name: str, tmp_path: Path) -> 
         settings(tmp_path, gradient_accumulation_steps=2),
         train_dataset=texts(24),
         data_collator=collated,
-        method=toughen.make(name),
+        method=make(name),
         processing_class=LETTERS,
     )
     trainer.train()
@@ -245,12 +245,14 @@ def test_seq2seq(name: str, tmp_path: Path) -> None:
     assert math.isfinite(trainer.evaluate()["eval_loss"])
 
 
-@pytest.mark.parametrize("name", ["smart", "bregman", "smart+bregman", "freelb", "freeat", "neftune", "sam"])
+@pytest.mark.parametrize(
+    "name", ["smart", "bregman", "smart+bregman", "freelb", "freeat", "neftune", "sam", "words", "temperature"]
+)
 @pytest.mark.parametrize("steps", [1, 2])
 def test_a_resumed_run_is_bit_for_bit_the_same(name: str, steps: int, tmp_path: Path) -> None:
     def trainer(folder: Path, **changes: Any) -> Any:
         arguments = settings(folder, max_steps=5, gradient_accumulation_steps=steps, **changes)
-        return toughen.robust(Trainer)(bert(), arguments, train_dataset=texts(32), method=toughen.make(name))
+        return toughen.robust(Trainer)(bert(), arguments, train_dataset=texts(32), method=make(name))
 
     whole = trainer(tmp_path, save_strategy="steps", save_steps=2)
     whole.train()

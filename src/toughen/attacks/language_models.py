@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..tasks.spec import DataError
+from ..text.vocabulary import whole_words
 from ..text.words import SplitText, split_punctuation
 from .attacked_text import WordPosition
 from .base import Row
@@ -108,16 +109,14 @@ class MaskedProposals:
         import torch
         from transformers import AutoModelForMaskedLM
 
-        from .vocabulary import whole_words
-
         model, tokenizer, info = _load(name, option, AutoModelForMaskedLM, device)
         if missing := sorted(info["missing_keys"]):
             raise DataError(f"{option}: {name} has no trained head that predicts words (it lacks {missing[0]}).")
         if tokenizer.mask_token is None:
             raise DataError(f"{option}: the tokenizer of {name} has no mask; give a masked language model.")
-        pairs = whole_words(tokenizer, model.config.vocab_size)
-        self.count, self.words = count, [text for _, text in pairs]
-        self._ids = torch.tensor([number for number, _ in pairs], device=device)
+        words = whole_words(tokenizer, model.config.vocab_size)
+        self.count, self.words = count, list(words)
+        self._ids = torch.tensor(list(words.values()), device=device)
         self._texts = _Texts(model, tokenizer)
 
     def __call__(self, rows: Sequence[Row], labels: Sequence[int]) -> list[dict[WordPosition, list[str]]]:

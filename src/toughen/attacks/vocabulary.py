@@ -8,6 +8,7 @@ from torch import Tensor
 
 from ..sites.locate import input_embedding
 from ..tasks.spec import DataError
+from ..text.vocabulary import whole_words
 from ..text.words import SplitText, split_punctuation
 from .attacked_text import WordPosition
 from .base import Row
@@ -19,23 +20,18 @@ if TYPE_CHECKING:
 Gains = Mapping[WordPosition, Sequence[tuple[float, str]]]
 """For every word of one token: the words to put there and the gain that the gradient promises of each."""
 
-_CONTEXT = "a "  # a word inside a text: byte-level tokenizers write the space before it into the token
-
 
 class Vocabulary:
     """The tokens that are words: written inside a text and tokenised again, each gives itself and nothing else."""
 
     def __init__(self, victim: "Victim") -> None:
-        tokenizer = victim.tokenizer
-        if not tokenizer.is_fast:
-            raise DataError(f"{type(tokenizer).__name__} cannot say which piece is which word; use a fast tokenizer.")
         table: Any = input_embedding(victim.model)
-        kept = whole_words(tokenizer, table.num_embeddings)
-        if not kept:
+        words = whole_words(victim.tokenizer, table.num_embeddings)
+        if not words:
             raise DataError("this model's vocabulary holds no whole word; use the attack characters or synonyms.")
-        self.words = [text for _, text in kept]
+        self.words = list(words)
         self.numbers = {text: number for number, text in enumerate(self.words)}
-        numbers = torch.tensor([number for number, _ in kept], device=table.weight.device)
+        numbers = torch.tensor(list(words.values()), device=table.weight.device)
         with torch.no_grad():  # as the table gives them: Gemma's and BART's multiply their weights
             self.matrix: Tensor = table(numbers).float()
         self._unit = torch.nn.functional.normalize(self.matrix, dim=-1)
@@ -53,31 +49,6 @@ class Vocabulary:
             others = dict.fromkeys(each for each in words if each.lower() != small.lower())
             self._near[small, count] = list(others)[:count]
         return self._near[small, count]
-
-
-def whole_words(tokenizer: Any, size: int) -> list[tuple[int, str]]:
-    """Return the tokens that are words, with their texts."""
-    special = set(tokenizer.all_special_ids)
-    ids = [number for number in range(min(len(tokenizer), size)) if number not in special]
-    written = [text.strip() for text in tokenizer.batch_decode([[number] for number in ids])]
-    return _decodable(tokenizer, [(number, text) for number, text in zip(ids, written, strict=True) if _is_word(text)])
-
-
-def _is_word(text: str) -> bool:
-    return len(text) > 1 and text.isalnum() and any(letter.isalpha() for letter in text)
-
-
-def _decodable(tokenizer: Any, pairs: list[tuple[int, str]]) -> list[tuple[int, str]]:
-    if not pairs:
-        return []
-    texts = [_CONTEXT + text for _, text in pairs]
-    encoded = tokenizer(texts, add_special_tokens=False, return_attention_mask=False, return_offsets_mapping=True)
-    kept: list[tuple[int, str]] = []
-    for (number, text), ids, spans in zip(pairs, encoded["input_ids"], encoded["offset_mapping"], strict=True):
-        inside = [one for one, (_, end) in zip(ids, spans, strict=True) if end > len(_CONTEXT)]
-        if inside == [number]:
-            kept.append((number, text))
-    return list({text: (number, text) for number, text in reversed(kept)}.values())[::-1]
 
 
 class VocabularyGradients:

@@ -20,6 +20,7 @@ from ..internal.rng import DropoutSwitch, NoiseGenerators, per_rank_seed
 from ..method import Method
 from ..needs import declared
 from ..schedules import TrainingProgress
+from ..search.constraint import HookedConstraint
 from ..sites import EditedText
 from ..sites.base import Detach
 from ..sites.locate import unwrap_parallel
@@ -33,6 +34,7 @@ from .state import MethodState, under
 from .step import Forward, MethodStep, NoSync, SharedPasses
 from .text_views import ViewMaker, add_views, split_views
 from .validation import (
+    candidate_table,
     special_ids,
     warn_at_start,
     warn_if_method_unused,
@@ -76,7 +78,11 @@ class Attached:
         self._seed = torch.initial_seed() if seed is None else seed  # of what must be the same on every process
         self._clock = TrainingProgress(total=total_steps)
         ids = special_ids(self.model, tokenizer)
-        self.states = [MethodState(m, Injector(m.search, self.noise, ids, self._clock)) for m in methods]
+        tables = [candidate_table(self.model, method, tokenizer) for method in methods]
+        self.states = [
+            MethodState(method, Injector(method.search, self.noise, ids, self._clock, table))
+            for method, table in zip(methods, tables, strict=True)
+        ]
         for number, states in enumerate(self.states):
             if isinstance(states.method.site, EditedText):
                 states.view_maker = ViewMaker.of(
@@ -145,9 +151,7 @@ class Attached:
                 if last or not finished or declared(combine, "num_rounds") <= 1:
                     self._window[:] = [step for step in self._window if step is not main]
                     for states, step in zip(self.states, steps, strict=True):
-                        states.gradients.add(step.perturbation.gradient_counts)
-                        states.edits.add(step.edit_counts)
-                        step.perturbation.release()
+                        states.finish(step)
 
     def _steps(self, forward: Forward, batch: Mapping[str, Any], no_sync: NoSync, last: bool) -> list[MethodStep]:
         """Start a micro-batch for each method; in a sum they read the clean texts or, if one says so, its views."""
@@ -362,6 +366,9 @@ def install_hooks(
         one.adversary = one.adversary or build(model, one.injector, one.method.site, seed)
         if one.adversary is not None:
             undo.append(one.adversary.install())
+        if isinstance(one.method.constraint, HookedConstraint):
+            one.constrain = one.constrain or one.method.constraint.hooks(model, partial(getattr, one, "used"))
+            undo.append(one.constrain())
         if declared(one.method.site, "target") == "activations":
             undo.append(warn_if_multiple_inputs(model, one.injector))
     watch = FeatureHook(model) if any(one.method.needs("needs_features") for one in states) else None

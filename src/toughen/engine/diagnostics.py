@@ -11,10 +11,12 @@ from torch import Tensor
 from ..compare import Divergence
 from ..errors import RobustnessWarning
 from ..internal.rng import RngSnapshot
+from ..search.base import SubstitutesWords
 from .step import MethodStep
 
 WINDOW = 50  # updates whose texts are counted together
 MOST_MISSING = 0.05  # the share of texts without a gradient that is still normal
+MOST_WITHOUT_CANDIDATE = 0.5  # the same of texts in which no word can change
 
 
 def step_metrics(batches: Sequence[MethodStep]) -> dict[str, Tensor]:
@@ -43,6 +45,8 @@ def _metrics_of(batch: MethodStep) -> dict[str, Tensor]:
         norm = view.masked(view.value.to(delta.dtype)).flatten(1).norm(dim=1)
         metrics["delta_relative" + end] = (size / norm.clamp(min=1e-30)).mean()  # a text may have nothing to perturb
         metrics["delta_from_gradient" + end] = gradient_fraction(delta.detach(), start)
+        if isinstance(batch.method.search, SubstitutesWords):
+            metrics |= {name + end: value for name, value in batch.method.search.metrics(delta, view).items()}
     if perturbation.gradient_counts is not None:
         _, metrics["zero_gradient"], metrics["skipped"] = perturbation.gradient_counts
     return metrics
@@ -145,4 +149,18 @@ class EditMonitor(CountMonitor):
             f"None of {words} words was edited in {WINDOW} updates, so the views of the texts are the texts. Casing "
             "changes nothing for a tokenizer that makes all letters small, typos nothing in characters without spaces "
             "(Chinese), synonyms only words in their list. Choose other families, or another list."
+        )
+
+
+class CandidateMonitor(CountMonitor):
+    """Counts the texts and those in which no word has a candidate, and warns where they are many."""
+
+    def message(self, *counts: int) -> str | None:
+        texts, without = counts
+        if without <= MOST_WITHOUT_CANDIDATE * texts:
+            return None
+        return (
+            f"No word could change in {without / texts:.0%} of the texts in {WINDOW} updates: none of their words has "
+            "a candidate, so they were trained on as they are. Are the synonyms of the texts' language, and in the "
+            'case of the vocabulary? synonyms="vocabulary" takes the words with the most similar embeddings.'
         )

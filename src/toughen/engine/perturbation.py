@@ -12,7 +12,7 @@ from ..internal.foreach import half_dtype
 from ..internal.rng import NoiseGenerators
 from ..schedules import TrainingProgress
 from ..search.base import LearnedAdversary, Search
-from ..sites.base import Activation, AttentionActivation
+from ..sites.base import Activation, AttentionActivation, CandidateTable
 
 
 def per_example(rows: Tensor, like: Tensor) -> Tensor:
@@ -78,6 +78,8 @@ class Perturbation:
     def release(self) -> None:
         """Let go of the graph; what is reported stays."""
         self.at = {index: delta.detach() for index, delta in self.at.items()}
+        for view in self.views.values():
+            view.memory.clear()
 
     def project_final(self, search: Search) -> None:
         """Project for the last pass, which needs no gradient of the perturbation."""
@@ -94,8 +96,10 @@ class Injector:
         noise: NoiseGenerators,
         special_ids: Tensor | None,
         progress: TrainingProgress | None = None,
+        candidates: CandidateTable | None = None,
     ) -> None:
         self.search, self.noise, self.progress = search, noise, progress or TrainingProgress()
+        self.candidates = candidates
         self.special_ids = special_ids
         self.batch: Mapping[str, Any] = {}
         self.current: Perturbation | None = None
@@ -126,7 +130,10 @@ class Injector:
     @torch.compiler.disable()  # pyright: ignore[reportUntypedFunctionDecorator]  # random draws are not traced
     def _start(self, view: Activation) -> Tensor:
         assert self.current is not None
-        view = replace(view, random=self.noise.on(view.value.device), progress=self.progress)
+        device = view.value.device
+        if self.candidates is not None:
+            self.candidates = self.candidates.to(device)
+        view = replace(view, random=self.noise.on(device), progress=self.progress, candidates=self.candidates)
         with torch.no_grad():
             delta = self.search.start(view)
         delta = delta.requires_grad_() if self.search.steps else delta

@@ -1,6 +1,6 @@
 """One method on a model, and what it carries from one update to the next."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 
@@ -8,8 +8,10 @@ from torch import Tensor, nn
 
 from ..method import Method
 from ..schedules import TrainingProgress
+from ..search.base import SubstitutesWords
+from ..sites.base import Detach
 from .adversary_state import Adversary
-from .diagnostics import EditMonitor, GradientMonitor
+from .diagnostics import CandidateMonitor, EditMonitor, GradientMonitor
 from .ema_weights import EmaWeights
 from .label_variance import RunningLabelVariance
 from .perturbation import Injector
@@ -28,8 +30,10 @@ class MethodState:
     adversary: Adversary | None = None
     view_maker: ViewMaker | None = None
     used: bool = False  # whether a loss was ever asked for
+    constrain: Callable[[], Detach] | None = None  # puts the constraint's hooks in
     gradients: GradientMonitor = field(default_factory=GradientMonitor)
     edits: EditMonitor = field(default_factory=EditMonitor)
+    candidates: CandidateMonitor = field(default_factory=CandidateMonitor)
     label_variance: RunningLabelVariance | None = field(init=False)
 
     def __post_init__(self) -> None:
@@ -38,8 +42,8 @@ class MethodState:
     def open_window(self, model: nn.Module, progress: TrainingProgress) -> None:
         """Prepare an update, before its first micro-batch."""
         self.used = True
-        self.gradients.warn(progress.updates)
-        self.edits.warn(progress.updates)
+        for monitor in (self.gradients, self.edits, self.candidates):
+            monitor.warn(progress.updates)
         if progress.updates == 1 and self.injector.half is not None:
             warn_if_below_resolution(model, self.method, self.injector.half)
         if self.adversary is not None:
@@ -54,10 +58,19 @@ class MethodState:
         elif progress.updates:
             self.ema.update(teacher.decay_at(progress.updates - 1, progress.total))
 
+    def finish(self, step: MethodStep) -> None:
+        """Count the texts and words of a micro-batch, and let go of its graphs."""
+        self.gradients.add(step.perturbation.gradient_counts)
+        self.edits.add(step.edit_counts)
+        if isinstance(self.method.search, SubstitutesWords):
+            for view in step.perturbation.views.values():
+                self.candidates.add(self.method.search.count_texts(view))
+        step.perturbation.release()
+
     def restart(self) -> None:
         """Forget past weights and labels, before a new training."""
         self.ema = None
-        self.gradients, self.edits = GradientMonitor(), EditMonitor()
+        self.gradients, self.edits, self.candidates = GradientMonitor(), EditMonitor(), CandidateMonitor()
         self.label_variance = None if self.label_variance is None else RunningLabelVariance()
 
     def step(

@@ -12,7 +12,7 @@ from ..internal.foreach import HALF, local_shard
 from ..internal.rng import has_batch_norm, has_dropout
 from ..method import Method
 from ..needs import declared
-from ..sites.base import Detach
+from ..sites.base import CandidateTable, Detach
 from ..sites.locate import input_embedding, track_encoder_forward
 from .perturbation import Injector
 
@@ -61,7 +61,9 @@ def warn_if_below_resolution(model: nn.Module, method: Method, half: torch.dtype
     `half` is the precision of the layers under autocast. Without it the embedding's own is looked at.
     """
     size = getattr(method.search, "absolute_size", None)
-    weight: Any = getattr(input_embedding(model), "weight", None) if _at_input_embedding(method) else None
+    weight: Any = (
+        getattr(input_embedding(model), "weight", None) if declared(method.site, "at_input_embedding") else None
+    )
     if size is None or not isinstance(weight, Tensor) or (weight.dtype in HALF) == (half is not None):
         return
     if half is not None:
@@ -87,10 +89,6 @@ def _name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def _at_input_embedding(method: Method) -> bool:
-    return getattr(method.site, "at_input_embedding", False)
-
-
 def _warn(message: str) -> None:
     warnings.warn(message, RobustnessWarning, stacklevel=5)
 
@@ -109,6 +107,12 @@ def special_ids(model: nn.Module, tokenizer: Any) -> Tensor | None:
 def _tokenizer(given: Any) -> Any:
     """Return the tokenizer itself, also of a processor that has one beside other parts."""
     return getattr(given, "tokenizer", given)
+
+
+def candidate_table(model: nn.Module, method: Method, tokenizer: Any) -> CandidateTable | None:
+    """Return which words may stand in a word's place, for a search that asks for it."""
+    source = declared(method.search, "candidates")
+    return None if source is None else source.build(model, tokenizer)
 
 
 def warn_if_special_unknown(model: nn.Module, method: Method, tokenizer: Any) -> None:

@@ -4,6 +4,8 @@ from .adversary import GradientReversalAdversary as GradientReversalAdversary
 from .ascent import Ascent as Ascent
 from .ascent import Noise as Noise
 from .ascent import no_perturbation as no_perturbation
+from .candidates import Candidates as Candidates
+from .constraint import DividedLogits as DividedLogits
 from .constraint import SpectralNormHead as SpectralNormHead
 from .init import CustomInit as CustomInit
 from .init import Init as Init
@@ -26,3 +28,6 @@ from .norms import Units as Units
 from .power_iteration import PowerIteration as PowerIteration
 from .weights import RelativeWeightAscent as RelativeWeightAscent
 from .weights import SharpnessAscent as SharpnessAscent
+from .words import FlipWords as FlipWords
+from .words import HullWords as HullWords
+from .words import RandomWords as RandomWords

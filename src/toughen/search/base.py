@@ -36,6 +36,15 @@ class SearchDefaults:
 
 
 @runtime_checkable
+class SubstitutesWords(Protocol):
+    """A search that puts other words in a word's place, and can say of how many."""
+
+    def metrics(self, delta: Tensor, view: Activation) -> dict[str, Tensor]: ...  # for the report
+
+    def count_texts(self, view: Activation) -> Tensor: ...  # texts, and those of them in which no word can change
+
+
+@runtime_checkable
 class LearnedAdversary(Protocol):
     """A search with weights of its own, trained with the model's in the same backward pass.
 

@@ -16,9 +16,12 @@ class Init(Protocol):
     def __call__(self, view: Activation, units: Units) -> Tensor: ...
 
 
-def _draw(view: Activation, kind: Callable[..., Tensor]) -> Tensor:
-    """Noise of the view's shape, position by position, so that padding to the right does not shift the stream."""
-    shape = list(view.value.shape)
+def draw(view: Activation, kind: Callable[..., Tensor], width: int | None = None) -> Tensor:
+    """Noise of the view's shape, position by position, so that padding to the right does not shift the stream.
+
+    `width` takes the place of the last dimension's size.
+    """
+    shape = [*view.value.shape[:-1], view.value.shape[-1] if width is None else width]
     if len(shape) > 2:
         shape[0], shape[1] = shape[1], shape[0]
     noise = kind(shape, generator=view.random, device=view.value.device, dtype=view.dtype)
@@ -55,7 +58,7 @@ class Normal(_Scaled):
     clip: float | None = None
 
     def __call__(self, view: Activation, units: Units) -> Tensor:
-        noise = _draw(view, torch.randn)
+        noise = draw(view, torch.randn)
         noise = noise if self.clip is None else noise.clamp(-self.clip, self.clip)
         return noise * self.scale * units.length(view, INF, "example")
 
@@ -65,7 +68,7 @@ class Uniform(_Scaled):
     """Every element uniform in [-scale, scale]."""
 
     def __call__(self, view: Activation, units: Units) -> Tensor:
-        return (2 * _draw(view, torch.rand) - 1) * self.scale * units.length(view, INF, "example")
+        return (2 * draw(view, torch.rand) - 1) * self.scale * units.length(view, INF, "example")
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,7 @@ class UniformBall(_Scaled):
 
     def __call__(self, view: Activation, units: Units) -> Tensor:
         length = self.scale * units.length(view, 2, "example")
-        return (2 * _draw(view, torch.rand) - 1) * (length / view.count.sqrt())
+        return (2 * draw(view, torch.rand) - 1) * (length / view.count.sqrt())
 
 
 @dataclass(frozen=True)
@@ -90,7 +93,7 @@ class NeftuneNoise:
         _check_scale(self, self.alpha)
 
     def __call__(self, view: Activation, units: Units) -> Tensor:
-        return (2 * _draw(view, torch.rand) - 1) * (self.alpha / view.count.sqrt())
+        return (2 * draw(view, torch.rand) - 1) * (self.alpha / view.count.sqrt())
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,25 @@ Detach: TypeAlias = Callable[[], None]
 
 
 @dataclass(frozen=True)
+class EmbeddedTokens:
+    """The tokens behind an embedding's output."""
+
+    ids: Tensor  # (batch, length)
+    embed: Callable[[Tensor], Tensor]  # the model's own embedding, which may scale its table (Gemma, BART)
+
+
+@dataclass(frozen=True)
+class CandidateTable:
+    """Which tokens may stand in the place of each token of the vocabulary."""
+
+    ids: Tensor  # (vocabulary, candidates); the token's own id where it has no more of them
+    continues: Tensor  # (vocabulary,), True for tokens that go on with the word of the token before
+
+    def to(self, device: torch.device) -> "CandidateTable":
+        return self if self.ids.device == device else CandidateTable(self.ids.to(device), self.continues.to(device))
+
+
+@dataclass(frozen=True)
 class Activation:
     """What a site shows of the model: one activation, and which of its positions may be perturbed."""
 
@@ -22,6 +41,8 @@ class Activation:
     index: int = 0  # which of the site's activations
     random: torch.Generator | None = field(default=None, repr=False, compare=False)
     progress: TrainingProgress = field(default_factory=TrainingProgress, repr=False, compare=False)
+    tokens: EmbeddedTokens | None = field(default=None, repr=False, compare=False)  # at the input embedding
+    candidates: CandidateTable | None = field(default=None, repr=False, compare=False)  # for searches that ask for it
 
     @cached_property
     def dtype(self) -> torch.dtype:
@@ -45,6 +66,11 @@ class Activation:
     @cached_property
     def lengths(self) -> dict[tuple[float, str], Tensor]:
         """Lengths in units of this view, worked out once a batch (`search.norms.Relative`)."""
+        return {}
+
+    @cached_property
+    def memory(self) -> dict[str, Tensor]:
+        """What a search keeps from its start to the last pass over the batch."""
         return {}
 
     @cached_property

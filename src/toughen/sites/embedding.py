@@ -1,15 +1,14 @@
 """WHERE to perturb: the input embedding, as it is or normalised."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .base import Detach, PerturbationSource
-from .hidden import perturb_module
+from .base import Detach, EmbeddedTokens, PerturbationSource
 from .locate import embedding_norm, get_module, input_embedding, token_layout_of, track_encoder_forward
-from .token_mask import RECOMMENDED_SKIP, Skip, check_skip, get_delta
+from .token_mask import RECOMMENDED_SKIP, Skip, TokenLayout, check_skip, get_delta, perturb_output
 
 
 @dataclass(frozen=True)
@@ -27,13 +26,28 @@ class WordEmbedding:
     def attach(self, model: nn.Module, inject: PerturbationSource) -> Detach:
         module = input_embedding(model)
         running, stop_tracking = track_encoder_forward(model, module)
-        remove_hook = perturb_module(module, inject, self.skip, token_layout_of(model, module), running)
+        layout = token_layout_of(model, module)
+
+        def hook(called: nn.Module, args: tuple[Any, ...], output: Any) -> Any:
+            if not inject.active or called is not module or not running():  # a copy of the model has its hooks, too
+                return None
+            return perturb_output(inject, output, self.skip, layout, _tokens(called, args, layout))
+
+        handle = module.register_forward_hook(hook)
 
         def detach() -> None:
-            remove_hook()
+            handle.remove()
             stop_tracking()
 
         return detach
+
+
+def _tokens(module: nn.Module, args: tuple[Any, ...], layout: TokenLayout) -> EmbeddedTokens | None:
+    """The tokens that are embedded, as (batch, length); None where the input is none (patches of an image)."""
+    ids = args[0] if args else None
+    if not isinstance(ids, Tensor) or ids.dim() != 2 or ids.is_floating_point():
+        return None
+    return EmbeddedTokens(ids.transpose(0, 1) if layout.time_major else ids, module.forward)
 
 
 @dataclass(frozen=True)

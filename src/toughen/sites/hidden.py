@@ -1,6 +1,5 @@
 """WHERE to perturb: the output of any module."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,7 +7,7 @@ from torch import nn
 
 from .base import Detach, PerturbationSource
 from .locate import get_module, layer_path, token_layout_of
-from .token_mask import RECOMMENDED_SKIP, Skip, TokenLayout, check_skip, perturb_output
+from .token_mask import RECOMMENDED_SKIP, Skip, check_skip, perturb_output
 
 
 @dataclass(frozen=True)
@@ -23,21 +22,11 @@ class Hidden:
 
     def attach(self, model: nn.Module, inject: PerturbationSource) -> Detach:
         module = get_module(model, self.at if isinstance(self.at, str) else layer_path(model, self.at))
-        return perturb_module(module, inject, self.skip, token_layout_of(model, module))
+        layout = token_layout_of(model, module)
 
+        def hook(called: nn.Module, _args: Any, output: Any) -> Any:
+            if not inject.active or called is not module:  # a copy of the model has its hooks, too
+                return None
+            return perturb_output(inject, output, self.skip, layout)
 
-def perturb_module(
-    module: nn.Module,
-    inject: PerturbationSource,
-    skip: Skip,
-    layout: TokenLayout,
-    running: Callable[[], bool] = lambda: True,
-) -> Detach:
-    """Perturb what a module returns, in perturbed passes and where `running` says yes."""
-
-    def hook(called: nn.Module, _args: Any, output: Any) -> Any:
-        if not inject.active or called is not module or not running():  # a copy of the model has its hooks, too
-            return None
-        return perturb_output(inject, output, skip, layout)
-
-    return module.register_forward_hook(hook).remove
+        return module.register_forward_hook(hook).remove

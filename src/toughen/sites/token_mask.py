@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..errors import MethodError, SiteError
-from .base import Activation, AttentionActivation, PerturbationSource
+from .base import Activation, AttentionActivation, EmbeddedTokens, PerturbationSource
 
 Skip: TypeAlias = tuple[str | int, ...]
 """Positions left alone: "padding", "special" (class, separator, ... tokens), or the positions of a token id."""
@@ -36,19 +36,23 @@ class TokenLayout:
 BATCH_FIRST = TokenLayout()
 
 
-def perturb_output(inject: PerturbationSource, output: Any, skip: Skip, layout: TokenLayout) -> Any:
+def perturb_output(
+    inject: PerturbationSource, output: Any, skip: Skip, layout: TokenLayout, tokens: EmbeddedTokens | None = None
+) -> Any:
     """Perturb a module's output; of several things the first (Swin's patch embedding returns its size as well)."""
     several = isinstance(output, (tuple, list))
     value, *rest = cast("Sequence[Any]", output) if several else (cast(Tensor, output),)
     own = value.transpose(0, 1) if layout.time_major else value
-    delta = get_delta(inject, own, skip, layout).to(value.dtype)
+    delta = get_delta(inject, own, skip, layout, tokens).to(value.dtype)
     value = value + (delta.transpose(0, 1) if layout.time_major else delta)
     return (value, *rest) if several else value
 
 
-def get_delta(inject: PerturbationSource, value: Tensor, skip: Skip, layout: TokenLayout) -> Tensor:
+def get_delta(
+    inject: PerturbationSource, value: Tensor, skip: Skip, layout: TokenLayout, tokens: EmbeddedTokens | None = None
+) -> Tensor:
     """The perturbation of an activation, which is that of the first input in a pass over several."""
-    delta = inject(0, lambda: Activation(value.detach(), token_mask(inject, value, skip, layout)))
+    delta = inject(0, lambda: Activation(value.detach(), token_mask(inject, value, skip, layout), tokens=tokens))
     if delta.shape != value.shape and any(
         n not in (1, m) for n, m in zip(delta.shape[::-1], value.shape[::-1], strict=False)
     ):

@@ -60,7 +60,9 @@ but if then than so as of at by for with about into to from in out on off over u
 why how also just very too
 """
 STOPWORDS = frozenset(_GRAMMAR.split())
-_NO = "no not nor never none nothing nobody nowhere neither without cannot hardly barely n't t"
+_NO = """
+no not nor never none nothing nobody nowhere neither without cannot hardly barely scarcely seldom rarely n't t
+"""
 NEGATIONS = frozenset(_NO.split())  # "t" is what "don't" ends in where a tokenizer splits at the apostrophe
 
 
@@ -84,6 +86,7 @@ def word_constraint(kinds: Iterable[str], labels: Iterable[str] = ()) -> Callabl
         "labels": lambda word: word.lower() in names,
         "stopwords": lambda word: word.lower() in STOPWORDS,
         "numbers": has_digit,
+        "negations": is_negation,
     }
     chosen = [tests[kind] for kind in kinds]
     return lambda word: any(test(word) for test in chosen)

@@ -28,6 +28,18 @@ SIZES = {
     "bert-large": (24, 1024, 16, 4096),
 }
 SPECIAL = SimpleNamespace(all_special_ids=[0, 1, 2])
+
+
+def _other_tokens(_tokenizer: Any, model: Any) -> Tensor:
+    """Give every token eight others: the time of a step does not depend on what they mean."""
+    size = model.get_input_embeddings().num_embeddings
+    return (torch.arange(size).unsqueeze(1) + torch.arange(1, 9)) % size
+
+
+OPTIONS: Mapping[str, Mapping[str, Any]] = {
+    "bregman": {"switch_at": 1000},
+    "words": {"candidates": _other_tokens},  # a random model has no words
+}
 WARM_UP = 5  # two eager steps if compiled, the capture, that of the update, and one to settle
 
 
@@ -144,8 +156,7 @@ def _measure(subject: nn.Module, model: str, name: str, shape: Shape, mode: str,
         torch.cuda.reset_peak_memory_stats()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # such as that a model of this size has no dropout
-        options = {"switch_at": 1000} if name == "bregman" else {}
-        attached = create_method(name, **options).attach(subject, SPECIAL, total_steps=10_000)
+        attached = create_method(name, **OPTIONS.get(name, {})).attach(subject, SPECIAL, total_steps=10_000)
         if compiled:
             compile_layers(subject, memory_budget=settings.memory_budget)
         try:
