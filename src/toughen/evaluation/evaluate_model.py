@@ -15,7 +15,15 @@ from ..tasks import task as task_named
 from ..tasks.read.folder import check_apart
 from ..tasks.spec import SPLITS, DataError, Head, Task, options_of_caller
 from .measures import Evaluation, measure, text_slices
-from .outputs import class_names, cut_words_note, load_model, max_length_note, outputs_of, unnamed_classes_note
+from .outputs import (
+    Outputs,
+    class_names,
+    cut_words_note,
+    load_model,
+    max_length_note,
+    outputs_of,
+    unnamed_classes_note,
+)
 
 if TYPE_CHECKING:
     from ..attacks.suite import AttackSettings
@@ -147,43 +155,72 @@ def evaluate(
     columns = {"text_column": text_column, "label_column": label_column}
     evaluations: list[Evaluation] = []
     for model_ref in model_refs(path, all_seeds=all_seeds, all_checkpoints=all_checkpoints):
-        data = _data(model_ref, task, split, file, dir, columns, limit)
-        rows = getattr(data, split)
-        model, tokenizer = load_model(model_ref.model, data.task)
-        length = max_length or model_ref.data.get("max_length")
-        outputs = outputs_of(model, tokenizer, data.task, rows, max_length=length, batch_size=batch_size or 64)
-        plain = [dict(row) for row in rows]
-        kept = {column: rows[column] for column in data.task.extra_columns if column in rows.column_names}
-        name = _name(model_ref, data.task, split, file, limit if len(plain) == limit else None)
-        evaluation = measure(
-            data.task,
-            outputs,
-            name=name,
-            split=split,
-            columns={**kept, **text_slices(data.task, plain)},
-            samples=samples,
-            model=os.fspath(model_ref.model),
-            source=os.fspath(file) if file else None,
-            notes=[
-                *(doubt.for_caller(KNOWN) for doubt in data.doubts),
-                *unnamed_classes_note(model.config, data.task),
-                *cut_words_note(data.task, plain, outputs),
-                *max_length_note(max_length, model, tokenizer),
-            ],
-        )
+        data = read_rows(model_ref, task, split, file, dir, columns, limit)
+        clean = clean_pass(model_ref, data, split, file, limit, max_length, batch_size, samples)
+        evaluation, name = clean.evaluation, clean.evaluation.name
         home = model_ref.home if write else None
         if home is not None and (problem := _write_or_note(home, evaluation)):
             evaluation, home = replace(evaluation, notes=[*evaluation.notes, problem]), None
         if suite is not None:
-            about: dict[str, Any] = {"split": split, "samples": samples, "max_length": length, "batch_size": batch_size}
+            about: dict[str, Any] = {"split": split, "samples": samples, "max_length": clean.length}
+            about |= {"batch_size": batch_size}
             about |= _sets(model_ref, task, dir, columns)
-            target = suite.target(model, tokenizer, data.task, plain, outputs, **about)
+            target = suite.target(clean.model, clean.tokenizer, data.task, clean.rows, clean.outputs, **about)
             where = name.removesuffix(f"-{model_ref.label}") if model_ref.label else name
             where = "" if where == "validation" else where
             attacks = suite.run(target, home=home, label=model_ref.label, model=model_ref.model, where=where)
             evaluation = replace(evaluation, attacks=attacks)
         evaluations.append(evaluation)
     return evaluations
+
+
+@dataclass(frozen=True)
+class CleanPass:
+    """A model and its outputs on unchanged rows."""
+
+    model: Any
+    tokenizer: Any
+    rows: list[dict[str, Any]]
+    outputs: Outputs
+    evaluation: Evaluation
+    length: int | None
+    """Tokens that a text is cut at."""
+
+
+def clean_pass(
+    model_ref: ModelRef,
+    data: Any,
+    split: str,
+    file: Any,
+    limit: int | None,
+    max_length: int | None,
+    batch_size: int | None,
+    samples: int,
+) -> CleanPass:
+    """Load a model and measure it on the rows of a split."""
+    rows = getattr(data, split)
+    model, tokenizer = load_model(model_ref.model, data.task)
+    length = max_length or model_ref.data.get("max_length")
+    outputs = outputs_of(model, tokenizer, data.task, rows, max_length=length, batch_size=batch_size or 64)
+    plain = [dict(row) for row in rows]
+    kept = {column: rows[column] for column in data.task.extra_columns if column in rows.column_names}
+    evaluation = measure(
+        data.task,
+        outputs,
+        name=_name(model_ref, data.task, split, file, limit if len(plain) == limit else None),
+        split=split,
+        columns={**kept, **text_slices(data.task, plain)},
+        samples=samples,
+        model=os.fspath(model_ref.model),
+        source=os.fspath(file) if file else None,
+        notes=[
+            *(doubt.for_caller(KNOWN) for doubt in data.doubts),
+            *unnamed_classes_note(model.config, data.task),
+            *cut_words_note(data.task, plain, outputs),
+            *max_length_note(max_length, model, tokenizer),
+        ],
+    )
+    return CleanPass(model, tokenizer, plain, outputs, evaluation, length)
 
 
 def _write_or_note(home: Path, evaluation: Evaluation) -> str:
@@ -196,9 +233,10 @@ def _write_or_note(home: Path, evaluation: Evaluation) -> str:
     return ""
 
 
-def _data(
+def read_rows(
     model_ref: ModelRef, task: str | Task | None, split: str, file: Any, dir: Any, columns: dict[str, Any], limit: Any
 ) -> Any:
+    """Return the data of a split: of the run itself, of another task or folder, or of a file."""
     if limit is not None and limit < 1:
         raise DataError(f"limit={limit} leaves no rows; give 1 or more.")
     if split not in SPLITS:

@@ -19,11 +19,12 @@ class NeighbourAttack(SubstitutionAttack):
     """The nearest words in the model's own embeddings, by weighted saliency (PWWS); needs no synonyms."""
 
     title = "Neighbours in the embedding (PWWS)"
+    white_box = True
 
     def start_search(self, target: "Target") -> StartSearch:
         from ..vocabulary import Vocabulary
 
-        vocabulary = Vocabulary(target.victim)
+        vocabulary = Vocabulary(target.white_box)
 
         def variants(state: SearchState, position: WordPosition) -> list[str]:
             word = state.text.word(position)
