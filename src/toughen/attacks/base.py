@@ -94,6 +94,11 @@ class Attack:
         return self.name
 
     @property
+    def records_ending(self) -> str:
+        """How the name of the file of its records ends."""
+        return ".jsonl" if self.examples else ".rows.jsonl"
+
+    @property
     def settings(self) -> dict[str, Any]:
         """The options as JSON; results under other settings are other results."""
         values = {each.name: getattr(self, each.name) for each in option_fields(type(self))}

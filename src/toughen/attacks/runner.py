@@ -202,7 +202,7 @@ def run_attack(
     key = digest(facts, texts, weights, attack.cache_key(target))
     folder = None if home is None else home / "attacks"
     summary_file = folder and folder / f"{name}.json"
-    file = folder and folder / (f"{name}.jsonl" if attack.examples else f"{name}.rows.jsonl")
+    file = folder and folder / f"{name}{attack.records_ending}"
     seconds = _seconds_before(summary_file, file, key)
     if seconds is not None and file is not None:
         records = read_records(file)

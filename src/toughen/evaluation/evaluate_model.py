@@ -207,7 +207,7 @@ def clean_pass(
     evaluation = measure(
         data.task,
         outputs,
-        name=_name(model_ref, data.task, split, file, limit if len(plain) == limit else None),
+        name=rows_name(model_ref, data.task, split, file, limit if len(plain) == limit else None),
         split=split,
         columns={**kept, **text_slices(data.task, plain)},
         samples=samples,
@@ -334,7 +334,7 @@ def _run_manifest(model_ref: ModelRef) -> dict[str, Any]:
     return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
 
 
-def _name(model_ref: ModelRef, task: Task, split: str, file: Any, limit: int | None) -> str:
+def rows_name(model_ref: ModelRef, task: Task, split: str, file: Any, limit: int | None) -> str:
     """Return the name of an evaluation: file, or other set and split; a limit that cut rows off; which model.
 
     With the limit in its name, scores of a few rows never overwrite those of all.

@@ -154,7 +154,7 @@ def _per_class(task: Task, outputs: Outputs) -> dict[str, dict[str, float]]:
 
 def length_groups(lengths: Sequence[int]) -> list[str]:
     """Return the third by length that each row is in, such as "7-12"."""
-    values = np.asarray(lengths)
+    values = np.asarray(lengths).astype(int)
     edges = np.unique(np.quantile(values, [1 / 3, 2 / 3], method="inverted_cdf").astype(int))
     group = np.searchsorted(edges, values, side="left")
     names = {number: f"{values[group == number].min()}-{values[group == number].max()}" for number in np.unique(group)}
