@@ -41,6 +41,8 @@ def test_seeded_and_nested(kind, text):
         for forms in zip(*tokens, strict=True):
             assert len(set(forms)) <= 2, forms
             assert list(forms) == sorted(forms, key=lambda form, first=forms[0]: form != first)
+    elif kind == "obfuscation":
+        assert sum(map(len, texts[-1].split())) >= sum(map(len, text.split()))  # letters are never taken away
     elif kind == "whitespace":
         assert len({"".join(each.split()) for each in texts}) == 1
 
@@ -66,6 +68,19 @@ def test_the_seed_and_the_row_decide():
     assert add_noise(TASK, row, 1, "typos", 0.5, 0) != add_noise(TASK, row, 1, "typos", 0.5, 1)
 
 
+def test_natural_misspellings_come_from_the_lexicon(tmp_path):
+    row = {"text": "(The film, the Film) film nap"}
+    noisy = add_noise(TASK, row, 0, "misspellings", 1.0, 0, {"film": ["flim"]})
+    assert noisy["text"] == "(The flim, the Flim) flim nap"
+    file = tmp_path / "lexicon.txt"
+    file.write_text("\n".join(f"w{n} w{n - 1 if n > 5 else 99}" for n in range(5, 100)))
+    attack = NoiseAttack((0.5, 1.0), ("misspellings", "obfuscation"), lexicon=file)
+    misspelt, _ = run_attack(attack, target(12)).summary.groups
+    assert misspelt.points[-1].changed == 1.0
+    file.write_text("w5 w6")
+    assert attack.settings != NoiseAttack((0.5, 1.0), ("misspellings", "obfuscation"), lexicon=file).settings
+
+
 def test_distractors_stand_behind_the_last_text_and_tags_stay_with_their_words():
     pair = Task("pair", "pair", "pair", "classes", ("premise", "hypothesis"), ("a", "b"))
     row = {"premise": "one two", "hypothesis": "three"}
@@ -74,7 +89,7 @@ def test_distractors_stand_behind_the_last_text_and_tags_stay_with_their_words()
     assert new["hypothesis"].startswith("three and ")
     tags = Task("tags", "tags", "tokens", "tokens", ("tokens",), ("O", "B"), ("token_accuracy",))
     tokens = ["The", "quick", ",", "fox"]
-    for kind in ("typos", "casing"):
+    for kind in ("typos", "casing", "obfuscation"):
         assert len(add_noise(tags, {"tokens": tokens}, 0, kind, 1.0, 0)["tokens"]) == 4
     NoiseAttack().check(tags)
     with pytest.raises(DataError, match="would move the tags"):

@@ -2,17 +2,16 @@
 
 from toughen.attacks.attacked_text import AttackedText, Budget
 from toughen.attacks.builtin.flips import hotflip
-from toughen.attacks.text_search import QueryResult, SearchState, greedy, pwws
+from toughen.attacks.text_search import SearchState, greedy, pwws
 
-# What each word takes from the label's probability; below 0.5 the model is fooled.
+# What each word gives to the right answer; the margin above 0.02 the model is fooled.
 WORTH = {"a": 0.05, "b": 0.2, "c": 0.1, "B1": 0.12, "B2": 0.05, "A1": 0.0, "C1": 0.04, "C2": 0.09, "x": 0.2}
 WORTH |= {"d": 0.3, "D1": 0.205, "e": 0.2, "E1": 0.1, "f": 0.1, "F1": 0.1}
 VARIANTS = {"a": ["A1"], "b": ["B1", "B2"], "c": ["C1", "C2"], "d": ["D1"], "e": ["E1"], "f": ["F1"]}
 
 
-def probability(text):
-    """Words that are there give the label its probability."""
-    return 0.55 + sum(WORTH[word] for word in text.split())
+def margin(text):
+    return 0.19 - sum(WORTH[word] for word in text.split())
 
 
 def drive(search, gains=None):
@@ -28,14 +27,14 @@ def drive(search, gains=None):
                 continue
             texts = [row["text"].strip() for row in question.rows]
             asked.append(texts)
-            question = search.send([QueryResult(probability(text), probability(text) < 0.72) for text in texts])
+            question = search.send([margin(text) for text in texts])
     except StopIteration:
         return asked
 
 
 def make_state(queries=100, words=1.0, text="a b c"):
     attacked = AttackedText.of({"text": text}, ("text",), lambda word: False)
-    return SearchState(0, attacked, 1, Budget(queries, words), probability(text))
+    return SearchState(0, attacked, 1, Budget(queries, words), margin(text), tie=0.02)
 
 
 def variants(one, place):
@@ -67,7 +66,7 @@ def test_greedy_stops_where_its_budget_ends():
 
 def test_weighted_finds_the_best_of_every_word_and_then_puts_them_together():
     one = make_state()
-    assert drive(pwws(one, variants)) == [
+    assert drive(pwws(one, variants, 1.0)) == [
         ["b c", "a c", "a b"],
         ["a B1 c", "a B2 c"],
         ["a b C1", "a b C2"],
@@ -80,8 +79,9 @@ def test_weighted_finds_the_best_of_every_word_and_then_puts_them_together():
 
 
 def test_weighted_goes_by_gain_times_importance_and_leaves_what_gains_nothing():
-    asked = drive(pwws(make_state(text="d e f"), variants))
-    # E1 gains 0.1 and D1 0.095, but d is the more important by a tenth: exp(0.1) * 0.095 is more than 0.1.
+    asked = drive(pwws(make_state(text="d e f"), variants, 0.25))
+    # At this temperature E1 gains 0.0620 and D1 0.0585; but d has the importance 0.229 and e 0.139, and
+    # exp(0.229) * 0.0585 is more than exp(0.139) * 0.0620.
     assert asked[-2:] == [["D1 e f"], ["D1 E1 f"]]
     assert len(asked) == 1 + 3 + 2
 

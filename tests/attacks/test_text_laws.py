@@ -7,6 +7,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
+from transformers import AutoConfig, AutoModelForMaskedLM
 
 from toughen.attacks import runner as journal_module
 from toughen.attacks import text_attack as texts_module
@@ -14,12 +16,13 @@ from toughen.attacks import victim as victim_module
 from toughen.attacks.base import attack_classes
 from toughen.attacks.runner import Journal, read_records
 from toughen.attacks.text_attack import TextAttack
-from toughen.attacks.text_search import MARGIN, run_all, score
+from toughen.attacks.text_search import query_margins, run_all
 from toughen.attacks.victim import LabelScorer, Victim
-from toughen.evaluation import AttackSettings, Budget, make_attacks, run_attack
+from toughen.evaluation import AttackSettings, Budget, Target, make_attacks, run_attack
+from toughen.tasks.calibration import fit_temperature
 from toughen.tasks.spec import DataError, Task
 
-from ..tiny import TOKENIZER
+from ..tiny import NO_DROPOUT, SMALL, TOKENIZER
 from .little_target import TASK, model, said, sentences, target
 
 NAMES = [name for name, attack in attack_classes().items() if issubclass(attack, TextAttack)]
@@ -34,7 +37,26 @@ def synonyms(tmp_path_factory):
     return path
 
 
+@pytest.fixture(scope="module", autouse=True)
+def sources(tmp_path_factory):
+    """Files that some attacks ask for: misspellings, and a masked language model."""
+    home = tmp_path_factory.mktemp("sources")
+    words = [f"w{number}" for number in range(5, 100)]
+    lines = [f"{word} {words[place - 3]} {word}x" for place, word in enumerate(words)]
+    (home / "misspellings.txt").write_text("\n".join(lines))
+    torch.manual_seed(0)
+    config = AutoConfig.for_model("bert", **{**SMALL, **NO_DROPOUT})
+    AutoModelForMaskedLM.from_config(config).save_pretrained(home / "masked_lm")
+    TOKENIZER.save_pretrained(home / "masked_lm")
+    SOURCES.update(lexicon=home / "misspellings.txt", masked_lm=str(home / "masked_lm"))
+
+
+SOURCES = {}
+ONE_WORD = ("homoglyph", "leet", "zero_width", "double")  # `spaced` makes several words of one
+
+
 def attacked(name, synonyms, victims=None, home=None, queries=60, words=0.5, keep=(), **changes):
+    changes = {**SOURCES, "obfuscations": ONE_WORD, **changes}
     settings = AttackSettings(budget=Budget(queries, words), keep=keep, synonyms=synonyms, **changes)
     (attack,) = make_attacks(name, settings)
     return run_attack(attack, victims or target(), home=home)
@@ -149,10 +171,14 @@ def test_a_killed_attack_goes_on_and_ends_the_same(name, synonyms, tmp_path, mon
     assert again.summary.attacked == whole.summary.attacked
 
 
+def ids_of(row):
+    return TOKENIZER(row["perturbed"]["text"])["input_ids"]
+
+
 def approximate(line):
     """Batches of other sizes round differently in the last place, and of two unknown words either may come first."""
     row = json.loads(line)
-    row["perturbed"] = TOKENIZER(row["perturbed"]["text"])["input_ids"]
+    row["perturbed"] = ids_of(row)
     return {key: round(value, 4) if isinstance(value, float) else value for key, value in row.items()}
 
 
@@ -226,34 +252,89 @@ def test_other_rows_labels_lengths_or_numbers_are_another_attack(tmp_path):
     assert len({run_attack(attack, each, home=tmp_path).summary.key for each in others}) == len(others)
 
 
-@pytest.mark.parametrize(("lead", "changes"), [(-1.0, 1), (MARGIN / 2, 0), (1.0, 1)])
+@pytest.mark.parametrize(("lead", "changes"), [(-1.0, 1), (0.5, 0), (2.0, 1)])
 def test_float32_has_the_last_word(lead, changes, monkeypatch):
-    """A search that says "fooled" is believed only where the exact pass says so, and by a margin."""
+    """A search that says "fooled" is believed only where the exact pass says so, and by more than a tie."""
     victims = target(4)
     (attack,) = make_attacks("characters", AttackSettings(keep=()))
     state = attack._state(victims, 0, lambda word: False)
     state.apply({state.text.positions[0]: "other"}, 0.1)
-    state.success = True
+    assert state.success
     logits = np.zeros((1, 3))
-    logits[0, (state.label + 1) % 3] = lead
+    logits[0, (state.label + 1) % 3] = lead * victims.tie
     logits[0, (state.label + 2) % 3] = -9
     monkeypatch.setattr(victims.victim, "exact", lambda rows: logits)
     (row,) = attack._records(victims, [state])
-    assert row["status"] == ("succeeded" if lead > MARGIN else "failed")
+    assert row["status"] == ("succeeded" if lead > 1 else "failed")
     assert len(row["changed"]) == changes
     assert (row["prediction_after"] == row["label"]) == (row["status"] == "failed")
 
 
-def test_a_search_is_fooled_by_a_margin_and_not_by_half_precision():
-    """What half precision takes for wrong is asked again, and by each row's own label exact numbers decide."""
-    half = np.array([[0.0, 1.0], [0.0, 1.0], [0.0, 1.0], [0.0, 1.0], [1.0, 0.0]])
-    exact = np.array([[1.0, 0.0], [0.0, MARGIN / 2], [0.0, 1.0], [0.0, 1.0]])  # of the rows but the first
+def test_half_precision_proposes_and_float32_decides():
+    """Of each query the best of half precision, all its equals and all that look wrong are asked again."""
+    half = {"a": -3.0, "b": -2.0, "c": -2.0, "d": 1.0, "e": 0.5, "f": -9.0, "g": -1.0, "h": -1.5}
+    exact = {"b": -2.5, "c": -1.9, "d": -4.0, "e": 0.1, "g": -2.0, "h": -1.6}
+    asked = []
+
+    def answers(table, rows):
+        return np.array([[0.0, table[row["text"]]] for row in rows])
+
+    def ask_exactly(rows):
+        asked.append([row["text"] for row in rows])
+        return answers(exact, rows)
+
     task = Task("two", "two", "sentence", "classes", ("text",), ("a", "b"))
-    scorer = LabelScorer(task)
-    victim = SimpleNamespace(half=True, scorer=scorer, scores=lambda rows: half, exact=lambda rows: exact[: len(rows)])
-    rows = [{"text": str(number)} for number in range(5)]
-    told = score(victim, rows, [1, 0, 0, 0, 1])
-    assert [one.success for one in told] == [False, False, False, True, False]
+    victim = SimpleNamespace(
+        half=True, scorer=LabelScorer(task), scores=lambda rows: answers(half, rows), exact=ask_exactly
+    )
+    queries = [([{"text": text} for text in texts], 0) for texts in ("abc", "def", "", "gh")]
+    assert query_margins(victim, queries) == [[-3.0, -2.5, -1.9], [-4.0, 0.1, -9.0], [], [-2.0, -1.6]]
+    assert asked == [list("bcdeg"), ["h"]]  # h is the best once g is known
+
+
+@pytest.mark.parametrize("scale", [50.0, 0.02])
+@pytest.mark.parametrize("name", NAMES)
+def test_the_scale_of_the_logits_changes_nothing(name, scale, synonyms, tmp_path):
+    """Confidence is no robustness (Raina et al. 2024): the same predictions, the same outcome."""
+    scaled = model()
+    with torch.no_grad():
+        for parameter in scaled.classifier.parameters():
+            parameter *= scale
+    plain, other = target(), target(net=scaled)
+    assert other.temperature == pytest.approx(scale * plain.temperature, rel=1e-3)
+    assert other.tie == pytest.approx(scale * plain.tie, rel=1e-3)
+    for home, victims in ((tmp_path / "plain", plain), (tmp_path / "scaled", other)):
+        attacked(name, synonyms, victims, home=home)
+    for one, two in zip(rows_of(tmp_path / "plain", name), rows_of(tmp_path / "scaled", name), strict=True):
+        assert [one[key] for key in SAME] == [two[key] for key in SAME]
+        assert ids_of(one) == ids_of(two)
+
+
+SAME = ("status", "prediction_before", "prediction_after", "queries", "words_changed")
+
+
+def test_the_temperature_is_the_likeliest_and_finite_where_all_is_right():
+    leads = np.array([3.0, 1.0, 0.5, 2.0, -0.7, 4.0])
+    fitted = fit_temperature(leads)
+    padded = np.append(leads, (np.median(np.abs(leads)), -np.median(np.abs(leads))))
+
+    def loss(temperature):
+        return np.logaddexp(0, -padded / temperature).sum()
+
+    assert loss(fitted) < min(loss(0.99 * fitted), loss(1.01 * fitted))
+    for other in (np.abs(leads), -leads, np.ones(3), np.linspace(1, 2, 50)):
+        assert 0 < fit_temperature(other) < np.inf
+        assert fit_temperature(50 * other) == pytest.approx(50 * fit_temperature(other))
+    assert fit_temperature([0.0, 0.0]) == fit_temperature([]) == 1.0
+
+
+def test_a_model_that_draws_at_test_time_is_refused():
+    victims = target(4, net=model(hidden_dropout_prob=0.3))
+    (attack,) = make_attacks("characters", AttackSettings())
+    run_attack(attack, victims)
+    victims.victim.model.train()
+    with pytest.raises(DataError, match=r"two ways.*eval\(\)"):
+        run_attack(attack, victims)
 
 
 def test_a_label_that_classes_are_folded_onto_is_all_of_them():
@@ -268,8 +349,8 @@ def test_a_label_that_classes_are_folded_onto_is_all_of_them():
 def test_only_the_columns_that_were_named_are_changed():
     pair = Task("pair", "pair", "pair", "classes", ("premise", "hypothesis"), ("a", "b"))
     row = {"premise": "one two", "hypothesis": "three", "label": 0}
-    victim = SimpleNamespace(scorer=LabelScorer(pair))
-    victims = SimpleNamespace(victim=victim, task=pair, rows=[row], logits=np.eye(2), labels=[0])
+    victim = SimpleNamespace(scorer=LabelScorer(pair), task=pair)
+    victims = Target(victim, [row], np.eye(2), [0])
     for columns, free in ((("hypothesis",), 1), ((), 3)):
         (attack,) = make_attacks("characters", AttackSettings(columns=columns))
         state = attack._state(victims, 0, lambda word: False)
@@ -339,4 +420,14 @@ def test_bad_settings_are_told_in_a_line(synonyms):
         make_attacks("neighbours", AttackSettings(candidates=0))
     with pytest.raises(DataError, match=r"'candidate'\..* 'candidates'"):
         AttackSettings(candidate=3)
-    assert len(make_attacks("all", AttackSettings(synonyms=synonyms))) == 7
+    with pytest.raises(DataError, match="--masked_lm"):
+        make_attacks("bert_attack")
+    with pytest.raises(DataError, match=r"masked_lm: \./none is no folder"):
+        make_attacks("bert_attack", AttackSettings(masked_lm="./none"))
+    with pytest.raises(DataError, match="similarity=2"):
+        make_attacks("textfooler", AttackSettings(synonyms=synonyms, similarity=2))
+    with pytest.raises(DataError, match="--lexicon"):
+        make_attacks("misspellings")
+    with pytest.raises(DataError, match="--lexicon"):
+        make_attacks("noise", AttackSettings(noise=("misspellings",)))
+    assert len(make_attacks("all", AttackSettings(synonyms=synonyms, **SOURCES))) == 12

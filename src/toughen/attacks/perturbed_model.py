@@ -1,6 +1,6 @@
 """A model with a perturbation at its word embeddings, by the site and searches of the engine."""
 
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -40,12 +40,12 @@ class PerturbedModel:
             self.injector.current = None
 
     def embedding_gradient(
-        self, batch: Mapping[str, Any], objective: "AttackObjective", labels: Tensor
+        self, batch: Mapping[str, Any], objective: Callable[[Tensor, Tensor], Tensor], labels: Tensor
     ) -> tuple[Tensor, Tensor, Activation]:
         """Return the clean logits, the gradient of the objective at the embeddings, and the embeddings."""
         start = Perturbation()
         logits = self.logits(batch, start, FROM_ZERO)
-        (gradient,) = torch.autograd.grad(objective.soft_margin(logits, labels).sum(), start.deltas)
+        (gradient,) = torch.autograd.grad(objective(logits, labels).sum(), start.deltas)
         return logits.detach(), gradient, start.views[0]
 
 

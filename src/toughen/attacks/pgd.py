@@ -24,7 +24,7 @@ class EmbeddingPGD:
         self, model: PerturbedModel, objective: AttackObjective, batch: dict[str, Any], labels: Tensor
     ) -> None:
         self.model, self.objective, self.batch, self.labels = model, objective, batch, labels
-        logits, self.gradient, self.view = model.embedding_gradient(batch, objective, labels)
+        logits, self.gradient, self.view = model.embedding_gradient(batch, objective.soft_margin, labels)
         self.reset(logits)
         self.direction = torch.zeros_like(self.gradient)
 

@@ -209,6 +209,7 @@ def run_attack(
     else:
         began, journal, total = time.perf_counter(), Journal(file, key), attack.num_items(target)
         if missing := journal.missing(total):
+            victim.refuse_random(target.rows)
             parts = attack.run_items(target, missing)
             for part in track(parts, attack.name, total, total - len(missing), progress):
                 journal.add(part)

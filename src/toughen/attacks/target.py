@@ -2,17 +2,21 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..tasks import answers_of, interval
+from ..tasks.calibration import fit_temperature
 from ..tasks.spec import Task
 from ..tasks.tokenising import IGNORED
 from .base import Outcome, Row
 from .summary import Score
 from .victim import TextVictim, Victim
+
+TIE = 1e-3  # of a usual margin: rounding must not undo a success later
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,21 @@ class Target:
     def metric(self) -> str:
         """Accuracy if a row has one answer, right or wrong; else the task's own metric."""
         return "accuracy" if self.task.is_single_label else self.task.primary_metric
+
+    @cached_property
+    def margins(self) -> Any:
+        """The margin of each unchanged row: the lead of the best wrong class, below 0 where the answer is right."""
+        return np.asarray(list(map(self.victim.scorer.margin, self.logits, map(int, self.labels))))
+
+    @cached_property
+    def tie(self) -> float:
+        """The margin up to which a text counts as neither right nor wrong: a share of the median margin."""
+        return TIE * float(np.median(np.abs(self.margins))) if len(self.margins) else 0.0
+
+    @cached_property
+    def temperature(self) -> float:
+        """The temperature at which probabilities of the unchanged rows are the likeliest."""
+        return fit_temperature(-self.margins)
 
     def answers(self) -> list[Any]:
         """Return the answers to the unchanged rows."""

@@ -9,7 +9,7 @@ from ..text.words import WORD_CONSTRAINTS, word_constraint
 from .attacked_text import AttackedText, Budget
 from .base import Attack, AttackScores, ChangedRow, Outcome, Record, option
 from .summary import TextScores
-from .text_search import MARGIN, Search, SearchState, StartSearch, run_all
+from .text_search import Search, SearchState, StartSearch, run_all
 
 if TYPE_CHECKING:
     from .target import Target
@@ -49,6 +49,10 @@ class TextAttack(Attack):
         """Prepare the attack for a model, and return the function that starts the search on an example."""
         raise NotImplementedError
 
+    def notes(self, target: "Target") -> Sequence[str]:
+        """Return what a reader of the scores must know of how they came about."""
+        return ()
+
     @property
     def settings(self) -> dict[str, Any]:
         return super().settings | {"columns": list(self.columns) or "all"}
@@ -69,6 +73,9 @@ class TextAttack(Attack):
             if task.head == "choices" and column == "choices":
                 raise DataError("column 'choices' is a list and no text; attack context or question.")
 
+    def cache_key(self, target: "Target") -> Sequence[Any]:
+        return ["margins"]  # results of versions that went by probabilities are others
+
     def run_items(self, target: "Target", numbers: Sequence[int]) -> Iterator[list[Record]]:
         """Yield the records of examples as their searches end."""
         keep, scorer = word_constraint(self.keep, target.task.labels), target.victim.scorer
@@ -88,8 +95,8 @@ class TextAttack(Attack):
         row = {column: target.rows[number][column] for column in target.task.columns}
         columns = self.columns or [column for column in target.task.columns if isinstance(row[column], str)]
         label = int(target.labels[number])
-        probability = target.victim.scorer.probability(target.logits[number], label)
-        return SearchState(number, AttackedText.of(row, columns, keep), label, self.budget, probability)
+        text, margin = AttackedText.of(row, columns, keep), float(target.margins[number])
+        return SearchState(number, text, label, self.budget, margin, target.tie)
 
     def _records(self, target: "Target", ended: Sequence[SearchState]) -> list[Record]:
         """Judge the texts once more in float32: a record holds what its text gives when it is fed again."""
@@ -98,7 +105,7 @@ class TextAttack(Attack):
         final = {state.index: one for state, one in zip(changed, logits, strict=True)}
         for state in changed:
             margin = target.victim.scorer.margin(final[state.index], state.label)
-            state.success = state.success and margin > MARGIN
+            state.success = state.success and margin > target.tie
             if not state.success and margin > 0:  # too close to say, or the search did not see it: neither counts
                 state.changes.clear()
         return [self._record(target, state, final.get(state.index)) for state in ended]
@@ -113,6 +120,8 @@ class TextAttack(Attack):
             "label": scorer.label_name(state.label),
             "prediction_before": scorer.label_name(answer),
             "prediction_after": scorer.label_name(scorer.predicted_class(after)),
+            "margin_before": scorer.margin(before, state.label),
+            "margin_after": scorer.margin(after, state.label),
             "probability_before": scorer.probability(before, state.label),
             "probability_after": scorer.probability(after, state.label),
             "queries": state.queries,
@@ -140,7 +149,7 @@ class TextAttack(Attack):
         )
         spent = sum(row["status"] == "failed" and row["queries"] >= self.queries for row in records)
         note = f"{spent} of {len(attacked)} searches ended because their {self.queries} queries were spent"
-        return AttackScores({"after": Outcome(right)}, [note] * bool(spent), attacked=scores)
+        return AttackScores({"after": Outcome(right)}, [*[note] * bool(spent), *self.notes(target)], attacked=scores)
 
     def changed_rows(self, target: "Target", records: Sequence[Record]) -> list[ChangedRow]:
         task, name = target.task, target.victim.scorer.label_name
@@ -162,3 +171,8 @@ class SubstitutionAttack(TextAttack):
         super().__post_init__()
         if self.candidates < 1:
             raise DataError(f"candidates={self.candidates}: give at least 1.")
+
+
+def temperature_note(target: "Target") -> str:
+    """Return the note of searches that weight words by probabilities."""
+    return f"probabilities, which weight words, are at temperature {target.temperature:.3g}, fitted on the clean rows"

@@ -9,14 +9,14 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
+
 from .attacked_text import AttackedText, Budget, Replacements, WordPosition
 from .base import Row
 
 if TYPE_CHECKING:
     from .victim import Victim
 
-MARGIN = 1e-3
-"""Logits by which another class must win before a text counts as adversarial: rounding must not undo it later."""
 PARALLEL = 512
 
 BatchFunction: TypeAlias = Callable[[Sequence[Row], Sequence[int]], Sequence[Any]]
@@ -29,20 +29,12 @@ class Query:
 
     rows: Sequence[Row]
     function: BatchFunction | None = None
-    """None scores the texts: the answers are `QueryResult`s."""
-
-
-@dataclass(frozen=True)
-class QueryResult:
-    """The probability of the label of a text, and whether another class wins."""
-
-    probability: float
-    success: bool
+    """None scores the texts: the answers are margins, the lead of the best wrong class over the best right one."""
 
 
 Search: TypeAlias = Generator[Query, Sequence[Any], None]
 StartSearch: TypeAlias = "Callable[[SearchState], Search]"
-Results: TypeAlias = Generator[Query, Sequence[Any], Sequence[QueryResult]]
+Results: TypeAlias = Generator[Query, Sequence[Any], Sequence[float]]
 
 
 @dataclass
@@ -53,8 +45,10 @@ class SearchState:
     text: AttackedText
     label: int
     budget: Budget
-    probability: float = 1.0
-    """The label's probability under the changes so far."""
+    margin: float
+    """The margin under the changes so far; above 0 the answer is wrong."""
+    tie: float = 0.0
+    """The margin that a text must exceed to count as adversarial."""
     queries: int = 0
     changes: dict[WordPosition, str] = field(default_factory=dict[WordPosition, str])
     success: bool = False
@@ -69,7 +63,7 @@ class SearchState:
         return self.success or self.queries_left <= 0 or len(self.changes) >= self.budget.changes(self.text.words)
 
     def query(self, rows: Sequence[Row]) -> Results:
-        """Score as many of the texts as the budget still pays for."""
+        """Return the margins of as many of the texts as the budget still pays for."""
         rows = rows[: max(0, self.queries_left)]
         if not rows:
             return []
@@ -83,43 +77,37 @@ class SearchState:
         return answer
 
     def try_each(self, candidates: Sequence[Replacements]) -> Results:
-        """Score candidates, each on top of the changes so far; apply one that succeeds, which ends the search."""
-        results = yield from self.query([self.text.changed({**self.changes, **each}) for each in candidates])
-        successes = [index for index, result in enumerate(results) if result.success]
-        if successes:
-            best = min(successes, key=lambda index: results[index].probability)
-            self.apply(candidates[best], results[best].probability)
-            self.success = True
-        return results
+        """Try candidates, each on top of the changes so far; apply the best if it succeeds, which ends the search."""
+        margins = yield from self.query([self.text.changed({**self.changes, **each}) for each in candidates])
+        if margins and margins[best := highest(margins)] > self.tie:
+            self.apply(candidates[best], margins[best])
+        return margins
 
     def improve(self, candidates: Sequence[Replacements]) -> Generator[Query, Sequence[Any], bool]:
-        """Score candidates and apply the best one if it lowers the label's probability; return whether it did."""
-        results = yield from self.try_each(candidates)
-        if self.success or not results:
+        """Try candidates and apply the best one if it raises the margin; return whether it did."""
+        margins = yield from self.try_each(candidates)
+        if self.success or not margins:
             return self.success
-        best = lowest(results)
-        if results[best].probability >= self.probability:
+        best = highest(margins)
+        if margins[best] <= self.margin:
             return False
-        self.apply(candidates[best], results[best].probability)
+        self.apply(candidates[best], margins[best])
         return True
 
-    def apply(self, changes: Replacements, probability: float) -> None:
+    def apply(self, changes: Replacements, margin: float) -> None:
         self.changes.update(changes)
-        self.probability = probability
+        self.margin, self.success = margin, margin > self.tie
 
     def importance(self) -> Generator[Query, Sequence[Any], Mapping[WordPosition, float]]:
-        """Return how much the label's probability falls without a word, for every word that may be changed."""
+        """Return the margin without a word, for every word that may be changed: the highest is the most important."""
         positions = self.text.positions
-        results = yield from self.query([self.text.without(position) for position in positions])
-        return {
-            position: self.probability - result.probability
-            for position, result in zip(positions, results, strict=False)
-        }
+        margins = yield from self.query([self.text.without(position) for position in positions])
+        return dict(zip(positions, margins, strict=False))
 
 
-def lowest(results: Sequence[QueryResult]) -> int:
-    """Return the index of the result with the lowest probability."""
-    return min(range(len(results)), key=lambda index: results[index].probability)
+def highest(margins: Sequence[float]) -> int:
+    """Return the index of the highest margin; of equals the first."""
+    return max(range(len(margins)), key=margins.__getitem__)
 
 
 Variants = Callable[[SearchState, WordPosition], Sequence[str]]
@@ -127,49 +115,51 @@ Variants = Callable[[SearchState, WordPosition], Sequence[str]]
 
 
 def greedy(state: SearchState, variants: Variants) -> Search:
-    """Replace word after word, the most important first, by what lowers the label's probability most.
+    """Replace word after word, the most important first, by what raises the margin most.
 
     The search of DeepWordBug (Gao et al. 2018), with the importance of a word measured by leaving it out.
     """
     importance = yield from state.importance()
-    for position in _descending(importance):
+    for position in descending(importance):
         if state.done:
             return
         yield from state.improve([{position: word} for word in variants(state, position)])
 
 
-def pwws(state: SearchState, variants: Variants) -> Search:
+def pwws(state: SearchState, variants: Variants, temperature: float) -> Search:
     """Find the best substitute of every word, then apply them in the order of gain times importance.
 
     Probability weighted word saliency (Ren et al. 2019): the weight of a word is the softmax of its importance, which
-    is measured by leaving the word out where the paper puts an unknown one.
+    is measured by leaving the word out where the paper puts an unknown one. Gain and importance are falls of the
+    probability at the temperature. They only order the words; what is best or adversarial is decided by margins.
     """
+
+    def fall(margin: float) -> float:
+        return (math.tanh(margin / temperature / 2) - math.tanh(clean / temperature / 2)) / 2
+
+    clean = state.margin
     importance = yield from state.importance()
     best_words: dict[WordPosition, tuple[str, float]] = {}
-    for position in _descending(importance):
+    for position in descending(importance):
         if state.done:
             return
         words = variants(state, position)
-        results = yield from state.try_each([{position: word} for word in words])
+        margins = yield from state.try_each([{position: word} for word in words])
         if state.success:
             return
-        if results:
-            best = lowest(results)
-            gain = state.probability - results[best].probability
-            if gain > 0:
-                best_words[position] = words[best], gain
-    top = max(importance.values(), default=0.0)
-    weight = {position: math.exp(importance[position] - top) * gain for position, (_, gain) in best_words.items()}
-    for position in _descending(weight):
+        if margins and margins[best := highest(margins)] > clean:
+            best_words[position] = words[best], margins[best]
+    weight = {at: math.exp(fall(importance[at])) * fall(margin) for at, (_, margin) in best_words.items()}
+    for position in descending(weight):
         if state.done:
             return
         change = {position: best_words[position][0]}
-        results = yield from state.try_each([change])
-        if results and not state.success:
-            state.apply(change, results[0].probability)
+        margins = yield from state.try_each([change])
+        if margins and not state.success:
+            state.apply(change, margins[0])
 
 
-def _descending(values: Mapping[WordPosition, float]) -> list[WordPosition]:
+def descending(values: Mapping[WordPosition, float]) -> list[WordPosition]:
     """Return the positions, greatest value first; of equals the first in the text."""
     return sorted(values, key=lambda position: -values[position])
 
@@ -210,29 +200,40 @@ def _advance(state: SearchState, search: Search, answers: Any, active: list[Acti
 
 def _answer(victim: "Victim", wave: Sequence[Active]) -> Iterator[list[Any]]:
     """Yield the answers to each query of a wave."""
-    inputs: dict[BatchFunction | None, tuple[list[Row], list[int]]] = {}
+    inputs: dict[BatchFunction, tuple[list[Row], list[int]]] = {}
     for state, _, query in wave:
-        rows, labels = inputs.setdefault(query.function, ([], []))
-        rows += query.rows
-        labels += [state.label] * len(query.rows)
-    answers = {
-        function: iter(function(rows, labels) if function else score(victim, rows, labels))
-        for function, (rows, labels) in inputs.items()
-    }
+        if query.function is not None:
+            rows, labels = inputs.setdefault(query.function, ([], []))
+            rows += query.rows
+            labels += [state.label] * len(query.rows)
+    scored = [(query.rows, state.label) for state, _, query in wave if query.function is None]
+    margins = iter(query_margins(victim, scored))
+    answers = {function: iter(function(rows, labels)) for function, (rows, labels) in inputs.items()}
     for _, _, query in wave:
-        yield [next(answers[query.function]) for _ in query.rows]
+        function = query.function
+        yield next(margins) if function is None else [next(answers[function]) for _ in query.rows]
 
 
-def score(victim: "Victim", rows: Sequence[Row], labels: Sequence[int]) -> list[QueryResult]:
-    """Score rows. A success in half precision counts only if float32 confirms it."""
+def query_margins(victim: "Victim", queries: Sequence[tuple[Sequence[Row], int]]) -> list[list[float]]:
+    """Return the margins of the rows of each query, by its label.
+
+    Half precision only proposes. What a search goes by is float32: the highest margin of a query, and all above 0.
+    """
+    rows = [row for some, _ in queries for row in some]
     if not rows:
-        return []
-    logits, scorer = victim.scores(rows), victim.scorer
-    margins = [scorer.margin(one, label) for one, label in zip(logits, labels, strict=True)]
-    if victim.half and (close := [index for index, margin in enumerate(margins) if margin > 0]):
-        for index, exact in zip(close, victim.exact([rows[index] for index in close]), strict=True):
-            margins[index] = scorer.margin(exact, labels[index])
-    return [
-        QueryResult(scorer.probability(one, label), margin > MARGIN)
-        for one, label, margin in zip(logits, labels, margins, strict=True)
-    ]
+        return [[] for _ in queries]
+    labels = [label for some, label in queries for _ in some]
+    margins = np.asarray(list(map(victim.scorer.margin, victim.scores(rows), labels)))
+    ends = np.cumsum([len(some) for some, _ in queries])
+    parts = np.split(margins, ends[:-1])  # views: what is asked again changes in them, too
+    if victim.half:
+        exact = np.zeros(len(rows), dtype=bool)
+        while True:
+            highest = np.concatenate([part == part.max(initial=-np.inf) for part in parts])
+            again = np.flatnonzero((highest | (margins > 0)) & ~exact)
+            if not len(again):
+                break
+            for index, logits in zip(again, victim.exact([rows[index] for index in again]), strict=True):
+                margins[index] = victim.scorer.margin(logits, labels[index])
+            exact[again] = True
+    return [part.tolist() for part in parts]

@@ -17,12 +17,16 @@ from .base import Row
 Precision = Literal["auto", "fp32", "bf16"]
 _TYPICAL_LENGTH = 32  # tokens of a row for which a batch may be full
 _CACHE_SIZE = 400_000  # texts; more would fill the memory if texts are long
+_ASKED_TWICE, _ROUNDING = 8, 1e-3  # rows; share of the largest logit by which two answers to one text may differ
 
 
 class TextVictim(ABC):
     """What attacks on texts need of a model. `scores` may run in bfloat16; `exact` never does, and is what counts."""
 
     half = False
+    name: str
+    """Its class or function."""
+    device: Any = "cpu"
 
     def __init__(self, task: Task) -> None:
         self.task = task
@@ -42,6 +46,19 @@ class TextVictim(ABC):
     def exact(self, rows: Sequence[Row]) -> Any:
         """Return logits in float32, in the order of the task's classes, as `evaluate` has them."""
         return self._logits(rows, half=False)
+
+    def refuse_random(self, rows: Sequence[Row]) -> None:
+        """Refuse a model whose answers to the same texts differ: an attack would count luck as robustness or success.
+
+        A defence that draws at test time must be judged by its mean answer (Athalye et al. 2018).
+        """
+        first, second = self.exact(rows[:_ASKED_TWICE]), self.exact(rows[:_ASKED_TWICE])
+        for one, two in zip(first, second, strict=True):
+            if np.abs(one - two).max() > _ROUNDING * np.abs(one).max():
+                raise DataError(
+                    f"{self.name} answers the same text in two ways, and no attack can tell luck from "
+                    "robustness: call eval(), which turns dropout off, or return the mean of many draws as its logits."
+                )
 
     def scores(self, rows: Sequence[Row]) -> Any:
         """Return logits for a search: each text is put to the model once, in half precision where that is faster."""
@@ -73,6 +90,7 @@ class Victim(TextVictim):
     ) -> None:
         super().__init__(task)
         self.model, self.tokenizer = model, tokenizer
+        self.name, self.device = type(model).__name__, model.device
         self.order = class_order(model.config, task)
         self.text_tokenizer = tokeniser(task, tokenizer, effective_max_length(max_length, model, tokenizer))
         self.collate = collator(task, tokenizer)
@@ -151,6 +169,7 @@ class FunctionVictim(TextVictim):
             )
         super().__init__(task)
         self.function, self.rows = function, batch_size or 64
+        self.name = str(getattr(function, "__name__", type(function).__name__))
 
     def _logits(self, rows: Sequence[Row], half: bool) -> Any:
         texts = [key if len(key) > 1 else key[0] for key in map(self.key, rows)]

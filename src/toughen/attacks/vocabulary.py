@@ -30,11 +30,7 @@ class Vocabulary:
         if not tokenizer.is_fast:
             raise DataError(f"{type(tokenizer).__name__} cannot say which piece is which word; use a fast tokenizer.")
         table: Any = input_embedding(victim.model)
-        special = set(tokenizer.all_special_ids)
-        ids = [number for number in range(min(len(tokenizer), table.num_embeddings)) if number not in special]
-        written = [text.strip() for text in tokenizer.batch_decode([[number] for number in ids])]
-        pairs = [(number, text) for number, text in zip(ids, written, strict=True) if _is_word(text)]
-        kept = _decodable(tokenizer, pairs)
+        kept = whole_words(tokenizer, table.num_embeddings)
         if not kept:
             raise DataError("this model's vocabulary holds no whole word; use the attack characters or synonyms.")
         self.words = [text for _, text in kept]
@@ -57,6 +53,14 @@ class Vocabulary:
             others = dict.fromkeys(each for each in words if each.lower() != small.lower())
             self._near[small, count] = list(others)[:count]
         return self._near[small, count]
+
+
+def whole_words(tokenizer: Any, size: int) -> list[tuple[int, str]]:
+    """Return the tokens that are words, with their texts."""
+    special = set(tokenizer.all_special_ids)
+    ids = [number for number in range(min(len(tokenizer), size)) if number not in special]
+    written = [text.strip() for text in tokenizer.batch_decode([[number] for number in ids])]
+    return _decodable(tokenizer, [(number, text) for number, text in zip(ids, written, strict=True) if _is_word(text)])
 
 
 def _is_word(text: str) -> bool:
@@ -105,10 +109,10 @@ class VocabularyGradients:
         spans = encoded.pop("offset_mapping").tolist()
         batch = {name: value.to(victim.model.device) for name, value in encoded.items()}
         _, at_tokens, view = model.embedding_gradient(
-            batch, self.objective, torch.tensor(labels, device=victim.model.device)
+            batch, self.objective.margin, torch.tensor(labels, device=victim.model.device)
         )
         positions = [
-            _one_piece(row, victim.task.columns, spans[number], encoded.sequence_ids(number))
+            one_token_words(row, victim.task.columns, spans[number], encoded.sequence_ids(number))
             for number, row in enumerate(rows)
         ]
         flat = [(number, token) for number, tokens in enumerate(positions) for token in tokens.values()]
@@ -125,7 +129,7 @@ class VocabularyGradients:
         return [(gain, self.vocabulary.words[number]) for gain, number in zip(gains, numbers, strict=True)]
 
 
-def _one_piece(
+def one_token_words(
     row: Row, columns: Sequence[str], spans: Sequence[Sequence[int]], texts: Sequence[int | None]
 ) -> dict[WordPosition, int]:
     """Return the words that are exactly one token of the tokenizer, with the number of the token."""

@@ -35,6 +35,7 @@ def scan(
     batch_size: int | None = None,
     samples: int = 1000,
     synonyms: "str | os.PathLike[str] | None" = None,
+    lexicon: "str | os.PathLike[str] | None" = None,
     out: "str | os.PathLike[str] | None" = None,
     progress: bool = False,
 ) -> "Scan":
@@ -44,7 +45,8 @@ def scan(
     pairs of texts) to probabilities: a row for each text, a column for each of `labels` (by default those of the file,
     sorted). `file` holds rows with labels; a run has its own, and `task` with `dir` name a published set. `limit` rows
     are drawn by seed; None takes all. `synonyms` is a JSON file {word: [words]} or a folder of WordNet; without it an
-    installed one is used, or none. `out` is the folder of page and results, by default scan/ in that of the model.
+    installed one is used, or none. `lexicon` is a text file with a word and its misspellings in each line. `out` is the
+    folder of page and results, by default scan/ in that of the model.
 
     `decision` of the result is the sentence to read first. An interrupted scan goes on when it is called again.
     """
@@ -53,7 +55,7 @@ def scan(
     if batch_size is not None and batch_size < 1:
         raise DataError(f"batch_size={batch_size}: it must be at least 1.")
     began = time.perf_counter()
-    made, left_out = make_checks({"synonyms": synonyms})
+    made, left_out = make_checks({"synonyms": synonyms, "lexicon": lexicon})
     from ..attacks.runner import read_records, run_attack, say
     from ..reports.scan_page import write_page
     from .advice import advice

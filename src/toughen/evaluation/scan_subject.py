@@ -20,7 +20,6 @@ from .outputs import Outputs
 if TYPE_CHECKING:
     from datasets import Dataset
 
-FEW = 8  # rows whose answers are asked for twice
 _WEIGHTS = ("*.json", "*.safetensors", "*.bin", "*.txt", "*.model")
 
 
@@ -102,11 +101,10 @@ def function_subject(function: TextFunction, source: Source, labels: Sequence[st
     check_rows(split, data.task)
     rows = [dict(row) for row in split]
     victim = FunctionVictim(function, data.task, batch_size=source.batch_size)
-    check_steady(victim, rows)
+    victim.refuse_random(rows)
     logits, y_true = victim.exact(rows), np.asarray(split["label"])
     words = [sum(len(text.split()) for text in victim.key(row)) for row in rows]
     cut = source.limit if len(rows) == source.limit else None
-    name = str(getattr(function, "__name__", type(function).__name__))
     notes = [f"the function's columns are taken for {', '.join(data.task.labels)}; labels= names another order"]
     evaluation = measure(
         data.task,
@@ -115,12 +113,12 @@ def function_subject(function: TextFunction, source: Source, labels: Sequence[st
         split=source.split,
         columns=text_slices(data.task, rows),
         samples=source.samples,
-        model=name,
+        model=victim.name,
         notes=[*map(str, data.doubts), *(notes if data.task.labels and labels is None else ())],
     )
     target = Target(victim, rows, logits, y_true, split=source.split, samples=source.samples)
-    place = re.sub(r"[^\w.-]+", "-", name).strip("-") or "function"
-    return Subject(name, target, evaluation, Path("scan") / place / evaluation.name)
+    place = re.sub(r"[^\w.-]+", "-", victim.name).strip("-") or "function"
+    return Subject(victim.name, target, evaluation, Path("scan") / place / evaluation.name)
 
 
 def check_rows(split: "Dataset", task: Task) -> None:
@@ -142,13 +140,3 @@ def check_rows(split: "Dataset", task: Task) -> None:
         if len(found) < 2:
             only = task.labels[found[0]] if 0 <= found[0] < len(task.labels) else "none"
             raise DataError(f"all {len(split)} rows have the label {only!r}; give rows of two classes or more.")
-
-
-def check_steady(victim: TextVictim, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Refuse a model whose answers to the same texts differ: no attack on it could be told from chance."""
-    once, twice = victim.exact(rows[:FEW]), victim.exact(rows[:FEW])
-    if not np.allclose(np.exp(once), np.exp(twice), atol=1e-3):
-        raise DataError(
-            "the model gives other answers to the same texts when it is asked again; switch dropout off (model.eval()) "
-            "or fix its seed."
-        )

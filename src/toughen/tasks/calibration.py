@@ -49,5 +49,25 @@ def calibration(probabilities: Any, labels: Any, answers: Any = None) -> dict[st
     return {"ece": _error(table), "bins": [each._asdict() for each in table]}
 
 
+def fit_temperature(leads: Any) -> float:
+    """Return the temperature T at which `sigmoid(lead / T)`, the probability of the right class, is the likeliest.
+
+    `leads` say how far the logit of the right class is above the best other one in each row. Two rows are added at the
+    median distance from 0, one right and one wrong: where every answer is right, the likelihood alone has no optimum.
+    T lies within 1/20 and 20 times that distance, and leads times c give T times c.
+    """
+    values = np.asarray(leads, dtype=np.float64)
+    usual = float(np.median(np.abs(values))) if len(values) else 0.0
+    if not usual:
+        return 1.0
+    units = np.append(values / usual, (1.0, -1.0))
+    low, high = np.log((1 / 20, 20.0))  # of the inverse temperature; the negative log-likelihood is convex in it
+    for _ in range(50):
+        middle = (low + high) / 2
+        slope = -(units * (1 - np.tanh(np.exp(middle) * units / 2))).sum()
+        low, high = (middle, high) if slope < 0 else (low, middle)
+    return usual / float(np.exp((low + high) / 2))
+
+
 def _error(bins: Sequence[Bin]) -> float:
     return sum(each.rows * abs(each.confidence - each.accuracy) for each in bins) / sum(each.rows for each in bins)

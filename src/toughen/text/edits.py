@@ -78,7 +78,12 @@ def random_edit(word: str, edits: Sequence[str], rng: random.Random) -> str:
     return next(iter(edit_variants(word, kinds, 1, rng)), word)
 
 
-def random_case(word: str, rng: random.Random) -> str:
-    """Return the word in capitals, with a capital, in small letters or with case swapped, if that is another word."""
+def case_forms(word: str) -> list[str]:
+    """Return the word in capitals, with a capital, in small letters and with case swapped, without the word itself."""
     forms = dict.fromkeys((word.upper(), word.capitalize(), word.lower(), word.swapcase()))
-    return rng.choice([form for form in forms if form != word] or [word])
+    return [form for form in forms if form != word]
+
+
+def random_case(word: str, rng: random.Random) -> str:
+    """Return the word in another case, if it has one."""
+    return rng.choice(case_forms(word) or [word])

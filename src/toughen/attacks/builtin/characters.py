@@ -1,11 +1,11 @@
-"""The search over typing errors and look-alike letters."""
+"""Searches over edits of letters: typing errors, and what people write to get around a filter."""
 
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ...text.edits import EDITS, TYPOS, edit_variants
+from ...text.edits import EDITS, OBFUSCATION, TYPOS, edit_variants
 from ..attacked_text import WordPosition
 from ..base import option, register_attack
 from ..text_attack import TextAttack
@@ -38,5 +38,33 @@ class CharacterAttack(TextAttack):
 
     def variants(self, state: SearchState, position: WordPosition) -> list[str]:
         """Return typing errors of a word, drawn by seed, example and position."""
-        rng = random.Random(f"{self.seed}/{state.index}/{position[0]}/{position[1]}")
-        return edit_variants(state.text.word(position), self.edits, EACH, rng)
+        return _variants(state, position, self.edits, self.seed)
+
+
+@register_attack("obfuscation")
+@dataclass(frozen=True)
+class ObfuscationAttack(TextAttack):
+    """Look-alike, invisible, spaced or doubled letters and digits for letters, the most important word first."""
+
+    title = "Obfuscation"
+
+    obfuscations: Sequence[str] = option(OBFUSCATION, choices=OBFUSCATION)
+    """Kinds of obfuscation: homoglyph, leet, zero_width, double, spaced."""
+    seed: int = 0
+    """Seed of everything that is drawn."""
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return super().settings | {"each": EACH}
+
+    def start_search(self, target: "Target") -> StartSearch:
+        return lambda state: greedy(state, self.variants)
+
+    def variants(self, state: SearchState, position: WordPosition) -> list[str]:
+        """Return obfuscated forms of a word, drawn by seed, example and position."""
+        return _variants(state, position, self.obfuscations, self.seed)
+
+
+def _variants(state: SearchState, position: WordPosition, edits: Sequence[str], seed: int) -> list[str]:
+    rng = random.Random(f"{seed}/{state.index}/{position[0]}/{position[1]}")
+    return edit_variants(state.text.word(position), edits, EACH, rng)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from ...text.words import match_case
 from ..attacked_text import WordPosition
 from ..base import register_attack
-from ..text_attack import SubstitutionAttack
+from ..text_attack import SubstitutionAttack, temperature_note
 from ..text_search import SearchState, StartSearch, pwws
 
 if TYPE_CHECKING:
@@ -21,6 +21,9 @@ class NeighbourAttack(SubstitutionAttack):
     title = "Neighbours in the embedding (PWWS)"
     white_box = True
 
+    def notes(self, target: "Target") -> list[str]:
+        return [temperature_note(target)]
+
     def start_search(self, target: "Target") -> StartSearch:
         from ..vocabulary import Vocabulary
 
@@ -30,4 +33,4 @@ class NeighbourAttack(SubstitutionAttack):
             word = state.text.word(position)
             return [match_case(other, word) for other in vocabulary.nearest_words(word, self.candidates)]
 
-        return lambda state: pwws(state, variants)
+        return lambda state: pwws(state, variants, target.temperature)

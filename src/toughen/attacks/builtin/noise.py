@@ -5,16 +5,19 @@ changes in the same way at every higher strength.
 """
 
 import math
+import os
 import random
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ...tasks.spec import DataError, Task
-from ...text.edits import TYPOS, random_case, random_edit
-from ...text.words import SplitText, split_punctuation
+from ...text.edits import OBFUSCATION, TYPOS, random_case, random_edit
+from ...text.synonyms import Misspellings, load_misspellings
+from ...text.words import SplitText, match_case, split_punctuation
 from ..base import Attack, AttackScores, ChangedRow, Outcome, Record, Row, option, register_attack
+from ..runner import digest
 from ..summary import Group, Point
 
 if TYPE_CHECKING:
@@ -69,10 +72,29 @@ def _each_word(change: Callable[[str, random.Random], str]) -> Transform:
     return transform
 
 
-def _typo(token: str, rng: random.Random) -> str:
+def _typo(word: str, rng: random.Random) -> str:
     """Make one typing error in a word of two letters or more."""
-    before, word, after = split_punctuation(token)
-    return f"{before}{random_edit(word, TYPOS, rng) if len(word) > 1 else word}{after}"
+    return random_edit(word, TYPOS, rng) if len(word) > 1 else word
+
+
+def _inside(change: Callable[[str, random.Random], str]) -> Callable[[str, random.Random], str]:
+    """Return the change of a token that leaves the punctuation around its word alone."""
+
+    def changed(token: str, rng: random.Random) -> str:
+        before, word, after = split_punctuation(token)
+        return f"{before}{change(word, rng)}{after}"
+
+    return changed
+
+
+def misspell(misspellings: Misspellings) -> Transform:
+    """Return the transform that writes words as people have misspelt them; a word without misspellings stays."""
+
+    def change(word: str, rng: random.Random) -> str:
+        others = misspellings.get(word.lower())
+        return match_case(rng.choice(others), word) if others else word
+
+    return _each_word(_inside(change))
 
 
 def _punctuation(token: str, rng: random.Random) -> str:
@@ -116,8 +138,9 @@ def distractors(text: str, strength: float, seed: str) -> str:
 
 
 NOISE_TRANSFORMS: dict[str, Transform] = {
-    "typos": _each_word(_typo),
+    "typos": _each_word(_inside(_typo)),
     "casing": _each_word(random_case),
+    "obfuscation": _each_word(_inside(lambda word, rng: random_edit(word, OBFUSCATION, rng))),
     "punctuation": _each_word(_punctuation),
     "whitespace": whitespace,
     "contractions": contractions,
@@ -127,12 +150,16 @@ NOISE_TRANSFORMS: dict[str, Transform] = {
 
 UNIT = "share of the places where it can be"  # as summaries have had it from the first version on
 _LAST_TEXT = ("distractors",)  # where the stress test has them: after the hypothesis
-_KEEP_TAGS = ("typos", "casing")  # every word keeps its tag
+_MISSPELLINGS = "misspellings"
+_KINDS = (*NOISE_TRANSFORMS, _MISSPELLINGS)
+_KEEP_TAGS = ("typos", "casing", "obfuscation", _MISSPELLINGS)  # every word keeps its tag
 
 
-def add_noise(task: Task, row: Row, number: int, kind: str, strength: float, seed: int) -> Row:
+def add_noise(
+    task: Task, row: Row, number: int, kind: str, strength: float, seed: int, misspellings: Misspellings | None = None
+) -> Row:
     """Return a row under noise of a kind; which words change depends on seed, row and position alone."""
-    noisy, transform = dict(row), NOISE_TRANSFORMS[kind]
+    noisy, transform = dict(row), misspell(misspellings or {}) if kind == _MISSPELLINGS else NOISE_TRANSFORMS[kind]
     if task.head == "tokens":
         words = enumerate(map(str, row["tokens"]))
         noisy["tokens"] = [transform(word, strength, f"{kind}/{seed}/{number}/{i}") or word for i, word in words]
@@ -155,29 +182,36 @@ def _fit_tags(target: "Target", answer: list[int], count: int) -> list[int]:
 @register_attack("noise")
 @dataclass(frozen=True)
 class NoiseAttack(Attack):
-    """Typos, casing, punctuation, white space, contractions, distracting sentences, at several strengths."""
+    """Typos, casing, obfuscation, punctuation, white space, contractions and more, at several strengths."""
 
     title = "Noise in the text"
 
     strengths: Sequence[float] = (0.1, 0.3, 0.5, 1.0)
     """Strengths of noise: shares of the positions where it can be."""
-    noise: Sequence[str] = option(tuple(NOISE_TRANSFORMS), choices=tuple(NOISE_TRANSFORMS))
-    """Kinds of noise: typos, casing, punctuation, whitespace, contractions, distractors."""
+    noise: Sequence[str] = option(tuple(NOISE_TRANSFORMS), choices=_KINDS)
+    """typos, casing, obfuscation, punctuation, whitespace, contractions, distractors; with a lexicon: misspellings."""
     seed: int = 0
     """Seed of everything that is drawn."""
+    lexicon: "str | os.PathLike[str] | None" = None
+    """Text file, also as .gz, with a word and its misspellings in each line."""
+    table: Misspellings = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        object.__setattr__(self, "table", load_misspellings(self.lexicon)[0] if _MISSPELLINGS in self.noise else {})
         if not self.strengths or any(not 0 < strength <= 1 for strength in self.strengths):
             raise DataError(f"strengths={list(self.strengths)}: give shares above 0, up to 1.")
 
     @property
     def settings(self) -> dict[str, Any]:
-        return super().settings | {"strengths": sorted(self.strengths), "unit": UNIT}
+        settings = super().settings | {"strengths": sorted(self.strengths), "unit": UNIT}
+        return settings | {"lexicon": digest(self.table) if self.table else None}
 
     def check(self, task: Task) -> None:
         if not self._kinds(task):
-            raise DataError(f"noise {', '.join(self.noise)} would move the tags of {task.name!r}; use typos or casing.")
+            raise DataError(
+                f"noise {', '.join(self.noise)} would move the tags of {task.name!r}; use {', '.join(_KEEP_TAGS)}."
+            )
 
     def _kinds(self, task: Task) -> list[str]:
         return [kind for kind in self.noise if task.head != "tokens" or kind in _KEEP_TAGS]
@@ -195,7 +229,10 @@ class NoiseAttack(Attack):
         conditions, key = self._conditions(target.task), target.victim.key
         for number in numbers:
             kind, strength = conditions[number]
-            rows = [add_noise(target.task, row, i, kind, strength, self.seed) for i, row in enumerate(target.rows)]
+            rows = [
+                add_noise(target.task, row, i, kind, strength, self.seed, self.table)
+                for i, row in enumerate(target.rows)
+            ]
             changed = [i for i, (old, new) in enumerate(zip(target.rows, rows, strict=True)) if key(old) != key(new)]
             answers, lost = list(target.answers()), 0
             predictions = predict(target.victim, [rows[i] for i in changed]) if changed else ()
@@ -231,6 +268,8 @@ class NoiseAttack(Attack):
         """Return the rows under the last kind at the highest strength."""
         last = records[-1]
         return [
-            ChangedRow(i, add_noise(target.task, row, i, last["noise"], last["strength"], self.seed), answer)
+            ChangedRow(
+                i, add_noise(target.task, row, i, last["noise"], last["strength"], self.seed, self.table), answer
+            )
             for i, (row, answer) in enumerate(zip(target.rows, last["answers"], strict=True))
         ]

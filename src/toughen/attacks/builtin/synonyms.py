@@ -9,7 +9,7 @@ from ...text.words import match_case
 from ..attacked_text import WordPosition
 from ..base import register_attack
 from ..runner import digest
-from ..text_attack import SubstitutionAttack
+from ..text_attack import SubstitutionAttack, temperature_note
 from ..text_search import SearchState, StartSearch, pwws
 
 if TYPE_CHECKING:
@@ -40,8 +40,11 @@ class SynonymAttack(SubstitutionAttack):
         del settings["synonyms"]  # the same words in another place are the same
         return settings
 
+    def notes(self, target: "Target") -> list[str]:
+        return [temperature_note(target)]
+
     def start_search(self, target: "Target") -> StartSearch:
-        return lambda state: pwws(state, self.variants)
+        return lambda state: pwws(state, self.variants, target.temperature)
 
     def variants(self, state: SearchState, position: WordPosition) -> list[str]:
         """Return synonyms of a word, in the case of the word."""

@@ -14,7 +14,7 @@ from .. import say
 from ..arguments import split_names
 from ..tables import print_table, span
 
-OPTIONS = ("file", "task", "dir", "text_column", "label_column", "labels", "synonyms", "out")
+OPTIONS = ("file", "task", "dir", "text_column", "label_column", "labels", "synonyms", "lexicon", "out")
 FLAGS = {name: f"--{name}" for name in OPTIONS}
 
 
@@ -34,6 +34,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--batch_size", type=int, help="rows of one pass (default: 64)")
     parser.add_argument("--samples", type=int, default=1000, help="bootstrap samples of an interval (default: 1000)")
     parser.add_argument("--synonyms", help="JSON file {word: [words]} or folder of WordNet; none: an installed one")
+    parser.add_argument("--lexicon", help="text file, also as .gz: in each line a word and its misspellings")
     parser.add_argument("--out", help="folder of the page (default: scan/ in the model's folder, or here)")
     parser.add_argument("--json", action="store_true", help="print JSON in place of tables")
 
