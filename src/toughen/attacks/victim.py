@@ -172,7 +172,7 @@ class FunctionVictim(TextVictim):
         self.name = str(getattr(function, "__name__", type(function).__name__))
 
     def _logits(self, rows: Sequence[Row], half: bool) -> Any:
-        texts = [key if len(key) > 1 else key[0] for key in map(self.key, rows)]
+        texts: list[Any] = [key if self.task.kind == "pair" else "".join(key) for key in map(self.key, rows)]
         parts = [self._call(texts[start : start + self.rows]) for start in range(0, len(texts), self.rows)]
         self.passed += len(texts)
         return np.concatenate(parts)

@@ -20,7 +20,7 @@ _NLI = {"entailment", "contradiction", "not_entailment"}
 
 def advice(task: Task) -> list[str]:
     """Return sentences with measured figures for the nearest task, or one that says that nothing was measured."""
-    measured = json.loads((files(__package__) / "evidence.json").read_text(encoding="utf-8"))
+    measured = json.loads((files("toughen.evaluation") / "evidence.json").read_text(encoding="utf-8"))
     nearest = _nearest(task, {row["task"] for row in measured})
     rows = [row for row in measured if row["task"] == nearest]
     if not rows:

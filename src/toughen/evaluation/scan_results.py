@@ -169,10 +169,15 @@ def _groups(target: "Target") -> dict[tuple[str, str], list[int]]:
     kinds |= {"length in words": length_groups(words), **text_slices(task, target.rows)}
     groups: dict[tuple[str, str], list[int]] = {}
     for kind, names in kinds.items():
-        if len(set(names)) > 1:
-            for number, name in enumerate(names):
-                groups.setdefault((kind, name), []).append(number)
+        for name in sorted(set(names), key=_in_order) if len(set(names)) > 1 else ():
+            groups[kind, name] = [number for number, each in enumerate(names) if each == name]
     return groups
+
+
+def _in_order(name: str) -> tuple[int, str]:
+    """Sort lengths such as "7-12" as numbers, other names as text."""
+    first = name.partition("-")[0]
+    return int(first) if first.isdecimal() else 0, name
 
 
 def _score_of(target: "Target", outcome: Outcome, rows: Sequence[int]) -> float:
@@ -189,19 +194,18 @@ def _harm(target: "Target", changed: ChangedRow, before: Outcome, after: Outcome
     if task.is_single_label:
         broken = before.rows[number] and not after.rows[number]
         return target.victim.scorer.probability(target.logits[number], int(target.labels[number])) if broken else 0.0
-    label = np.asarray(target.labels[number])
-    errors = [np.abs(np.asarray(rows.rows[number]) - label) for rows in (before, after)]
+    label = np.asarray(target.labels[number], dtype=float)
+    was, now = (np.abs(np.asarray(rows.rows[number], dtype=float) - label) for rows in (before, after))
     if task.head != "regression":
-        errors = [error > 0 for error in errors]
-    return float(np.sum(errors[1]) - np.sum(errors[0]))
+        was, now = (was > 0).astype(float), (now > 0).astype(float)
+    return float(now.sum() - was.sum())
 
 
 def _broken_row(target: "Target", changed: ChangedRow) -> BrokenRow:
     number, label = changed.index, target.labels[changed.index]
-    before = target.answers()[number]
+    before, after = (_answer(target, one, label) for one in (target.answers()[number], changed.answer))
     texts = _texts(target, target.rows[number]), _texts(target, changed.row)
-    about = (_answer(target, one, label) for one in (label, before, changed.answer))
-    return BrokenRow(number, *about, *texts, changed.queries)
+    return BrokenRow(number, _answer(target, label, label), before, after, *texts, changed.queries)
 
 
 def _texts(target: "Target", row: Mapping[str, Any]) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """What is scanned, a saved model or a function, made into a target of attacks; bad input is refused before it runs."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..attacks.target import Target
-from ..attacks.victim import FunctionVictim, TextFunction, TextVictim, Victim
+from ..attacks.victim import FunctionVictim, TextFunction, Victim
 from ..tasks import load
 from ..tasks.scoring import kept_tokens
 from ..tasks.spec import DataError, Task, options_of_caller
@@ -92,9 +92,11 @@ def function_subject(function: TextFunction, source: Source, labels: Sequence[st
     rows_of = f"{source.split}_file"
     if source.file is None and source.task is None:
         raise DataError("a function does not say its rows: give file= (--file), or task= with dir=.")
-    given = {key: value for key, value in source.columns.items() if value is not None} | {"limit": source.limit}
+    given: dict[str, Any] = {key: value for key, value in source.columns.items() if value is not None} | {
+        "limit": source.limit
+    }
     given |= {"dir": source.dir} if source.file is None else {rows_of: source.file}
-    data = load(source.task, **given, **({"labels": labels} if labels is not None else {}))
+    data = load(source.task, labels=labels, **given)
     split = getattr(data, source.split)
     if split is None:
         raise DataError(f"{data.task.name!r} has no split {source.split!r}; it has {', '.join(data.splits)}.")

@@ -44,8 +44,8 @@ def _cards(scan: "Scan") -> list[Card]:
 
 
 def _drawings(scan: "Scan") -> list[Drawing]:
-    groups = {"clean": {scan.metric: tuple(scan.clean)}}
-    groups |= {each.check.name: {scan.metric: tuple(each.score)} for each in scan.checks}
+    scores = {"clean": scan.clean} | {each.check.name: each.score for each in scan.checks}
+    groups = {name: {scan.metric: score} for name, score in scores.items()}
     drawings = [charts.bars("score under each check", groups, y=scan.metric, note="With 95 % intervals over rows.")]
     if calibration := scan.evaluation.calibration:
         curves = {f"calibration error {calibration['ece']:.3f}": calibration["bins"]}
