@@ -165,10 +165,9 @@ def test_a_function_is_scanned_as_its_model_is(subject, scanned, tmp_path, monke
 
 def test_a_function_of_other_answers_starts_again(subject, tmp_path, monkeypatch):
     monkeypatch.setattr(checks, "CHECKS", checks.CHECKS[:1])
-    first = toughen.scan(Classifier(subject[0]), file=subject[1], labels=NAMES, out=tmp_path)
-    turned = toughen.scan(
-        lambda texts: Classifier(subject[0])(texts)[:, [1, 2, 0]], file=subject[1], labels=NAMES, out=tmp_path
-    )
+    model, settings = Classifier(subject[0]), {"file": subject[1], "labels": NAMES, "out": tmp_path}
+    first = toughen.scan(model, **settings)
+    turned = toughen.scan(lambda texts: model(texts)[:, [1, 2, 0]], **settings)
     assert turned.checks[0].score != first.checks[0].score
 
 
@@ -285,7 +284,7 @@ def test_rows_that_cannot_be_scanned(subject, tmp_path):
     refused(rows, "no synonyms|is not there", synonyms=tmp_path / "none.json")
     with pytest.raises(DataError, match=r"a function does not say its rows: give file="):
         toughen.scan(uniform)
-    with pytest.raises(DataError, match="is not there: give a run"):
+    with pytest.raises(DataError, match="is no folder here: give a run"):
         toughen.scan(tmp_path / "no" / "where" / "model", file=file)
     BertModel(BertConfig(**SIZE)).save_pretrained(tmp_path / "headless")
     TOKENIZER.save_pretrained(tmp_path / "headless")

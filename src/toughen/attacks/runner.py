@@ -191,8 +191,8 @@ def run_attack(
     """
     import numpy as np
 
-    attack.check(target.task)
     check_weights(attack, target)
+    attack.check(target.task)
     name = "-".join(part for part in (attack.name, where, label) if part)
     victim = target.victim
     facts = (__version__, attack.name, attack.settings, target.task.name, *victim.settings)

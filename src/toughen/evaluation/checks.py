@@ -38,9 +38,9 @@ CHECKS = (
     _noise("casing", "other case in 30 % of the words"),
     _noise("obfuscation", "obfuscated letters in 30 % of the words"),
     _noise("misspellings", "natural misspellings in 30 % of the words", "lexicon"),
-    Check("characters", f"typos, searched with {QUERIES} queries", "characters", {"queries": QUERIES}, 25),
-    Check("synonyms", f"synonyms, searched with {QUERIES} queries", "synonyms", {"queries": QUERIES}, 25, "synonyms"),
-    Check("pgd", "embeddings moved by 2 % of their length (PGD)", "embedding", {"radii": (0.02,), "steps": 7}, 25),
+    Check("characters", f"typos, searched with {QUERIES} queries", "characters", {"queries": QUERIES}, 20),
+    Check("synonyms", f"synonyms, searched with {QUERIES} queries", "synonyms", {"queries": QUERIES}, 20, "synonyms"),
+    Check("pgd", "embeddings moved by 2 % of their length (PGD)", "embedding", {"radii": (0.02,), "steps": 7}, 15),
 )
 """In the order in which they run and are shown. A new attack joins with a row."""
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -185,6 +186,8 @@ class CleanPass:
     evaluation: Evaluation
     length: int | None
     """Tokens that a text is cut at."""
+    seconds: float
+    """Of the forward passes, with tokenising."""
 
 
 def clean_pass(
@@ -201,7 +204,9 @@ def clean_pass(
     rows = getattr(data, split)
     model, tokenizer = load_model(model_ref.model, data.task)
     length = max_length or model_ref.data.get("max_length")
+    began = time.perf_counter()
     outputs = outputs_of(model, tokenizer, data.task, rows, max_length=length, batch_size=batch_size or 64)
+    seconds = time.perf_counter() - began
     plain = [dict(row) for row in rows]
     kept = {column: rows[column] for column in data.task.extra_columns if column in rows.column_names}
     evaluation = measure(
@@ -220,7 +225,7 @@ def clean_pass(
             *max_length_note(max_length, model, tokenizer),
         ],
     )
-    return CleanPass(model, tokenizer, plain, outputs, evaluation, length)
+    return CleanPass(model, tokenizer, plain, outputs, evaluation, length, seconds)
 
 
 def _write_or_note(home: Path, evaluation: Evaluation) -> str:

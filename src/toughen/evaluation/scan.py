@@ -82,7 +82,7 @@ def scan(
             left_out[check.name] = reason
         else:
             fitting.append((check, attack))
-    pace = _Pace(time.perf_counter() - began)
+    pace = _Pace(subject.seconds)
     results = []
     for number, (check, attack) in enumerate(fitting):
         left = format_duration(pace.seconds(each.passes for each, _ in fitting[number:]))
@@ -116,7 +116,7 @@ class _Pace:
     """Seconds of a pass over the rows, as far as they are known."""
 
     def __init__(self, clean: float) -> None:
-        self.spent, self.passes = clean, 2.0  # the clean pass, and about as long to load the model
+        self.spent, self.passes = clean, 1.0
 
     def seconds(self, passes: Iterable[float]) -> float:
         return sum(passes) * self.spent / self.passes

@@ -1,6 +1,7 @@
 """What is scanned, a saved model or a function, made into a target of attacks; bad input is refused before it runs."""
 
 import re
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +32,8 @@ class Subject:
     target: Target
     evaluation: Evaluation
     home: Path
+    seconds: float
+    """Of one pass over the rows."""
     folder: Path | None = None
     """Of its weights; a function has none."""
 
@@ -68,14 +71,14 @@ def saved_subject(model: Any, source: Source, max_length: int | None) -> Subject
         logits, labels = kept_tokens(logits, labels)
     target = Target(victim, clean.rows, logits, labels, split=source.split, samples=source.samples)
     name = Path(model).resolve().name if Path(model).is_dir() else str(model)
-    return Subject(name, target, clean.evaluation, ref.home / "scan" / clean.evaluation.name, ref.model)
+    return Subject(name, target, clean.evaluation, ref.home / "scan" / clean.evaluation.name, clean.seconds, ref.model)
 
 
 def _model_ref(model: Any, source: Source) -> ModelRef:
     if Path(model).is_dir():
         return model_refs(model)[0]
     if not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", str(model)):
-        raise DataError(f"{model} is not there: give a run, the folder of a model, or a name on the Hugging Face Hub.")
+        raise DataError(f"{model} is no folder here: give a run, a saved model, or a name on the Hugging Face Hub.")
     from huggingface_hub import snapshot_download
 
     try:
@@ -104,7 +107,9 @@ def function_subject(function: TextFunction, source: Source, labels: Sequence[st
     rows = [dict(row) for row in split]
     victim = FunctionVictim(function, data.task, batch_size=source.batch_size)
     victim.refuse_random(rows)
+    began = time.perf_counter()
     logits, y_true = victim.exact(rows), np.asarray(split["label"])
+    seconds = time.perf_counter() - began
     words = [sum(len(text.split()) for text in victim.key(row)) for row in rows]
     cut = source.limit if len(rows) == source.limit else None
     notes = [f"the function's columns are taken for {', '.join(data.task.labels)}; labels= names another order"]
@@ -120,7 +125,7 @@ def function_subject(function: TextFunction, source: Source, labels: Sequence[st
     )
     target = Target(victim, rows, logits, y_true, split=source.split, samples=source.samples)
     place = re.sub(r"[^\w.-]+", "-", victim.name).strip("-") or "function"
-    return Subject(victim.name, target, evaluation, Path("scan") / place / evaluation.name)
+    return Subject(victim.name, target, evaluation, Path("scan") / place / evaluation.name, seconds)
 
 
 def check_rows(split: "Dataset", task: Task) -> None:
