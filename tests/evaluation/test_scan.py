@@ -91,6 +91,11 @@ def test_the_scores_are_those_of_the_attacks(subject, scanned):
     assert typos.loss.difference == pytest.approx(right[0].mean() - right[1].mean())
     assert typos.broken == (right[0] & ~right[1]).sum()
     assert all(rows[each.index]["text"] == each.original["text"] for each in typos.examples)
+    assert all(noisy[each.index] == each.changed["text"] for each in typos.examples)
+    chances = Classifier(model)([row["text"] for row in rows]).max(-1).values
+    sure = [chances[each.index].item() for each in typos.examples]
+    assert sure == sorted(sure, reverse=True)
+    assert len(sure) > 1
     characters = json.loads((scanned.page.parent / "attacks" / "characters-characters.json").read_text())
     assert by_name["characters"].score.value == characters["attacked"]["accuracy"]["value"]
     assert by_name["pgd"].score.value < scanned.clean.value
