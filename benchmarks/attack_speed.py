@@ -1,4 +1,4 @@
-"""How long the character attack takes: 1,000 SST-2 sentences, all-MiniLM-L6-v2, at most 100 queries each.
+"""How long an attack on texts takes: 1,000 SST-2 sentences, all-MiniLM-L6-v2, at most 100 queries each.
 
     python benchmarks/attack_speed.py --data SST-2 --out benchmarks/results/attack_speed_cpu.json
 
@@ -37,6 +37,8 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=100)
     parser.add_argument("--words", type=float, default=0.3)
     parser.add_argument("--attack", default="characters")
+    for option in ("synonyms", "lexicon", "judge", "masked_lm"):
+        parser.add_argument(f"--{option}", help="what some attacks need: toughen evaluate --help")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--precision", default="auto", choices=["auto", "fp32", "bf16"])
@@ -58,7 +60,8 @@ def main() -> None:
     rows = (dev + sst2.drawn(whole, max(0, args.rows - len(dev)), seed=1))[: args.rows]
     victim = Victim(model, tokenizer, sst2.TASK, max_length=sst2.MAX_LENGTH, precision=args.precision)
     victim.exact(rows[:64])  # warms up
-    (attack,) = make_attacks(args.attack, AttackSettings(budget=Budget(args.queries, args.words)))
+    given = {name: getattr(args, name) for name in ("synonyms", "lexicon", "judge", "masked_lm") if getattr(args, name)}
+    (attack,) = make_attacks(args.attack, AttackSettings(budget=Budget(args.queries, args.words), **given))
 
     load = os.getloadavg()[0]
     began, spent = time.perf_counter(), time.process_time()
@@ -72,6 +75,7 @@ def main() -> None:
         "rows": len(rows),
         "seconds": round(seconds, 2),
         "processor_seconds": round(spent, 2),
+        "seconds_per_1000_rows": round(1000 * seconds / len(rows), 2),
         "queries_budget": args.queries,
         "queries_mean": round(scores.queries, 2),
         "texts_through_the_model": victim.passed,

@@ -2,11 +2,19 @@
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from .planning import PHASES
 from .protocol import Protocol
 
 RESULTS = Path(__file__).parent.parent / "results" / "leaderboard.jsonl"
+
+
+def named(text: str) -> tuple[str, Path]:
+    name, equals, path = text.partition("=")
+    if not (name and equals and path):
+        raise argparse.ArgumentTypeError(f"{text}: write NAME=PATH, such as wordnet=FOLDER")
+    return name, Path(path)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -18,6 +26,9 @@ def main(arguments: list[str] | None = None) -> None:
         verb.add_argument("--name", required=True, help="what the table calls it")
         verb.add_argument("--data", type=Path, required=True, help="folder of sets, as toughen.tasks reads them")
         verb.add_argument("--prune", action="store_true", help="leave out embeddings of tokens that no set has")
+        help = "sources for attacks on texts: JSON files or folders of WordNet, such as wordnet=FOLDER other=FILE"
+        verb.add_argument("--synonyms", nargs="+", type=named, default=[], metavar="NAME=PATH", help=help)
+        verb.add_argument("--lexicon", type=Path, help="misspellings for noise: lines of a word and its misspellings")
         verb.add_argument("--tasks", nargs="+", help="to prepare; default: all of the protocol")
     for verb in (prepare, run, everything):
         verb.add_argument("--file", type=Path, required=True, help="the prepared file, .safetensors")
@@ -38,7 +49,8 @@ def main(arguments: list[str] | None = None) -> None:
         from .prepare import prepare as make
 
         narrowed = protocol.narrowed(args.tasks) if args.tasks else protocol
-        made = make(args.model, args.name, args.data, args.file, narrowed, prune=args.prune)
+        sources: dict[str, Any] = {"synonyms": dict(args.synonyms), "lexicon": args.lexicon}
+        made = make(args.model, args.name, args.data, args.file, narrowed, prune=args.prune, **sources)
         print(f"{made}: {made.stat().st_size / 2**20:.1f} MiB")
     if args.verb in ("run", "all"):
         from .run import run as make_runs

@@ -1,7 +1,7 @@
 """Texts to one file of token ids and weights. Needs `datasets`; nothing after it does."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -13,31 +13,51 @@ from toughen import tasks
 from toughen.attacks.builtin.noise import add_noise
 from toughen.tasks.spec import Task
 from toughen.tasks.tokenising import align, tokeniser
+from toughen.text.synonyms import Misspellings, load_misspellings
 
 from . import packed
 from .protocol import Protocol, TaskPlan
+from .texts import has_texts, packed_texts
 
 _LEFT_OUT = ("architectures", "torch_dtype", "dtype", "_name_or_path", "transformers_version", "id2label", "label2id")
 
 
-def prepare(folder: Path, name: str, data: Path, out: Path, protocol: Protocol, *, prune: bool = False) -> Path:
+def prepare(
+    folder: Path,
+    name: str,
+    data: Path,
+    out: Path,
+    protocol: Protocol,
+    *,
+    prune: bool = False,
+    synonyms: Mapping[str, Path] | None = None,
+    lexicon: Path | None = None,
+) -> Path:
     """The file of a model: its weights, and every set of the protocol through its tokenizer.
 
+    With `synonyms` (sources by name) it holds texts as well, for searches; with `lexicon` sets with misspellings.
     `prune` leaves out the embeddings of tokens that no set has. The model's answers stay the same, and so does training
     but for AWP, which goes by the norm of the whole matrix.
     """
     from transformers import AutoModel, AutoTokenizer
 
+    if prune and synonyms:
+        raise SystemExit("attacks on texts need every token: leave out --prune, or --synonyms.")
     tokenizer = AutoTokenizer.from_pretrained(folder)
     model = AutoModel.from_pretrained(folder)
     if len(tokenizer) > 2**16:
         raise SystemExit(
             f"{folder}: {len(tokenizer)} tokens do not fit in two bytes each; choose a smaller vocabulary."
         )
+    misspellings = load_misspellings(lexicon)[0] if lexicon is not None else None
+    texts: dict[str, list[dict[str, Any]]] = {}
     found: dict[str, packed.Rows] = {}
     notes: dict[str, Any] = {}
     for plan in protocol.tasks:
-        for title, task, rows in _sets(plan, data, protocol):
+        for title, task, rows in _sets(plan, data, protocol, misspellings):
+            if title == "dev" and has_texts(task):
+                columns = (*task.columns, "label")
+                texts[plan.name] = [{column: row[column] for column in columns} for row in rows[: protocol.text_rows]]
             found[f"{plan.name}/{title}"] = _tokenised(task, tokenizer, plan.edges[-1], rows)
             notes[f"{plan.name}/{title}"] = len(rows)
     config = {key: value for key, value in model.config.to_dict().items() if key not in _LEFT_OUT}
@@ -50,6 +70,8 @@ def prepare(folder: Path, name: str, data: Path, out: Path, protocol: Protocol, 
         "data_seed": protocol.data_seed,
         "pruned": prune,
     }
+    if synonyms:
+        facts["texts"] = packed_texts(tokenizer, texts, synonyms)
     weights = dict(model.state_dict())
     if prune:
         found, weights = _pruned(facts, found, weights)
@@ -77,18 +99,23 @@ def _pruned(
     return changed, {**weights, table: weights[table][used]}
 
 
-def _sets(plan: TaskPlan, data: Path, protocol: Protocol) -> list[tuple[str, Task, list[dict[str, Any]]]]:
-    """Training and development rows, the latter with typos, and other sets; each in an order drawn once."""
+def _sets(
+    plan: TaskPlan, data: Path, protocol: Protocol, misspellings: Misspellings | None
+) -> list[tuple[str, Task, list[dict[str, Any]]]]:
+    """Training and development rows, the latter with noise, and other sets; each in an order drawn once."""
     loaded = tasks.load(plan.name, dir=data)
     task = loaded.task
     train = _drawn(loaded.train, plan.train_rows, protocol.data_seed)
     dev = _drawn(loaded.validation, plan.dev_rows, protocol.data_seed)
     found = [("train", task, train), ("dev", task, dev)]
-    for strength in protocol.strengths:
-        typed = [
-            dict(add_noise(task, row, number, "typos", strength, protocol.data_seed)) for number, row in enumerate(dev)
+    kinds = [("typos", strength) for strength in protocol.strengths]
+    kinds += [(kind, strength) for kind, strength in protocol.noise if kind != "misspellings" or misspellings]
+    seed = protocol.data_seed
+    for kind, strength in kinds:
+        noisy = [
+            dict(add_noise(task, row, number, kind, strength, seed, misspellings)) for number, row in enumerate(dev)
         ]
-        found.append((f"typos {strength:g}", task, typed))
+        found.append((f"{kind} {strength:g}", task, noisy))
     for name in plan.sets:
         other = tasks.load(name, dir=data, **_named(name, data))
         rows = _drawn(other.validation, plan.set_rows, protocol.data_seed)

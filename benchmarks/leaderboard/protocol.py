@@ -117,6 +117,13 @@ class Protocol:
     steps: int = 7
     strengths: tuple[float, ...] = (0.1, 0.3)
     """Shares of words with a typo."""
+    noise: tuple[tuple[str, float], ...] = (("misspellings", 0.5), ("casing", 0.5), ("obfuscation", 0.5))
+    """Other noise with its share of words; misspellings if a lexicon is given. Older runs have none of these, nor
+    attacks on texts: what they have in common stays comparable, so the digest names neither."""
+    text_rows: int = 100
+    """Development rows that searches over texts attack."""
+    text_queries: int = 100
+    text_words: float = 0.3
     pack: bool = False
     """Leave padding out of the layers in training: no score depends on it, so the digest does not name it."""
     data_seed: int = 0

@@ -90,12 +90,31 @@ def _board(board: Board, model: str, head: str) -> Iterator[Part]:
     for strength in protocol.strengths:
         value = robust(f"typos {strength:g}")
         yield _scores(board, f"{name}: typos in {strength:.0%} of the words", tasks, value, (), detail=True)
+    if texts := _texts(board):
+        words = (
+            f"Means of {', '.join(protocol.mean_tasks)}, of those that have the score: accuracy after attacks on "
+            f"{protocol.text_rows} texts with {protocol.text_queries} queries and {protocol.text_words:.0%} of the "
+            "words, and under noise in the share of words that a column names.",
+        )
+        columns = [board.column(MEAN, robust(text)) for text in texts]
+        rows = [[method, *(_cell(column.get(method)) for column in columns)] for method in board.methods]
+        yield Part(f"{name}: changed texts", words, ["method", *texts], rows)
+    for text in texts:
+        yield _scores(board, f"{name}: {text}", tasks, robust(text), (), detail=True)
     others = [(task.name, other) for task in protocol.tasks if task.name in board.tasks for other in task.sets]
     if others:
         yield _sets(board, f"{name}: other sets", others)
     if head == LINEAR:
         yield _equal(board, f"{name}: against plain of equal compute", tasks)
     yield _cost(board, f"{name}: cost")
+
+
+def _texts(board: Board) -> list[str]:
+    """Return the scores on changed texts that runs have; older ones have none beside typos."""
+    known = {key for row in board.rows for key in row["robust"]}
+    sources = sorted(key for key in known if key.startswith("synonyms "))
+    noise = [f"{kind} {strength:g}" for kind, strength in board.protocol.noise]
+    return [key for key in ("characters", *sources, *noise) if key in known]
 
 
 def _glance(board: Board, title: str, head: str) -> Part:

@@ -51,10 +51,14 @@ class Board:
         return [task.name for task in self.protocol.tasks if task.name in there]
 
     def seeds(self, method: str, task: str, value: Value, times: int = 1) -> Seeds:
-        """Scores in points by seed; of the mean only seeds that every one of its tasks has."""
+        """Scores in points by seed; of the mean only seeds that every one of its tasks has.
+
+        The mean leaves out tasks on which no run has the score: attacks on texts have none of a regression.
+        """
         if task == MEAN:
-            parts = [self.seeds(method, name, value, times) for name in self.protocol.mean_tasks]
-            shared = set.intersection(*(set(part) for part in parts))
+            known = {row["task"] for row in self.rows if value(row) is not None}
+            parts = [self.seeds(method, name, value, times) for name in self.protocol.mean_tasks if name in known]
+            shared = set[int]().union(*parts).intersection(*parts)
             return {seed: fmean(part[seed] for part in parts) for seed in sorted(shared)}
         found = {
             row["seed"]: value(row)

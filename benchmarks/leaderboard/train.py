@@ -22,6 +22,7 @@ from .packed import Table
 from .protocol import Protocol, Run, TaskPlan, updates_of
 from .rig import Rig, Stock
 from .robust import Tested, answers_on, area, attacked
+from .texts import Texts
 
 
 class OutOfTime(RuntimeError):
@@ -35,6 +36,7 @@ class Bench:
         self.stock, self.protocol = stock, protocol
         self._rig: Rig | None = None  # one alone: memory has no room for graphs that are not in use
         self._rig_of: tuple[str, ...] = ()
+        self.texts = Texts.of(stock.material.facts, protocol)
         self._directions: dict[tuple[str, str], dict[int, Tensor]] = {}  # by task and set
 
     def rig(self, run: Run) -> Rig:
@@ -137,7 +139,14 @@ class Bench:
             place = protocol.radii.index(protocol.reference)
             robust["pgd_reference"], robust["noise_reference"] = robust["pgd"][place], robust["noise"][place]
             clock.lap("attack")
-        return {"value": round(scores[own], 5), "diverged": diverged, "robust": robust}
+        found: dict[str, Any] = {}
+        if purpose == "board" and self.texts is not None and plan.name in self.texts.rows:
+            after, seconds = self.texts.attack(tested.model, tested.task, plan.edges[-1])
+            robust |= {name: round(value, 5) for name, value in after.items()}
+            budget = {"rows": protocol.text_rows, "queries": protocol.text_queries, "words": protocol.text_words}
+            found["texts"] = budget | {"seconds_per_1000_rows": {k: round(v, 3) for k, v in seconds.items()}}
+            clock.lap("texts")
+        return {"value": round(scores[own], 5), "diverged": diverged, "robust": robust, **found}
 
 
 class Order:

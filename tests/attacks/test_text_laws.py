@@ -134,7 +134,7 @@ class Killed(Exception):
     pass
 
 
-@pytest.mark.parametrize("name", ["characters", "flips"])
+@pytest.mark.parametrize("name", ["characters", "flips", "bert_attack"])
 def test_a_killed_attack_goes_on_and_ends_the_same(name, synonyms, tmp_path, monkeypatch):
     whole = attacked(name, synonyms, home=tmp_path / "whole")
     waves = []

@@ -66,6 +66,9 @@ def protocol(**changes: Any) -> Protocol:
         "reference": 0.3,
         "steps": 2,
         "strengths": (0.3,),
+        "text_rows": 5,
+        "text_queries": 6,
+        "text_words": 1.0,
     }
     return Protocol(**{**settings, **changes})
 
@@ -73,4 +76,15 @@ def protocol(**changes: Any) -> Protocol:
 def prepared(folder: Path, what: Protocol, train: int = 60, prune: bool = False) -> Path:
     model = save_model(folder / "model")
     sets = write_sets(folder / "sets", tuple(task.name for task in what.tasks), train)
-    return prepare(model, "tiny", sets, folder / f"tiny{prune}.safetensors", what, prune=prune)
+    sources: dict[str, Any] = {} if prune else {"synonyms": synonyms(folder), "lexicon": folder / "lexicon.txt"}
+    return prepare(model, "tiny", sets, folder / f"tiny{prune}.safetensors", what, prune=prune, **sources)
+
+
+def synonyms(folder: Path) -> dict[str, Path]:
+    """Two sources, and misspellings beside them."""
+    words = [*GOOD, *BAD, *OTHER]
+    for name, step in (("near", 1), ("far", 7)):
+        table = {word: [words[(number + step) % len(words)]] for number, word in enumerate(words)}
+        (folder / f"{name}.json").write_text(json.dumps(table))
+    (folder / "lexicon.txt").write_text("\n".join(f"{word} {word[:-1]}" for word in words))
+    return {"near": folder / "near.json", "far": folder / "far.json"}

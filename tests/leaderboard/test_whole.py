@@ -10,9 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.leaderboard import journal, planning, table
+from benchmarks.leaderboard import journal, packed, planning, table
+from benchmarks.leaderboard.prepare import prepare
 from benchmarks.leaderboard.protocol import Run, written
 from benchmarks.leaderboard.run import run, times
+from benchmarks.leaderboard.sections import parts
+from benchmarks.leaderboard.summary import MEAN, boards, robust
 from benchmarks.leaderboard.workers import Here, Limit, workers
 
 from . import small
@@ -78,7 +81,44 @@ def test_a_row_says_all(made):
     assert {"typos 0.3", "pgd", "noise", "pgd_area", "pgd_reference"} <= robust.keys()
     assert robust["pgd_reference"] == robust["pgd"][1] <= robust["pgd"][0] <= robust["pgd_clean"]
     assert sum(row["captured"].values()) == row["steps"]
-    assert set(row["seconds"]) == {"begin", "train", "test", "attack"}
+    assert set(row["seconds"]) == {"begin", "train", "test", "attack", "texts"}
+
+
+def test_changed_texts_are_columns_of_the_same_runs(made):
+    what, file, results, _ = made
+    searched = ["characters", "synonyms far", "synonyms near"]
+    noise = ["misspellings 0.5", "casing 0.5", "obfuscation 0.5"]
+    rows = journal.read([results])
+    for row in (row for row in rows if row["purpose"] == "board"):
+        assert all(0 <= row["robust"][name] <= 1 for name in (*searched, *noise))
+        assert (row["texts"]["rows"], row["texts"]["queries"]) == (5, 6)
+        assert all(row["texts"]["seconds_per_1000_rows"][name] > 0 for name in searched)
+    assert not any("texts" in row for row in rows if row["purpose"] != "board")
+    facts = packed.facts_of(file)["texts"]
+    assert {task: len(some) for task, some in facts["rows"].items()} == {"sst2": 5, "rte": 5}
+    shown = [part for part in parts(rows, what) if part.title == "tiny, linear head: changed texts"]
+    assert [part.head for part in shown] == [["method", *searched, *noise]]
+    assert [line[0] for line in shown[0].rows] == ["plain", "fgm"]
+    without = [{**row, "robust": {k: v for k, v in row["robust"].items() if k not in searched}} for row in rows]
+    for some, left in ((without, noise), ([{**row, "robust": {"pgd_area": 0.5}} for row in rows], [])):
+        assert [part.head[1:] for part in parts(some, what) if "changed texts" in part.title] == [left] * bool(left)
+
+
+def test_the_mean_leaves_out_tasks_that_have_no_such_score(made):
+    what, _, results, _ = made
+    rows = [row for row in journal.read([results]) if row["purpose"] == "board"]
+    for row in rows:
+        if row["task"] == "rte":
+            del row["robust"]["characters"]
+    board = boards(rows, what)["tiny", "linear"]
+    assert board.seeds("plain", MEAN, robust("characters")) == board.seeds("plain", "sst2", robust("characters"))
+    assert board.seeds("plain", MEAN, robust("unknown")) == {}
+
+
+def test_texts_and_pruned_tokens_exclude_each_other(made, tmp_path):
+    what, *_ = made
+    with pytest.raises(SystemExit, match="--prune"):
+        prepare(tmp_path, "tiny", tmp_path, tmp_path / "x", what, prune=True, synonyms={"near": tmp_path})
 
 
 def test_all_methods_see_the_same_batches(made):
@@ -162,5 +202,6 @@ from benchmarks.leaderboard.run import run
 from tests.leaderboard.small import protocol
 file, results = Path({str(file)!r}), Path({str(tmp_path / "rows.jsonl")!r})
 assert run(file, results, protocol(), device="cpu", phases=["rates", "settings"]) == 6
+assert run(file, results, protocol(), device="cpu", only=["sst2", "plain", "linear"]) == 4
 """
     subprocess.run([sys.executable, "-c", source], check=True, cwd=Path(__file__).parents[2], timeout=120)

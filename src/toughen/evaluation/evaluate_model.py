@@ -140,9 +140,9 @@ def evaluate(
     A run knows its task, data and length. `task` and `dir` evaluate on another set, such as HANS for an MNLI model;
     `file` on a person's own rows. Intervals are percentile bootstraps over rows, `samples` of them.
 
-    `attack` names attacks to run as well ("characters,embedding", or "all"): embedding, characters, flips, synonyms,
-    neighbours, noise, sets. `settings` are their budgets; summaries and attacked examples go to attacks/, and into
-    `attacks` of what is returned. An interrupted attack goes on when it is called again.
+    `attack` names attacks to run as well ("characters,embedding", or "all"); docs/evaluation.md lists them. `settings`
+    are their budgets; summaries and attacked examples go to attacks/, and into `attacks` of what is returned. An
+    interrupted attack goes on when it is called again.
     """
     if batch_size is not None and batch_size < 1:
         raise DataError(f"batch_size={batch_size}: it must be at least 1.")

@@ -101,7 +101,7 @@ def _parts(folder: Path) -> list[str]:
 # What is taken off a word and put on again to come from a form to its lemma (morphy(7WN) has the whole list).
 _ENDINGS = (
     *(("", ""), ("s", ""), ("es", ""), ("ies", "y"), ("ed", ""), ("ed", "e"), ("ing", ""), ("ing", "e")),
-    *(("er", ""), ("er", "e"), ("est", ""), ("est", "e")),
+    *(("er", ""), ("er", "e"), ("est", ""), ("est", "e"), ("ier", "y"), ("iest", "y")),
 )
 
 

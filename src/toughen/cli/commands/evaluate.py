@@ -15,7 +15,8 @@ from .. import say
 from ..arguments import split_names
 from ..tables import print_table, span
 
-FLAGS = {name: f"--{name}" for name in ("task", "file", "sets", "synonyms", "text_column", "label_column", "dir")}
+_NAMED = ("task", "file", "sets", "synonyms", "lexicon", "masked_lm", "judge", "text_column", "label_column", "dir")
+FLAGS = {name: f"--{name}" for name in _NAMED}
 
 
 def add(parser: argparse.ArgumentParser) -> None:
