@@ -23,6 +23,8 @@ from toughen.reports.letters import mark_letters
 from toughen.tasks.spec import DataError, Task
 
 from ..tiny import TOKENIZER
+from .test_evaluate import file as file
+from .test_evaluate import run as run
 
 NAMES = ("bad", "good", "fair")
 SIZE = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64, "vocab_size": 100}
@@ -229,8 +231,14 @@ def choices(number):
             {"num_labels": 1},
             "pgd",
         ),
+        (
+            BertForSequenceClassification,
+            lambda number: {"text": sentence(number), "label": [["x"], ["y"], ["x", "y"]][number % 3]},
+            {"problem_type": "multi_label_classification", "id2label": {0: "x", 1: "y"}},
+            "pgd",
+        ),
     ],
-    ids=["tokens", "choices", "regression"],
+    ids=["tokens", "choices", "regression", "multilabel"],
 )
 def test_other_heads(kind, row, settings, ran, tmp_path):
     model = save(tmp_path / "model", kind, **settings)
@@ -238,6 +246,14 @@ def test_other_heads(kind, row, settings, ran, tmp_path):
     assert [each.check.name for each in found.checks] == ["typos", "casing", "obfuscation", *ran.split()]
     assert found.page.is_file()
     assert all(each.loss.low <= each.loss.difference <= each.loss.high for each in found.checks)
+
+
+def test_a_run_has_its_own_rows(run, monkeypatch):
+    monkeypatch.setattr(checks, "CHECKS", checks.CHECKS[:1])
+    found = toughen.scan(run, limit=10)
+    assert (found.model, found.rows) == (run.name, 10)
+    assert found.page == run / "scan" / "validation-limit-10" / "scan.html"
+    assert not (run / "attacks").exists()  # those are the run's own, of all its rows
 
 
 def test_a_name_on_the_hub(subject, tmp_path, monkeypatch):
