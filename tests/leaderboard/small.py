@@ -73,10 +73,10 @@ def protocol(**changes: Any) -> Protocol:
     return Protocol(**{**settings, **changes})
 
 
-def prepared(folder: Path, what: Protocol, train: int = 60, prune: bool = False) -> Path:
+def prepared(folder: Path, what: Protocol, train: int = 60, prune: bool = False, texts: bool = False) -> Path:
     model = save_model(folder / "model")
     sets = write_sets(folder / "sets", tuple(task.name for task in what.tasks), train)
-    sources: dict[str, Any] = {} if prune else {"synonyms": synonyms(folder), "lexicon": folder / "lexicon.txt"}
+    sources: dict[str, Any] = {"synonyms": synonyms(folder), "lexicon": folder / "lexicon.txt"} if texts else {}
     return prepare(model, "tiny", sets, folder / f"tiny{prune}.safetensors", what, prune=prune, **sources)
 
 

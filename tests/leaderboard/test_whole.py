@@ -32,7 +32,7 @@ def cache(tmp_path_factory):
 def made(tmp_path_factory, cache):
     """Protocol, prepared file and results of a whole sweep with the linear head."""
     folder, what = tmp_path_factory.mktemp("board"), small.protocol()
-    file, results = small.prepared(folder, what), folder / "rows.jsonl"
+    file, results = small.prepared(folder, what, texts=True), folder / "rows.jsonl"
     count = run(file, results, what, device="cpu", only=["linear"])
     return what, file, results, count
 

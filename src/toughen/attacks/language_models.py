@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _TOKENS = 2048  # of a batch: the logits of a vocabulary are large
 _LONGEST = 512
+_CACHE_SIZE = 100_000  # texts
 
 
 def check_name(name: str, option: str) -> None:
@@ -52,8 +53,8 @@ class _Texts:
 
         ranked = sorted(range(len(ids)), key=lambda number: len(ids[number]))
         while ranked:
-            longest = len(ids[ranked[-1]])
-            ranked, numbers = (ranked[: -(count := max(1, _TOKENS // longest))], ranked[-count:])
+            count = max(1, _TOKENS // max(1, len(ids[ranked[-1]])))
+            ranked, numbers = ranked[:-count], ranked[-count:]
             rows = [torch.tensor(ids[number], device=self.model.device) for number in numbers]
             real = [torch.ones_like(row) for row in rows]
             pad = self.tokenizer.pad_token_id or 0
@@ -62,7 +63,8 @@ class _Texts:
                 "attention_mask": torch.nn.utils.rnn.pad_sequence(real, batch_first=True),
             }
             with torch.inference_mode():
-                yield numbers, self.model(**batch)[0].float(), batch["attention_mask"]
+                output = self.model(**batch)[0].float()
+            yield numbers, output, batch["attention_mask"]
 
 
 class SentenceEncoder:
@@ -80,9 +82,9 @@ class SentenceEncoder:
         import numpy as np
 
         texts = [[value for value in row.values() if isinstance(value, str)] for row in rows]
-        wanted = dict.fromkeys(text for some in texts for text in some)
-        self._vectors = {text: vector for text, vector in self._vectors.items() if text in wanted}
-        if new := [text for text in wanted if text not in self._vectors]:
+        if len(self._vectors) > _CACHE_SIZE:
+            self._vectors.clear()
+        if new := list(dict.fromkeys(text for some in texts for text in some if text not in self._vectors)):
             self._embed(new)
         return [np.stack([self._vectors[text] for text in some]) for some in texts]
 
@@ -90,7 +92,7 @@ class SentenceEncoder:
         import torch
 
         for numbers, hidden, real in self._texts.batches(self._texts.encode(texts)["input_ids"]):
-            mean = (hidden * real[..., None]).sum(1) / real.sum(1, keepdim=True)
+            mean = (hidden * real[..., None]).sum(1) / real.sum(1, keepdim=True).clamp(min=1)
             vectors = torch.nn.functional.normalize(mean, dim=-1).cpu().numpy()
             self._vectors.update((texts[number], vector) for number, vector in zip(numbers, vectors, strict=True))
 
