@@ -190,8 +190,9 @@ def test_a_function_of_pairs_and_one_of_amounts(tmp_path):
         {"premise": sentence(n), "hypothesis": sentence(n if n % 2 else n + 40, 3), "label": "ny"[n % 2]}
         for n in range(12)
     ]
-    found = toughen.scan(entails, file=write(tmp_path / "pairs.jsonl", rows), out=tmp_path)
-    assert set(given[0]) == {rows[0]["premise"], rows[0]["hypothesis"]}
+    columns = "hypothesis, premise"
+    found = toughen.scan(entails, file=write(tmp_path / "pairs.jsonl", rows), text_column=columns, out=tmp_path)
+    assert given[0] == (rows[0]["hypothesis"], rows[0]["premise"])
     assert found.clean.value == 1
     assert {each.check.name for each in found.checks} >= {"typos", "characters"}
 
@@ -305,6 +306,8 @@ def test_rows_that_cannot_be_scanned(subject, tmp_path):
     refused(rows, "no synonyms|is not there", synonyms=tmp_path / "none.json")
     with pytest.raises(DataError, match=r"a function does not say its rows: give file="):
         toughen.scan(uniform)
+    with pytest.raises(DataError, match="BertForSequenceClassification reads numbers and no texts: save it"):
+        toughen.scan(Classifier(model).model, file=file)
     with pytest.raises(DataError, match="is no folder here: give a run"):
         toughen.scan(tmp_path / "no" / "where" / "model", file=file)
     BertModel(BertConfig(**SIZE)).save_pretrained(tmp_path / "headless")

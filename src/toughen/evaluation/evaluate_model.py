@@ -247,11 +247,11 @@ def read_rows(
     if split not in SPLITS:
         raise DataError(f"there is no split {split!r}: give one of {', '.join(SPLITS)}.")
     chosen = task or model_ref.task
-    own = _selected_options(model_ref.data, _READING)
+    own = selected_options(model_ref.data, _READING)
     if file is not None:
         settings: dict[str, Any] = {
-            **_selected_options(own, _OWN_FILE),
-            **_selected_options(columns),
+            **selected_options(own, _OWN_FILE),
+            **selected_options(columns),
             f"{split}_file": file,
             "limit": limit,
         }
@@ -277,7 +277,7 @@ def read_rows(
     return replace(data, **{name: None for name in SPLITS if name != split})
 
 
-def _selected_options(
+def selected_options(
     settings: Mapping[str, Any], keys: Sequence[str] = ("text_column", "label_column")
 ) -> dict[str, Any]:
     """Return those of the settings that are set, the columns of the text by name: "premise, hypothesis" are two."""
@@ -291,8 +291,8 @@ def _sets(model_ref: ModelRef, task: str | Task | None, dir: Any, columns: dict[
     """Return where the attack `sets` finds other sets, and how it reads own files."""
     folder = dir or model_ref.data.get("dir")
     # The form of the run's own files; a published set has a form of its own.
-    files = {} if task or model_ref.task else _selected_options(model_ref.data, _OWN_FILE)
-    return {"dir": Path(folder) if folder else None, "reading": {**files, **_selected_options(columns)}}
+    files = {} if task or model_ref.task else selected_options(model_ref.data, _OWN_FILE)
+    return {"dir": Path(folder) if folder else None, "reading": {**files, **selected_options(columns)}}
 
 
 def _same_rows(model_ref: ModelRef, split: str, rows: int) -> None:

@@ -14,7 +14,7 @@ from ..attacks.victim import FunctionVictim, TextFunction, Victim
 from ..tasks import load
 from ..tasks.scoring import kept_tokens
 from ..tasks.spec import DataError, Task, options_of_caller
-from .evaluate_model import KNOWN, ModelRef, clean_pass, model_refs, read_rows, rows_name
+from .evaluate_model import KNOWN, ModelRef, clean_pass, model_refs, read_rows, rows_name, selected_options
 from .measures import Evaluation, measure, text_slices
 from .outputs import Outputs
 
@@ -60,7 +60,7 @@ class Source:
 @options_of_caller(*KNOWN)
 def saved_subject(model: Any, source: Source, max_length: int | None) -> Subject:
     """Return a run's model, that of a folder, or one of the Hub."""
-    ref = _model_ref(model, source)
+    ref = _model_ref(model)
     data = read_rows(ref, source.task, source.split, source.file, source.dir, source.columns, source.limit)
     check_rows(getattr(data, source.split), data.task)
     about = (source.file, source.limit, max_length, source.batch_size, source.samples)
@@ -74,7 +74,7 @@ def saved_subject(model: Any, source: Source, max_length: int | None) -> Subject
     return Subject(name, target, clean.evaluation, ref.home / "scan" / clean.evaluation.name, clean.seconds, ref.model)
 
 
-def _model_ref(model: Any, source: Source) -> ModelRef:
+def _model_ref(model: Any) -> ModelRef:
     if Path(model).is_dir():
         return model_refs(model)[0]
     if not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", str(model)):
@@ -92,14 +92,13 @@ def _model_ref(model: Any, source: Source) -> ModelRef:
 @options_of_caller(*KNOWN, "labels")
 def function_subject(function: TextFunction, source: Source, labels: Sequence[str] | None) -> Subject:
     """Return a function with its answers; it is called on a few rows first, twice."""
-    rows_of = f"{source.split}_file"
+    if hasattr(function, "save_pretrained"):
+        kind = type(function).__name__
+        raise DataError(f"{kind} reads numbers and no texts: save it and its tokenizer to a folder, and give that one.")
     if source.file is None and source.task is None:
         raise DataError("a function does not say its rows: give file= (--file), or task= with dir=.")
-    given: dict[str, Any] = {key: value for key, value in source.columns.items() if value is not None} | {
-        "limit": source.limit
-    }
-    given |= {"dir": source.dir} if source.file is None else {rows_of: source.file}
-    data = load(source.task, labels=labels, **given)
+    given = {"dir": source.dir} if source.file is None else {f"{source.split}_file": source.file}
+    data = load(source.task, labels=labels, limit=source.limit, **selected_options(source.columns), **given)
     split = getattr(data, source.split)
     if split is None:
         raise DataError(f"{data.task.name!r} has no split {source.split!r}; it has {', '.join(data.splits)}.")
