@@ -9,8 +9,6 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import numpy as np
-
 from .attacked_text import AttackedText, Budget, Replacements, WordPosition
 from .base import Row
 
@@ -219,6 +217,8 @@ def query_margins(victim: "TextVictim", queries: Sequence[tuple[Sequence[Row], i
 
     Half precision only proposes. What a search goes by is float32: the highest margin of a query, and all above 0.
     """
+    import numpy as np  # not above: `toughen evaluate --help` lists the attacks
+
     rows = [row for some, _ in queries for row in some]
     if not rows:
         return [[] for _ in queries]
