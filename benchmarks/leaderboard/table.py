@@ -4,17 +4,21 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from toughen import evaluation
 from toughen.internal.atomic import write_json, write_text
 from toughen.reports.drawing import Drawing
 
+from .findings import difference
 from .journal import Row, read
 from .page import drawings, page
 from .planning import LINEAR, of_today
 from .protocol import Protocol
 from .sections import Part, brief, complete_part, parts
-from .summary import MEAN, boards, clean, robust
+from .summary import MEAN, Cell, boards, clean, robust
 
 EVIDENCE = Path(__file__).parents[2] / "docs" / "evidence_tables.md"
+ADVICE = Path(evaluation.__file__).parent / "evidence.json"  # what `toughen scan` quotes
+MOST = 3  # methods quoted for each score
 BEGIN, END = "<!-- leaderboard: begin -->", "<!-- leaderboard: end -->"
 NOTHING = "No results yet: the runs have not been made."
 
@@ -34,7 +38,36 @@ def write(results: Path, protocol: Protocol, evidence: Path | None = EVIDENCE) -
             files.append(evidence.parent / name)
         write_text(evidence, between(evidence.read_text(encoding="utf-8"), generated(rows, protocol, pictures)))
         files.append(evidence)
+    if evidence == EVIDENCE and rows:
+        write_json(ADVICE, measured(rows, protocol))
+        files.append(ADVICE)
     return files
+
+
+def measured(rows: Sequence[Row], protocol: Protocol) -> list[dict[str, Any]]:
+    """Return for each model with its linear head and each task the methods above plain beyond noise, best first."""
+    scores = {"pgd": robust("pgd_reference"), "typos": robust(f"typos {protocol.strengths[-1]:g}")}
+    found: list[dict[str, Any]] = []
+    for (model, head), board in boards(rows, protocol).items():
+        for task in board.tasks if head == LINEAR else ():
+            unharmed = board.column(task, clean)
+            better: dict[str, list[dict[str, Any]]] = {}
+            for name, value in scores.items():
+                cells = {method: cell for method, cell in board.column(task, value).items() if cell.clear > 0}
+                ranked = sorted(cells, key=lambda method: -difference(cells[method].against))[:MOST]
+                better[name] = [_gain(method, cells[method], unharmed.get(method)) for method in ranked]
+            seeds = max((cell.scores.count for cell in unharmed.values()), default=0)
+            about = {"model": model, "task": task, "seeds": seeds, "radius": protocol.reference}
+            found.append({**about, "typos": protocol.strengths[-1], "better": better})
+    return found
+
+
+def _gain(method: str, cell: Cell, unharmed: Cell | None) -> dict[str, Any]:
+    """Return differences from plain in points, rounded as the tables are."""
+    pair, clean_pair = cell.against, unharmed.against if unharmed else None
+    ends = (None, None) if pair is None else (pair.low, pair.high)
+    numbers = {"points": difference(pair), "low": ends[0], "high": ends[1], "clean": difference(clean_pair)}
+    return {"method": method} | {name: None if n is None else round(n, 1) + 0.0 for name, n in numbers.items()}
 
 
 def generated(rows: Sequence[Row], protocol: Protocol, pictures: Mapping[str, Drawing]) -> str:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from . import timing as timing
     from .engine.attached import Attached as Attached
     from .evaluation.evaluate_model import evaluate as evaluate
+    from .evaluation.scan import scan as scan
     from .hardening.api import Hardened as Hardened
     from .hardening.api import harden as harden
     from .heads.build import second_order as second_order
@@ -118,6 +119,7 @@ _MODULES = {
     "runs.api": "Run resume train",
     "runs.predictor": "load",
     "evaluation.evaluate_model": "evaluate",
+    "evaluation.scan": "scan",
     "reports.page": "report",
     "sweeps.api": "Sweep sweep",
     "tuning.api": "Tuned tune",

@@ -1,5 +1,6 @@
 """The table's arithmetic against numbers worked out by hand, and the rules by which settings are chosen."""
 
+import json
 import math
 from dataclasses import replace
 
@@ -274,6 +275,7 @@ def test_the_page_is_what_the_runs_say():
     rows = planning.of_today(Protocol(), journal.read([RESULTS]))
     page = table.EVIDENCE.read_text(encoding="utf-8")
     assert page == table.between(page, table.generated(rows, Protocol(), table.drawn(rows, Protocol())))
+    assert json.loads(table.ADVICE.read_text(encoding="utf-8")) == table.measured(rows, Protocol())
 
 
 def test_defaults_are_what_the_runs_have_chosen():

@@ -39,6 +39,16 @@ class Outcome:
 
 
 @dataclass(frozen=True)
+class ChangedRow:
+    """A row as an attack left it, and the model's answer to it."""
+
+    index: int
+    row: Row
+    answer: Any
+    queries: int | None = None
+
+
+@dataclass(frozen=True)
 class AttackScores:
     """The scores of an attack (one of `curve`, `attacked` and `groups`), and the outcome of every row at each point."""
 
@@ -66,6 +76,8 @@ class Attack:
     """Its name in reports."""
     examples: ClassVar[bool] = False
     """Whether its records are attacked examples that people read."""
+    white_box: ClassVar[bool] = False
+    """Whether it needs the model's weights, which a function does not show."""
 
     def __post_init__(self) -> None:
         for each in option_fields(type(self)):
@@ -80,6 +92,11 @@ class Attack:
     def kind(self) -> str:
         """What the reports call an attack of this sort."""
         return self.name
+
+    @property
+    def records_ending(self) -> str:
+        """How the name of the file of its records ends."""
+        return ".jsonl" if self.examples else ".rows.jsonl"
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -104,6 +121,10 @@ class Attack:
     def summarize(self, target: "Target", records: Sequence[Record]) -> AttackScores:
         """Return the scores of all records."""
         raise NotImplementedError
+
+    def changed_rows(self, target: "Target", records: Sequence[Record]) -> "list[ChangedRow]":
+        """Return the target's rows at the end of the attack; none if the attack is on other rows."""
+        return []
 
 
 def register_attack(name: str) -> Callable[[A], A]:

@@ -8,6 +8,7 @@ import numpy as np
 from ..statistics import mcnemar, paired_bootstrap
 from ..tasks import difference as difference_of
 from ..tasks import metrics
+from ..tasks.spec import Task
 from .base import Outcome
 from .runner import AttackResult
 
@@ -52,15 +53,20 @@ def _points(first: AttackResult, second: AttackResult, samples: int) -> Iterator
             continue
         if len(one.rows) != len(two.rows):
             raise ValueError(f"{name} at {point}: {len(one.rows)} rows and {len(two.rows)}; pairs need the same rows.")
-        scores = _score(first, one), _score(second, two)
-        if one.labels is None:
-            yes = [True] * len(one.rows)
-            drawn, exact = paired_bootstrap(one.rows, two.rows, yes, samples=samples), mcnemar(one.rows, two.rows, yes)
-            yield Difference(name, point, *scores, float(drawn.low or 0), float(drawn.high or 0), drawn.p, exact.p)
-        else:
-            metric = first.summary.metric
-            paired = difference_of(first.task, one.rows, two.rows, one.labels, metric, samples=samples)
-            yield Difference(name, point, *scores, paired.low, paired.high, None, None)
+        yield compare(first.task, first.summary.metric, one, two, attack=name, point=point, samples=samples)
+
+
+def compare(
+    task: Task, metric: str, one: Outcome, two: Outcome, *, attack: str = "", point: str = "", samples: int = 2000
+) -> Difference:
+    """Return the difference of two outcomes of the same rows, first minus second, with its paired interval."""
+    scores = outcome_score(task, metric, one), outcome_score(task, metric, two)
+    if one.labels is None:
+        yes = [True] * len(one.rows)
+        drawn, exact = paired_bootstrap(one.rows, two.rows, yes, samples=samples), mcnemar(one.rows, two.rows, yes)
+        return Difference(attack, point, *scores, float(drawn.low or 0), float(drawn.high or 0), drawn.p, exact.p)
+    paired = difference_of(task, one.rows, two.rows, one.labels, metric, samples=samples)
+    return Difference(attack, point, *scores, paired.low, paired.high, None, None)
 
 
 def seed_scores(models: Mapping[int, Sequence[AttackResult]]) -> dict[tuple[str, str], dict[int, float]]:
@@ -69,11 +75,14 @@ def seed_scores(models: Mapping[int, Sequence[AttackResult]]) -> dict[tuple[str,
     for seed, attacks in models.items():
         for each in attacks:
             for point, outcome in each.outcomes.items():
-                scores.setdefault((each.summary.attack, point), {})[seed] = _score(each, outcome)
+                scores.setdefault((each.summary.attack, point), {})[seed] = outcome_score(
+                    each.task, each.summary.metric, outcome
+                )
     return scores
 
 
-def _score(result: AttackResult, outcome: Outcome) -> float:
+def outcome_score(task: Task, metric: str, outcome: Outcome) -> float:
+    """Return the share of right rows, or the metric of answers."""
     if outcome.labels is None:
         return float(np.mean(outcome.rows))
-    return metrics(result.task)(outcome.rows, outcome.labels)[result.summary.metric]
+    return metrics(task)(outcome.rows, outcome.labels)[metric]

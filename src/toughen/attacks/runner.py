@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from .._version import __version__
 from ..internal.atomic import write_json, write_text
 from ..runs.progress import format_duration
-from ..tasks.spec import Task
+from ..tasks.spec import DataError, Task
 from .base import Attack, Outcome, Record
 from .summary import AttackSummary
 
@@ -169,6 +169,12 @@ class AttackResult:
         return min((point.score.value for line in lines for point in line.points), default=math.nan)
 
 
+def check_weights(attack: Attack, target: "Target") -> None:
+    """Refuse an attack on the weights of a function, which has none."""
+    if attack.white_box and not target.has_weights:
+        raise DataError(f"attack {attack.name!r} needs the weights of a model, and a function shows none.")
+
+
 def run_attack(
     attack: Attack,
     target: "Target",
@@ -183,15 +189,20 @@ def run_attack(
 
     A finished attack is read again, not repeated, if settings, rows and weights are the same.
     """
+    import numpy as np
+
+    check_weights(attack, target)
     attack.check(target.task)
     name = "-".join(part for part in (attack.name, where, label) if part)
     victim = target.victim
-    facts = (__version__, attack.name, attack.settings, target.task.name, victim.half, victim.text_tokenizer.max_length)
+    facts = (__version__, attack.name, attack.settings, target.task.name, *victim.settings)
     texts = [(victim.key(row), str(label)) for row, label in zip(target.rows, target.labels, strict=True)]
-    key = digest(facts, texts, weights_fingerprint(model), attack.cache_key(target))
+    # A model without a folder is known by its answers.
+    weights = weights_fingerprint(model) if model else [np.round(one, 4).tolist() for one in target.logits]
+    key = digest(facts, texts, weights, attack.cache_key(target))
     folder = None if home is None else home / "attacks"
     summary_file = folder and folder / f"{name}.json"
-    file = folder and folder / (f"{name}.jsonl" if attack.examples else f"{name}.rows.jsonl")
+    file = folder and folder / f"{name}{attack.records_ending}"
     seconds = _seconds_before(summary_file, file, key)
     if seconds is not None and file is not None:
         records = read_records(file)

@@ -14,7 +14,7 @@ from ..tasks.spec import Task
 from ..tasks.tokenising import IGNORED
 from .base import Outcome, Row
 from .summary import Score
-from .victim import Victim
+from .victim import TextVictim, Victim
 
 TIE = 1e-3  # of a usual margin: rounding must not undo a success later
 
@@ -23,7 +23,7 @@ TIE = 1e-3  # of a usual margin: rounding must not undo a success later
 class Target:
     """A model, the rows, and the model's answers to the unchanged rows."""
 
-    victim: Victim
+    victim: TextVictim
     rows: Sequence[Row]
     """Each with the columns of the task and `label`."""
     logits: Any
@@ -40,6 +40,17 @@ class Target:
     @property
     def task(self) -> Task:
         return self.victim.task
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether the victim is a model of transformers, and not a function."""
+        return isinstance(self.victim, Victim)
+
+    @property
+    def white_box(self) -> Victim:
+        """The victim with its weights and its tokenizer."""
+        assert isinstance(self.victim, Victim)  # `run_attack` refuses the others
+        return self.victim
 
     @property
     def metric(self) -> str:
@@ -74,10 +85,10 @@ class Target:
         return outcome(self.task, answers, self.labels) if metric == "accuracy" else Outcome(answers, self.labels)
 
 
-def predict(victim: Victim, rows: Sequence[Row]) -> list[Any]:
+def predict(victim: TextVictim, rows: Sequence[Row]) -> list[Any]:
     """Return a model's answers to rows; of token tasks those of tagged words."""
     logits = victim.exact(rows)
-    if victim.task.head != "tokens":
+    if not isinstance(victim, Victim) or victim.task.head != "tokens":
         return as_answers(victim.task, logits)
     tags = [np.asarray(row["labels"]) != IGNORED for row in victim.features(rows)]
     left = victim.collate.padding_side == "left"

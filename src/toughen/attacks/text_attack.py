@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ..tasks.spec import DataError, Task
 from ..text.words import WORD_CONSTRAINTS, word_constraint
 from .attacked_text import AttackedText, Budget
-from .base import Attack, AttackScores, Outcome, Record, option
+from .base import Attack, AttackScores, ChangedRow, Outcome, Record, option
 from .summary import TextScores
 from .text_search import Search, SearchState, StartSearch, run_all
 
@@ -150,6 +150,14 @@ class TextAttack(Attack):
         spent = sum(row["status"] == "failed" and row["queries"] >= self.queries for row in records)
         note = f"{spent} of {len(attacked)} searches ended because their {self.queries} queries were spent"
         return AttackScores({"after": Outcome(right)}, [*[note] * bool(spent), *self.notes(target)], attacked=scores)
+
+    def changed_rows(self, target: "Target", records: Sequence[Record]) -> list[ChangedRow]:
+        task, name = target.task, target.victim.scorer.label_name
+        numbers = {name(number): number for number in range(max(len(task.labels), 1 + max(map(int, target.labels))))}
+        return [
+            ChangedRow(row["index"], row["perturbed"], numbers[row["prediction_after"]], row["queries"])
+            for row in records
+        ]
 
 
 @dataclass(frozen=True)

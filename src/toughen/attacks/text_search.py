@@ -13,7 +13,7 @@ from .attacked_text import AttackedText, Budget, Replacements, WordPosition
 from .base import Row
 
 if TYPE_CHECKING:
-    from .victim import Victim
+    from .victim import TextVictim
 
 PARALLEL = 512
 
@@ -166,7 +166,7 @@ Active: TypeAlias = tuple[SearchState, Search, Query]
 
 
 def run_all(
-    victim: "Victim", searches: Iterable[tuple[SearchState, Search]], parallel: int = PARALLEL
+    victim: "TextVictim", searches: Iterable[tuple[SearchState, Search]], parallel: int = PARALLEL
 ) -> Iterator[list[SearchState]]:
     """Run the searches; yield after every wave of queries the states of the searches that ended in it.
 
@@ -196,7 +196,7 @@ def _advance(state: SearchState, search: Search, answers: Any, active: list[Acti
         ended.append(state)
 
 
-def _answer(victim: "Victim", wave: Sequence[Active]) -> Iterator[list[Any]]:
+def _answer(victim: "TextVictim", wave: Sequence[Active]) -> Iterator[list[Any]]:
     """Yield the answers to each query of a wave."""
     inputs: dict[BatchFunction, tuple[list[Row], list[int]]] = {}
     for state, _, query in wave:
@@ -212,12 +212,12 @@ def _answer(victim: "Victim", wave: Sequence[Active]) -> Iterator[list[Any]]:
         yield next(margins) if function is None else [next(answers[function]) for _ in query.rows]
 
 
-def query_margins(victim: "Victim", queries: Sequence[tuple[Sequence[Row], int]]) -> list[list[float]]:
+def query_margins(victim: "TextVictim", queries: Sequence[tuple[Sequence[Row], int]]) -> list[list[float]]:
     """Return the margins of the rows of each query, by its label.
 
     Half precision only proposes. What a search goes by is float32: the highest margin of a query, and all above 0.
     """
-    import numpy as np
+    import numpy as np  # not above: `toughen evaluate --help` lists the attacks
 
     rows = [row for some, _ in queries for row in some]
     if not rows:

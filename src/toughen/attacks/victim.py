@@ -1,6 +1,7 @@
-"""The model under attack, as a function of texts: one tokenizer call a wave, like lengths together, logits cached."""
+"""The model under attack as a function of texts, logits cached: a classifier of transformers, or any function."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any, Literal
 
@@ -19,33 +20,28 @@ _CACHE_SIZE = 400_000  # texts; more would fill the memory if texts are long
 _ASKED_TWICE, _ROUNDING = 8, 1e-3  # rows; share of the largest logit by which two answers to one text may differ
 
 
-class Victim:
-    """A classifier with its tokenizer. `scores` may run in bfloat16; `exact` never does, and is what counts."""
+class TextVictim(ABC):
+    """What attacks on texts need of a model. `scores` may run in bfloat16; `exact` never does, and is what counts."""
 
-    def __init__(
-        self,
-        model: Any,
-        tokenizer: Any,
-        task: Task,
-        *,
-        max_length: int | None = None,
-        pad_to_max_length: bool = False,
-        batch_size: int | None = None,
-        precision: Precision = "auto",
-    ) -> None:
-        self.model, self.tokenizer, self.task = model, tokenizer, task
+    half = False
+    name: str
+    """Its class or function."""
+    device: Any = "cpu"
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
         self.scorer = LabelScorer(task)
-        self.order = class_order(model.config, task)
-        self.text_tokenizer = tokeniser(task, tokenizer, effective_max_length(max_length, model, tokenizer))
-        self.pads = pad_to_max_length
-        self.collate = collator(task, tokenizer, edges=(self.text_tokenizer.max_length,) if pad_to_max_length else ())
-        self.cuda = model.device.type == "cuda"
-        self.half = precision == "bf16" or (precision == "auto" and self.cuda)
-        # As many rows as keep the device busy; fewer where gradients need the activations of every layer.
-        self.rows = batch_size or (2048 if self.cuda else 64)
-        self.rows_with_gradient = batch_size or (256 if self.cuda else 32)
         self.passed = 0  # texts put through the model so far
         self._cache: dict[Any, Any] = {}
+
+    @property
+    def settings(self) -> list[Any]:
+        """What the answers depend on besides weights and rows."""
+        return []
+
+    @abstractmethod
+    def _logits(self, rows: Sequence[Row], half: bool) -> Any:
+        """Return the logits of rows in the order of the task's classes."""
 
     def exact(self, rows: Sequence[Row]) -> Any:
         """Return logits in float32, in the order of the task's classes, as `evaluate` has them."""
@@ -60,7 +56,7 @@ class Victim:
         for one, two in zip(first, second, strict=True):
             if np.abs(one - two).max() > _ROUNDING * np.abs(one).max():
                 raise DataError(
-                    f"{type(self.model).__name__} answers the same text in two ways, and no attack can tell luck from "
+                    f"{self.name} answers the same text in two ways, and no attack can tell luck from "
                     "robustness: call eval(), which turns dropout off, or return the mean of many draws as its logits."
                 )
 
@@ -77,6 +73,38 @@ class Victim:
     def key(self, row: Row) -> tuple[str, ...]:
         """Return the texts of a row: rows with the same texts have the same logits."""
         return tuple(str(row[column]) for column in self.task.columns)
+
+
+class Victim(TextVictim):
+    """A classifier of transformers with its tokenizer: batches of like length, one tokenizer call for many texts."""
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any,
+        task: Task,
+        *,
+        max_length: int | None = None,
+        pad_to_max_length: bool = False,
+        batch_size: int | None = None,
+        precision: Precision = "auto",
+    ) -> None:
+        super().__init__(task)
+        self.model, self.tokenizer = model, tokenizer
+        self.name, self.device = type(model).__name__, model.device
+        self.order = class_order(model.config, task)
+        self.text_tokenizer = tokeniser(task, tokenizer, effective_max_length(max_length, model, tokenizer))
+        self.pads = pad_to_max_length
+        self.collate = collator(task, tokenizer, edges=(self.text_tokenizer.max_length,) if pad_to_max_length else ())
+        self.cuda = model.device.type == "cuda"
+        self.half = precision == "bf16" or (precision == "auto" and self.cuda)
+        # As many rows as keep the device busy; fewer where gradients need the activations of every layer.
+        self.rows = batch_size or (2048 if self.cuda else 64)
+        self.rows_with_gradient = batch_size or (256 if self.cuda else 32)
+
+    @property
+    def settings(self) -> list[Any]:
+        return [self.half, self.text_tokenizer.max_length, *["padded"] * self.pads]
 
     def _logits(self, rows: Sequence[Row], half: bool) -> Any:
         import torch
@@ -126,6 +154,58 @@ class Victim:
         if self.task.head != "tokens":
             return features
         return [{**row, "labels": align(encoded.word_ids(i), rows[i]["label"])} for i, row in enumerate(features)]
+
+
+TextFunction = Callable[[list[Any]], Any]
+"""A model as a function: a list of texts, or of pairs of texts, to an array with a row for each."""
+
+
+class FunctionVictim(TextVictim):
+    """Any function from texts to probabilities, or to amounts for a regression; its columns are the task's labels."""
+
+    def __init__(self, function: TextFunction, task: Task, *, batch_size: int | None = None) -> None:
+        if task.kind not in ("sentence", "pair") or task.head not in ("classes", "regression"):
+            raise DataError(
+                f"a function is given texts or pairs of texts, and {task.name!r} has {task.kind} with {task.head}; "
+                "give the folder of a model there."
+            )
+        super().__init__(task)
+        self.function, self.rows = function, batch_size or 64
+        self.name = str(getattr(function, "__name__", type(function).__name__))
+
+    def _logits(self, rows: Sequence[Row], half: bool) -> Any:
+        texts: list[Any] = [key if self.task.kind == "pair" else "".join(key) for key in map(self.key, rows)]
+        parts = [self._call(texts[start : start + self.rows]) for start in range(0, len(texts), self.rows)]
+        self.passed += len(texts)
+        return np.concatenate(parts)
+
+    def _call(self, texts: list[Any]) -> Any:
+        """Call the function, and return logarithms of its probabilities; refuse what is none."""
+        classes = len(self.task.labels) or 1
+        wanted = "one amount for each text"
+        if self.task.labels:
+            wanted = f"a row for each text with {classes} probabilities, of {', '.join(self.task.labels)}"
+        answer = self.function(texts)
+        answer = answer.detach().cpu() if hasattr(answer, "detach") else answer
+        try:
+            values = np.asarray(answer, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise DataError(
+                f"the function returned {type(answer).__name__}, no array of numbers; give {wanted}."
+            ) from None
+        if values.shape != (len(texts), classes) and (self.task.labels or values.shape != (len(texts),)):
+            shape = " x ".join(map(str, values.shape)) or "one number"
+            raise DataError(f"the function returned {shape} for {len(texts)} texts; give {wanted}.")
+        if not np.isfinite(values).all():
+            first = texts[int(np.argmin(np.isfinite(values).reshape(len(texts), -1).all(axis=1)))]
+            raise DataError(f"the function returned NaN or infinity for {str(first)[:60]!r}; give {wanted}.")
+        if not self.task.labels:
+            return values.reshape(len(texts), 1)
+        if (values < 0).any() or not np.allclose(values.sum(axis=1), 1, atol=1e-2):
+            raise DataError(
+                f"the function's rows are no probabilities (0 or more, sum 1); apply softmax; give {wanted}."
+            )
+        return np.log(np.maximum(values, np.finfo(np.float64).tiny))
 
 
 class LabelScorer:

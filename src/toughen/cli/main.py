@@ -13,6 +13,7 @@ COMMANDS = {
     "harden": "Make an encoder keep its vectors when words are misspelt.",
     "sweep": "Train with many settings of a config, on one machine or a cluster.",
     "evaluate": "Score a run or a model on any split or file.",
+    "scan": "Measure how robust any model is, without training.",
     "predict": "Predict with a run: text, file or stdin.",
     "report": "Write one HTML page of a run.",
     "compare": "Compare runs: means, paired tests, cost.",

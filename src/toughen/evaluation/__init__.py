@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ..attacks.suite import AttackSettings as AttackSettings
     from ..attacks.suite import make_attacks as make_attacks
     from ..attacks.target import Target as Target
+    from ..attacks.victim import FunctionVictim as FunctionVictim
     from ..attacks.victim import Victim as Victim
     from .evaluate_model import ModelRef as ModelRef
     from .evaluate_model import evaluate as evaluate
@@ -35,6 +36,7 @@ _HOME = {
     "make_attacks": ".attacks.suite",
     "Target": ".attacks.target",
     "Victim": ".attacks.victim",
+    "FunctionVictim": ".attacks.victim",
     "evaluate": "evaluate_model",
     "Evaluation": "measures",
     "measure": "measures",

@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,7 +16,15 @@ from ..tasks import task as task_named
 from ..tasks.read.folder import check_apart
 from ..tasks.spec import SPLITS, DataError, Head, Task, options_of_caller
 from .measures import Evaluation, measure, text_slices
-from .outputs import class_names, cut_words_note, load_model, max_length_note, outputs_of, unnamed_classes_note
+from .outputs import (
+    Outputs,
+    class_names,
+    cut_words_note,
+    load_model,
+    max_length_note,
+    outputs_of,
+    unnamed_classes_note,
+)
 
 if TYPE_CHECKING:
     from ..attacks.suite import AttackSettings
@@ -161,41 +170,16 @@ def evaluate(
     columns = {"text_column": text_column, "label_column": label_column}
     evaluations: list[Evaluation] = []
     for model_ref in model_refs(path, all_seeds=all_seeds, all_checkpoints=all_checkpoints):
-        data = _data(model_ref, task, split, file, dir, columns, limit)
-        rows = getattr(data, split)
-        model, tokenizer = load_model(model_ref.model, data.task)
-        length = max_length or model_ref.data.get("max_length")
-        reads: dict[str, Any] = {
-            "max_length": length,
-            "pad_to_max_length": bool(model_ref.data.get("pad_to_max_length")),
-        }
-        outputs = outputs_of(model, tokenizer, data.task, rows, **reads, batch_size=batch_size or 64)
-        plain = [dict(row) for row in rows]
-        kept = {column: rows[column] for column in data.task.extra_columns if column in rows.column_names}
-        name = _name(model_ref, data.task, split, file, limit if len(plain) == limit else None)
-        evaluation = measure(
-            data.task,
-            outputs,
-            name=name,
-            split=split,
-            columns={**kept, **text_slices(data.task, plain)},
-            samples=samples,
-            model=os.fspath(model_ref.model),
-            source=os.fspath(file) if file else None,
-            notes=[
-                *(doubt.for_caller(KNOWN) for doubt in data.doubts),
-                *unnamed_classes_note(model.config, data.task),
-                *cut_words_note(data.task, plain, outputs),
-                *max_length_note(max_length, model, tokenizer),
-            ],
-        )
+        data = read_rows(model_ref, task, split, file, dir, columns, limit)
+        clean = clean_pass(model_ref, data, split, file, limit, max_length, batch_size, samples)
+        evaluation, name = clean.evaluation, clean.evaluation.name
         home = model_ref.home if write else None
         if home is not None and (problem := _write_or_note(home, evaluation)):
             evaluation, home = replace(evaluation, notes=[*evaluation.notes, problem]), None
         if suite is not None:
-            about: dict[str, Any] = {"split": split, "samples": samples, "batch_size": batch_size, **reads}
+            about: dict[str, Any] = {"split": split, "samples": samples, "batch_size": batch_size, **clean.reads}
             about |= _sets(model_ref, task, dir, columns)
-            target = suite.target(model, tokenizer, data.task, plain, outputs, **about)
+            target = suite.target(clean.model, clean.tokenizer, data.task, clean.rows, clean.outputs, **about)
             where = name.removesuffix(f"-{model_ref.label}") if model_ref.label else name
             where = "" if where == "validation" else where
             attacks = suite.run(target, home=home, label=model_ref.label, model=model_ref.model, where=where)
@@ -211,8 +195,64 @@ def read_split(
     [model_ref] = model_refs(path)
     if not model_ref.data and model_ref.task is None:
         raise DataError(f"{os.fspath(path)} is no model of a run, which would say its data; give the rows as a file.")
-    data = _data(model_ref, None, split, None, dir, {}, None)
+    data = read_rows(model_ref, None, split, None, dir, {}, None)
     return data.task, getattr(data, split)
+
+
+@dataclass(frozen=True)
+class CleanPass:
+    """A model and its outputs on unchanged rows."""
+
+    model: Any
+    tokenizer: Any
+    rows: list[dict[str, Any]]
+    outputs: Outputs
+    evaluation: Evaluation
+    reads: dict[str, Any]
+    """How it reads texts: the tokens that they are cut at, and whether they are padded to as many."""
+    seconds: float
+    """Of the forward passes, with tokenising."""
+
+
+def clean_pass(
+    model_ref: ModelRef,
+    data: Any,
+    split: str,
+    file: Any,
+    limit: int | None,
+    max_length: int | None,
+    batch_size: int | None,
+    samples: int,
+) -> CleanPass:
+    """Load a model and measure it on the rows of a split."""
+    rows = getattr(data, split)
+    model, tokenizer = load_model(model_ref.model, data.task)
+    reads: dict[str, Any] = {
+        "max_length": max_length or model_ref.data.get("max_length"),
+        "pad_to_max_length": bool(model_ref.data.get("pad_to_max_length")),
+    }
+    began = time.perf_counter()
+    outputs = outputs_of(model, tokenizer, data.task, rows, **reads, batch_size=batch_size or 64)
+    seconds = time.perf_counter() - began
+    plain = [dict(row) for row in rows]
+    kept = {column: rows[column] for column in data.task.extra_columns if column in rows.column_names}
+    evaluation = measure(
+        data.task,
+        outputs,
+        name=rows_name(model_ref, data.task, split, file, limit if len(plain) == limit else None),
+        split=split,
+        columns={**kept, **text_slices(data.task, plain)},
+        samples=samples,
+        model=os.fspath(model_ref.model),
+        source=os.fspath(file) if file else None,
+        notes=[
+            *(doubt.for_caller(KNOWN) for doubt in data.doubts),
+            *unnamed_classes_note(model.config, data.task),
+            *cut_words_note(data.task, plain, outputs),
+            *max_length_note(max_length, model, tokenizer),
+        ],
+    )
+    return CleanPass(model, tokenizer, plain, outputs, evaluation, reads, seconds)
 
 
 def _write_or_note(home: Path, evaluation: Evaluation) -> str:
@@ -225,19 +265,20 @@ def _write_or_note(home: Path, evaluation: Evaluation) -> str:
     return ""
 
 
-def _data(
+def read_rows(
     model_ref: ModelRef, task: str | Task | None, split: str, file: Any, dir: Any, columns: dict[str, Any], limit: Any
 ) -> Any:
+    """Return the data of a split: of the run itself, of another task or folder, or of a file."""
     if limit is not None and limit < 1:
         raise DataError(f"limit={limit} leaves no rows; give 1 or more.")
     if split not in SPLITS:
         raise DataError(f"there is no split {split!r}: give one of {', '.join(SPLITS)}.")
     chosen = task or model_ref.task
-    own = _selected_options(model_ref.data, _READING)
+    own = selected_options(model_ref.data, _READING)
     if file is not None:
         settings: dict[str, Any] = {
-            **_selected_options(own, _OWN_FILE),
-            **_selected_options(columns),
+            **selected_options(own, _OWN_FILE),
+            **selected_options(columns),
             f"{split}_file": file,
             "limit": limit,
         }
@@ -263,7 +304,7 @@ def _data(
     return replace(data, **{name: None for name in SPLITS if name != split})
 
 
-def _selected_options(
+def selected_options(
     settings: Mapping[str, Any], keys: Sequence[str] = ("text_column", "label_column")
 ) -> dict[str, Any]:
     """Return those of the settings that are set, the columns of the text by name: "premise, hypothesis" are two."""
@@ -277,8 +318,8 @@ def _sets(model_ref: ModelRef, task: str | Task | None, dir: Any, columns: dict[
     """Return where the attack `sets` finds other sets, and how it reads own files."""
     folder = dir or model_ref.data.get("dir")
     # The form of the run's own files; a published set has a form of its own.
-    files = {} if task or model_ref.task else _selected_options(model_ref.data, _OWN_FILE)
-    return {"dir": Path(folder) if folder else None, "reading": {**files, **_selected_options(columns)}}
+    files = {} if task or model_ref.task else selected_options(model_ref.data, _OWN_FILE)
+    return {"dir": Path(folder) if folder else None, "reading": {**files, **selected_options(columns)}}
 
 
 def _same_rows(model_ref: ModelRef, split: str, rows: int) -> None:
@@ -325,7 +366,7 @@ def _run_manifest(model_ref: ModelRef) -> dict[str, Any]:
     return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
 
 
-def _name(model_ref: ModelRef, task: Task, split: str, file: Any, limit: int | None) -> str:
+def rows_name(model_ref: ModelRef, task: Task, split: str, file: Any, limit: int | None) -> str:
     """Return the name of an evaluation: file, or other set and split; a limit that cut rows off; which model.
 
     With the limit in its name, scores of a few rows never overwrite those of all.

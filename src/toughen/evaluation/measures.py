@@ -152,13 +152,20 @@ def _per_class(task: Task, outputs: Outputs) -> dict[str, dict[str, float]]:
     return {label: dict(zip(names, row, strict=True)) for label, row in zip(task.labels, rows, strict=True)}
 
 
+def length_groups(lengths: Sequence[int]) -> list[str]:
+    """Return the third by length that each row is in, such as "7-12"."""
+    values = np.asarray(lengths).astype(int)
+    edges = np.unique(np.quantile(values, [1 / 3, 2 / 3], method="inverted_cdf").astype(int))
+    group = np.searchsorted(edges, values, side="left")
+    names = {number: f"{values[group == number].min()}-{values[group == number].max()}" for number in np.unique(group)}
+    return [names[number] for number in group]
+
+
 def _slices(task: Task, outputs: Outputs, columns: Mapping[str, Sequence[Any]]) -> dict[str, list[dict[str, Any]]]:
     """Return the selecting metric by thirds of length, and by the values of further columns of the set."""
-    lengths = np.asarray(outputs.lengths)
-    edges = np.unique(np.quantile(lengths, [1 / 3, 2 / 3], method="inverted_cdf").astype(int))
-    group = np.searchsorted(edges, lengths, side="left")
-    thirds = [(group == number, lengths[group == number]) for number in np.unique(group)]
-    slices = {"length in tokens": [_slice(task, outputs, mask, f"{own.min()}-{own.max()}") for mask, own in thirds]}
+    thirds = np.array(length_groups(outputs.lengths))
+    names = sorted(set(thirds.tolist()), key=lambda name: int(name.partition("-")[0]))
+    slices = {"length in tokens": [_slice(task, outputs, thirds == name, name) for name in names]}
     for column, values in columns.items():
         groups = np.array(list(map(str, values)))
         kinds = list(dict.fromkeys(groups.tolist()))

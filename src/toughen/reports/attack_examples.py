@@ -112,8 +112,8 @@ def _differences(old: Sequence[str], new: Sequence[str]) -> tuple[set[int], set[
     if len(old) == len(new):  # words replace words
         replaced = {number for number, (a, b) in enumerate(zip(old, new, strict=True)) if a != b}
         return replaced, replaced
-    first = _same_start(old, new)
-    last = _same_start(old[first:][::-1], new[first:][::-1])
+    first = same_start(old, new)
+    last = same_start(old[first:][::-1], new[first:][::-1])
     old, new = old[first : len(old) - last], new[first : len(new) - last]
     removed, added = set(range(first, first + len(old))), set(range(first, first + len(new)))
     if max(len(old), len(new)) <= 300:  # what matches between first and last change; slow for more
@@ -123,7 +123,7 @@ def _differences(old: Sequence[str], new: Sequence[str]) -> tuple[set[int], set[
     return removed, added
 
 
-def _same_start(old: Sequence[str], new: Sequence[str]) -> int:
+def same_start(old: Sequence[str], new: Sequence[str]) -> int:
     pairs = enumerate(zip(old, new, strict=False))
     return next((number for number, (a, b) in pairs if a != b), min(len(old), len(new)))
 

@@ -1,19 +1,10 @@
 """`report`: one or several runs as one HTML page that needs no other file."""
 
-import base64
-import hashlib
-import json
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cache, partial
-from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from .._version import __version__
-from ..errors import require
 from ..internal.atomic import write_text
 from .attack_examples import attack_examples
 from .attack_means import Attack
@@ -23,12 +14,9 @@ from .comparison_section import comparison_section
 from .drawing import Drawing
 from .evaluations import evaluation_table
 from .folder import ARMS, PathLike, ReportError, Run, find_runs
-from .formatting import format_p, format_passes, shorten
+from .formatting import format_p
+from .render import Card, render
 from .run_section import Section, run_section
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
-    from markupsafe import Markup
 
 CARDS = 8
 LIMIT = 990_000  # bytes of a page: it must travel by mail and open on a telephone
@@ -61,15 +49,6 @@ def report(
             name = re.sub(r"[^a-z0-9]+", "-", drawing.title.lower()).strip("-") or "plot"
             write_text(all_runs[0].path / "plots" / f"{name}.svg", drawing.file())
     return path
-
-
-@dataclass(frozen=True)
-class Card:
-    """A headline number."""
-
-    name: str
-    value: str
-    note: str
 
 
 class Page:
@@ -142,37 +121,21 @@ class Page:
             full //= 2
 
     def _text(self, full: int, title: str, intro: Sequence[str]) -> str:
-        from markupsafe import Markup
-
-        environment, numbers = _environment(), count()
-
-        def inline(drawing: Drawing) -> "Markup":
-            # The one thing that is put in as it is: matplotlib escaped what it wrote.
-            return Markup(drawing.inline(next(numbers)))
-
-        script = environment.get_template("page.js").render()
         several = len(self.runs) > 1
-        return environment.get_template("page.html").render(
+        return render(
+            "page.html",
             title=title,
             intro=intro,
-            version=__version__,
-            inline=inline,
-            script=script,
-            # What the page's policy names the one script by that may run.
-            script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
             cards=self.cards,
             section=None if several else self.sections[0] if full else None,
             comparisons=[each for each in self.comparisons if len(each.table.rows) > 1 or several],
             robustness=self.robustness,
             examples=self.examples,
+            examples_chosen="taken at even distances",
             attacked_rows=self.attacked_rows,
             evaluations=self.evaluations,
             sections=self.sections[:full],
             left=self.runs[full:],
-            format_p=format_p,
-            format_passes=format_passes,
-            shorten=shorten,
-            to_json=partial(json.dumps, ensure_ascii=False),
         )
 
 
@@ -188,19 +151,6 @@ def _scores(table: Comparison) -> list[Card]:
         if seconds := top.ratio.get("seconds_per_step"):
             cards.append(Card("cost of a step", f"{seconds:.2f}x", f"{top.name} to {reference}"))
     return cards
-
-
-@cache  # it keeps compiled templates: they are a good part of a page's time
-def _environment() -> "Environment":
-    jinja = require("jinja2", "cli")
-    # Text from data, file names and configs is escaped in every template.
-    return jinja.Environment(
-        loader=jinja.FileSystemLoader(Path(__file__).parent / "templates"),
-        autoescape=True,
-        undefined=jinja.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
 
 
 def _title(runs: Sequence[Run]) -> str:

@@ -43,7 +43,7 @@ class BertAttack(SubstitutionAttack):
     def start_search(self, target: "Target") -> StartSearch:
         from ..language_models import MaskedProposals
 
-        proposals = MaskedProposals(str(self.masked_lm), self.candidates, target.victim.model.device)
+        proposals = MaskedProposals(str(self.masked_lm), self.candidates, target.victim.device)
         return lambda state: bert_attack(state, proposals, self.candidates)
 
 

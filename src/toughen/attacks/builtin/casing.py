@@ -24,7 +24,9 @@ class CasingAttack(TextAttack):
 
     def notes(self, target: "Target") -> list[str]:
         """Say when there was nothing to attack."""
-        tokenizer = target.victim.tokenizer
+        if not target.has_weights:
+            return []
+        tokenizer = target.white_box.tokenizer
         texts = [text for row in target.rows[:8] for text in row.values() if isinstance(text, str)]
         same = all(tokenizer(text.upper())["input_ids"] == tokenizer(text.lower())["input_ids"] for text in texts)
         return ["this tokenizer makes all letters small: case cannot change an answer"] if same else []

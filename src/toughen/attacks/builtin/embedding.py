@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...tasks.spec import DataError
-from ..base import Attack, AttackScores, Record, register_attack
+from ..base import Attack, AttackScores, ChangedRow, Record, register_attack
 from ..summary import Curve, Point
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ class EmbeddingAttack(Attack):
     """
 
     title = "Perturbed embeddings (PGD)"
+    white_box = True
 
     radii: Sequence[float] = (0.005, 0.01, 0.02, 0.05, 0.1)
     """Radii of embedding: shares of the embedding's norm."""
@@ -61,7 +62,7 @@ class EmbeddingAttack(Attack):
         """Yield the answers to examples at every radius."""
         from ..perturbed_model import attach_perturbation
 
-        victim, most = target.victim, target.victim.rows_with_gradient
+        victim, most = target.white_box, target.white_box.rows_with_gradient
         ranked = sorted(numbers, key=lambda number: sum(len(str(text)) for text in victim.key(target.rows[number])))
         with attach_perturbation(victim) as model:
             for start in range(0, len(ranked), PART * most):
@@ -81,7 +82,7 @@ class EmbeddingAttack(Attack):
         labels = batch.get("labels")
         if labels is None:
             labels = torch.as_tensor(np.asarray([target.labels[i] for i in numbers]))
-        pgd = EmbeddingPGD(model, AttackObjective(target.task), batch, labels.to(target.victim.model.device))
+        pgd = EmbeddingPGD(model, AttackObjective(target.task), batch, labels.to(target.white_box.model.device))
         if target.task.is_single_label:
             pgd.reset(torch.as_tensor(np.asarray([target.logits[i] for i in numbers])))
         pgd.sample_direction([f"{self.seed}/{i}" for i in numbers])
@@ -111,6 +112,10 @@ class EmbeddingAttack(Attack):
             outcomes[f"radius {radius:g}"] = target.outcome(pgd)
             outcomes[f"noise of radius {radius:g}"] = target.outcome(noise)
         return AttackScores(outcomes, curve=Curve(points, "radius", UNIT))
+
+    def changed_rows(self, target: "Target", records: Sequence[Record]) -> list[ChangedRow]:
+        """Return the answers at the largest radius; the texts stay as they are."""
+        return [ChangedRow(row["index"], target.rows[row["index"]], row["answers"][-1]) for row in records]
 
 
 def _answers(target: "Target", logits: "Tensor", labels: "Tensor") -> list[Any]:

@@ -20,12 +20,13 @@ class FlipAttack(SubstitutionAttack):
     """Other words of the model's vocabulary, ranked by the gradient of the embeddings (HotFlip)."""
 
     title = "Word flips (HotFlip)"
+    white_box = True
     supports_choices = False
 
     def start_search(self, target: "Target") -> StartSearch:
         from ..vocabulary import Vocabulary, VocabularyGradients
 
-        gradients = VocabularyGradients(target.victim, Vocabulary(target.victim), self.candidates)
+        gradients = VocabularyGradients(target.white_box, Vocabulary(target.white_box), self.candidates)
         return lambda state: hotflip(state, gradients, self.candidates)
 
 

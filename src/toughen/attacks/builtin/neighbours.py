@@ -19,6 +19,7 @@ class NeighbourAttack(SubstitutionAttack):
     """The nearest words in the model's own embeddings, by weighted saliency (PWWS); needs no synonyms."""
 
     title = "Neighbours in the embedding (PWWS)"
+    white_box = True
 
     def notes(self, target: "Target") -> list[str]:
         return [temperature_note(target)]
@@ -26,7 +27,7 @@ class NeighbourAttack(SubstitutionAttack):
     def start_search(self, target: "Target") -> StartSearch:
         from ..vocabulary import Vocabulary
 
-        vocabulary = Vocabulary(target.victim)
+        vocabulary = Vocabulary(target.white_box)
 
         def variants(state: SearchState, position: WordPosition) -> list[str]:
             word = state.text.word(position)

@@ -16,7 +16,7 @@ from ...tasks.spec import DataError, Task
 from ...text.edits import OBFUSCATION, TYPOS, random_case, random_edit
 from ...text.synonyms import Misspellings, load_misspellings
 from ...text.words import SplitText, match_case, split_punctuation
-from ..base import Attack, AttackScores, Outcome, Record, Row, option, register_attack
+from ..base import Attack, AttackScores, ChangedRow, Outcome, Record, Row, option, register_attack
 from ..runner import digest
 from ..summary import Group, Point
 
@@ -174,7 +174,7 @@ def _fit_tags(target: "Target", answer: list[int], count: int) -> list[int]:
     """Return exactly `count` tags: words with typos have more tokens, so that fewer words fit into a cut text."""
     outside = target.task.labels.index("O") if "O" in target.task.labels else 0
     missing = [outside] * max(0, count - len(answer))
-    if target.victim.tokenizer.truncation_side == "left":  # a text cut at its left loses its first words
+    if target.white_box.tokenizer.truncation_side == "left":  # a text cut at its left loses its first words
         return [*missing, *answer][max(0, len(answer) - count) :]
     return [*answer, *missing][:count]
 
@@ -263,3 +263,13 @@ class NoiseAttack(Attack):
         if lost := sum(row.get("lost", 0) for row in records):
             notes.append(f"{lost} words were pushed out of texts cut at their length, and count as without a tag")
         return AttackScores(outcomes, notes, groups=[Group(*each) for each in points.items()], metric=metric)
+
+    def changed_rows(self, target: "Target", records: Sequence[Record]) -> list[ChangedRow]:
+        """Return the rows under the last kind at the highest strength."""
+        last = records[-1]
+        return [
+            ChangedRow(
+                i, add_noise(target.task, row, i, last["noise"], last["strength"], self.seed, self.table), answer
+            )
+            for i, (row, answer) in enumerate(zip(target.rows, last["answers"], strict=True))
+        ]

@@ -29,6 +29,7 @@ class SetsAttack(Attack):
     """AdvGLUE, HANS by heuristic, PAWS, ANLI, the MNLI stress tests, or any file."""
 
     title = "Other and harder sets"
+    white_box = True
 
     sets: Sequence[str] = ()
     """Sets, or files in the columns of the run's own or of its task; none named: all in the folder that fit."""
@@ -79,7 +80,7 @@ class SetsAttack(Attack):
                     raise
                 yield [{"index": number, "set": names[number], "missing": " ".join(str(problem).split())}]
                 continue
-            own = target.victim
+            own = target.white_box
             length = own.text_tokenizer.max_length
             victim = Victim(
                 own.model, own.tokenizer, task, max_length=length, pad_to_max_length=own.pads, batch_size=own.rows

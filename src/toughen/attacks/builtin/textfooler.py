@@ -65,7 +65,7 @@ class TextFoolerAttack(SynonymAttack):
     def start_search(self, target: "Target") -> StartSearch:
         from ..language_models import SentenceEncoder
 
-        judge = None if self.judge is None else SentenceEncoder(self.judge, target.victim.model.device)
+        judge = None if self.judge is None else SentenceEncoder(self.judge, target.victim.device)
         return lambda state: textfooler(state, self.variants, judge, self.similarity)
 
     def variants(self, state: SearchState, position: WordPosition) -> list[str]:

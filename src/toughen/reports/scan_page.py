@@ -1,0 +1,64 @@
+"""The page of a scan: the decision, scores with losses, slices, the worst examples, and what would help."""
+
+from typing import TYPE_CHECKING
+
+from ..internal.atomic import write_text
+from . import charts
+from .attack_examples import Example, TextPair
+from .drawing import Drawing
+from .letters import mark_letters
+from .render import Card, render
+
+if TYPE_CHECKING:
+    from ..evaluation.scan_results import BrokenRow, CheckResult, Scan
+
+SLICES = 60
+
+
+def write_page(scan: "Scan") -> None:
+    """Write scan.html of a scan."""
+    write_text(
+        scan.page,
+        render(
+            "scan.html",
+            title=f"Scan of {scan.model}",
+            intro=[scan.decision],
+            cards=_cards(scan),
+            scan=scan,
+            drawings=_drawings(scan),
+            slices=scan.slices[:SLICES],
+            examples=[_example(each, row) for each in scan.checks for row in each.examples],
+            examples_chosen="the worst of each check: those the model was surest of before",
+            attacked_rows=sum(each.broken for each in scan.checks),
+        ),
+    )
+
+
+def _cards(scan: "Scan") -> list[Card]:
+    low, high = scan.clean.low, scan.clean.high
+    cards = [Card(f"clean {scan.metric}", f"{scan.clean.value:.3f}", f"{low:.3f} to {high:.3f}, {scan.rows} rows")]
+    if scan.evaluation.calibration:
+        cards.append(Card("calibration error", f"{scan.evaluation.calibration['ece']:.3f}", "0 is best"))
+    lost = [Card(each.check.name, f"{each.score.value:.3f}", f"lost {each.points} points") for each in scan.checks]
+    return [*cards, *lost]
+
+
+def _drawings(scan: "Scan") -> list[Drawing]:
+    scores = {"clean": scan.clean} | {each.check.name: each.score for each in scan.checks}
+    groups = {name: {scan.metric: score} for name, score in scores.items()}
+    drawings = [charts.bars("score under each check", groups, y=scan.metric, note="With 95 % intervals over rows.")]
+    if calibration := scan.evaluation.calibration:
+        curves = {f"calibration error {calibration['ece']:.3f}": calibration["bins"]}
+        note = "On the dotted line a model knows how sure it may be; larger marks are more rows."
+        drawings.append(charts.reliability("reliability", curves, note=note))
+    return drawings
+
+
+def _example(each: "CheckResult", row: "BrokenRow") -> Example:
+    texts: list[TextPair] = []
+    for column, before in row.original.items():
+        after = row.changed[column]
+        pieces = mark_letters(before, after)
+        spaces = before != after and before.split() == after.split()
+        texts.append(TextPair(column, *pieces, same=before == after, only_spaces=spaces))
+    return Example("", each.check.name, row.index, "fooled", row.label, row.before, row.after, row.queries, texts)
