@@ -27,6 +27,23 @@ def test_rows_and_table():
     assert f"{rows[1].ms / rows[0].ms:.2f}" in table
 
 
+def test_views_of_texts_are_made_before_the_clock_starts(monkeypatch):
+    from toughen.engine.text_views import ViewMaker
+
+    make, edited = ViewMaker.__call__, []
+
+    def watched(maker, *given):
+        views = make(maker, *given)
+        edited.append(int(views["toughen_view0_counts"][:, 1].sum()))
+        return views
+
+    monkeypatch.setattr(ViewMaker, "__call__", watched)
+    rows = bench("tiny", ["typos"], ["4x16"], repeats=2, device="cpu")
+    assert [row.method for row in rows] == ["plain", "typos"]
+    assert len(edited) == 1
+    assert edited[0] > 0
+
+
 def test_command_writes_both_files(tmp_path, capsys):
     out = tmp_path / "figures"
     options = ["--model", "tiny", "--methods", "r3f", "--shapes", "2x8", "--repeats", "1", "--device", "cpu"]

@@ -8,7 +8,8 @@ import timeit
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from types import SimpleNamespace
+from functools import cache
+from string import ascii_lowercase
 from typing import Any
 
 import torch
@@ -27,7 +28,8 @@ SIZES = {
     "bert-base": (12, 768, 12, 3072),
     "bert-large": (24, 1024, 16, 4096),
 }
-SPECIAL = SimpleNamespace(all_special_ids=[0, 1, 2])
+SPECIAL = ("[PAD]", "[CLS]", "[SEP]", "[UNK]")
+SAME_STEP = ("casing", "obfuscation", "synonyms", "views")  # as `typos`, with other edits: timed on request alone
 
 
 def _other_tokens(_tokenizer: Any, model: Any) -> Tensor:
@@ -108,7 +110,7 @@ def bench(
 
     Medians of `repeats` steps made one after the other, with no waiting between them. `compile` compiles the layers of
     the fast mode before they are captured, `memory_budget` is the share of activations it keeps (`compile_layers`). On
-    a CPU there is no fast mode.
+    a CPU there is no fast mode. Views of texts are made before the clock starts, as a loader's workers make them.
     """
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     wanted = [mode for mode in modes if mode == "eager" or device == "cuda"]
@@ -119,7 +121,7 @@ def bench(
         raise ValueError(f"the fast mode needs a CUDA device, and this is the {device}: time eager steps there.")
     if repeats < 1:
         raise ValueError(f"repeats={repeats}: a median needs at least one step.")
-    names = ["plain", *[name for name in methods or list_methods() if name != "plain"]]
+    names = ["plain", *[name for name in methods or sorted(set(list_methods()) - set(SAME_STEP)) if name != "plain"]]
     for name in names:
         get_factory(name)  # refuse an unknown one before anything is timed
     settings = _Settings(
@@ -156,7 +158,8 @@ def _measure(subject: nn.Module, model: str, name: str, shape: Shape, mode: str,
         torch.cuda.reset_peak_memory_stats()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # such as that a model of this size has no dropout
-        attached = create_method(name, **OPTIONS.get(name, {})).attach(subject, SPECIAL, total_steps=10_000)
+        options = OPTIONS.get(name, {})
+        attached = create_method(name, **options).attach(subject, word_tokenizer(subject), total_steps=10_000)
         if compiled:
             compile_layers(subject, memory_budget=settings.memory_budget)
         try:
@@ -193,6 +196,7 @@ class _TrainingStep:
         self.captured = attached.capture(model, optimizer=self.optimizer, max_norm=1.0) if fast else None
         config: Any = model.config
         batch = make_batch(shape, int(config.get_text_config().vocab_size), int(config.num_labels))
+        batch = attached.add_views(batch)
         if self.device == "cuda":  # the fast step copies it from pinned memory
             batch = {name: value.pin_memory() if fast else value.cuda() for name, value in batch.items()}
         self.batch = batch
@@ -246,6 +250,26 @@ def load_model(name: "str | os.PathLike[str]") -> nn.Module:
     layers, width, heads, inner = SIZES[str(name)]
     config = BertConfig(hidden_size=width, num_hidden_layers=layers, num_attention_heads=heads, intermediate_size=inner)
     return BertForSequenceClassification(config).train()
+
+
+@cache
+def _tokenizer(vocabulary: int) -> Any:
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    words = ("".join(each) for each in itertools.product(ascii_lowercase, repeat=4))
+    letters = [*ascii_lowercase, *(f"##{letter}" for letter in ascii_lowercase)]
+    pieces = list(itertools.islice(itertools.chain(SPECIAL, letters, words), vocabulary))
+    inner = Tokenizer(models.WordPiece({piece: number for number, piece in enumerate(pieces)}, unk_token="[UNK]"))
+    inner.pre_tokenizer, inner.decoder = pre_tokenizers.BertPreTokenizer(), decoders.WordPiece()
+    names = {f"{token.strip('[]').lower()}_token": token for token in SPECIAL}
+    return PreTrainedTokenizerFast(tokenizer_object=inner, **names)
+
+
+def word_tokenizer(model: nn.Module) -> Any:
+    """Return a tokenizer for which most random tokens are words of four letters, so that texts can be edited."""
+    config: Any = model.config
+    return _tokenizer(int(config.get_text_config().vocab_size))
 
 
 def make_batch(shape: Shape, vocabulary: int, labels: int, seed: int = 0) -> Mapping[str, Tensor]:
