@@ -27,6 +27,7 @@ from .checkpointing import CheckpointedLayers
 from .diagnostics import measure_divergence, step_metrics
 from .features import FeatureHook
 from .float32_logits import keep_logits_in_float32
+from .model_calls import watch_calls
 from .perturbation import Injector
 from .state import MethodState, under
 from .step import Forward, MethodStep, NoSync, SharedPasses
@@ -81,7 +82,6 @@ class Attached:
         self._switch = DropoutSwitch(self.model)
         self._undo: list[Detach] = []
         self._feature_hook: FeatureHook | None = None
-        self._checkpoints: CheckpointedLayers | None = None
         self.attach()
 
     def attach(self) -> None:
@@ -94,7 +94,7 @@ class Attached:
                 "trainer.attached.detach()), or attach a sum: (a + b).attach(model). Copy a model after its detach."
             )
         try:
-            self._feature_hook, self._checkpoints = install_hooks(self.model, self.states, self._seed, self._undo)
+            self._feature_hook = install_hooks(self.model, self.states, self._seed, self._undo)
         except BaseException:
             self.detach()
             raise
@@ -115,8 +115,6 @@ class Attached:
         """
         device = next(self.model.parameters()).device
         passes = SharedPasses(self.model, forward, batch, no_sync, self.task, device, self._switch, self._feature_hook)
-        if self._checkpoints is not None:
-            self._checkpoints.follow()
         with self.window(last):
             self.last_batches = steps = [one.step(passes, last, self._window) for one in self.states]
             main, *others = steps
@@ -317,10 +315,8 @@ class Attached:
             states.load_state_dict(i, self.model, state)
 
 
-def install_hooks(
-    model: nn.Module, states: Sequence[MethodState], seed: int, undo: list[Detach]
-) -> tuple[FeatureHook | None, CheckpointedLayers | None]:
-    """Put all hooks in; return what watches features and checkpointed layers.
+def install_hooks(model: nn.Module, states: Sequence[MethodState], seed: int, undo: list[Detach]) -> FeatureHook | None:
+    """Put all hooks in; return what watches features.
 
     The functions that remove them are added to `undo` one by one, also if something is refused half-way.
     """
@@ -340,5 +336,6 @@ def install_hooks(
     checkpoints = CheckpointedLayers(model, inside) if inside else None
     if checkpoints is not None:
         undo.append(checkpoints.release)
+    undo.append(watch_calls(model, [one.injector for one in states], checkpoints))
     undo.append(warn_if_method_unused(model, lambda: states[0].used))
-    return watch, checkpoints
+    return watch

@@ -1,6 +1,7 @@
 """The perturbation of one micro-batch, and the way it gets into the forward pass."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -99,6 +100,7 @@ class Injector:
         self.special_ids = special_ids
         self.batch: Mapping[str, Any] = {}
         self.current: Perturbation | None = None
+        self.with_gradients = True  # the mode that the perturbed pass began in
         self.first_input: Tensor | None = None  # the first input of the pass, as it is embedded
         self.module: nn.Module | None = None  # the weights of a learnt search
         self.half: torch.dtype | None = None  # the half precision of the last pass, if it has one
@@ -108,6 +110,15 @@ class Injector:
     @property
     def active(self) -> bool:
         return self.current is not None
+
+    @contextmanager
+    def perturbing(self, perturbation: Perturbation) -> Generator[None]:
+        """Run a perturbed pass."""
+        self.current, self.with_gradients = perturbation, torch.is_grad_enabled()
+        try:
+            yield
+        finally:
+            self.current = self.first_input = None
 
     def set_batch(self, batch: Mapping[str, Any]) -> None:
         """Set the inputs of the coming passes, from which masks are made."""

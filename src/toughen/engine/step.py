@@ -147,11 +147,8 @@ class MethodStep:
 
     def under_perturbation(self, run: Callable[[], ModelOutputs]) -> ModelOutputs:
         self.injector.set_batch(self.passes.inputs)
-        self.injector.current = self.perturbation
-        try:
+        with self.injector.perturbing(self.perturbation):
             return run()
-        finally:
-            self.injector.current = self.injector.first_input = None
 
     def run_search(self) -> None:
         search = self.method.search

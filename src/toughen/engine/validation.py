@@ -13,7 +13,8 @@ from ..internal.rng import has_batch_norm, has_dropout
 from ..method import Method
 from ..needs import declared
 from ..sites.base import Detach
-from ..sites.locate import input_embedding, track_encoder_forward
+from ..sites.embedding import track_input
+from ..sites.locate import input_embedding, input_embeddings
 from .perturbation import Injector
 
 
@@ -174,19 +175,21 @@ def warn_if_multiple_inputs(model: nn.Module, injector: Injector) -> Detach:
     by the site. Under torch.compile nothing is said.
     """
     try:
-        embedding = input_embedding(model)
+        embeddings = input_embeddings(model)
     except SiteError:
         return lambda: None
-    reading, stop_watching = track_encoder_forward(model, embedding)
+    watched = [(embedding, *track_input(model, embedding, injector)) for embedding in embeddings]
 
     def look(called: nn.Module, args: Any) -> None:
-        if torch.compiler.is_compiling() or not injector.active or called is not embedding or not args or not reading():
+        if torch.compiler.is_compiling() or not injector.active or not args:
+            return
+        if not any(called is embedding and reads_input(args) for embedding, reads_input, _ in watched):
             return
         first, now = injector.first_input, args[0]
         if first is None:
             injector.first_input = now
         elif first.shape == now.shape and first.data_ptr() != now.data_ptr():
-            handle.remove()
+            stop_looking()
             warnings.warn(
                 f"{type(model).__name__} read several inputs in one pass, and all get the perturbation and the mask of "
                 "the first: for the others it is no better than noise. Run them as one batch, and split its output.",
@@ -194,10 +197,15 @@ def warn_if_multiple_inputs(model: nn.Module, injector: Injector) -> Detach:
                 stacklevel=2,
             )
 
-    handle = embedding.register_forward_pre_hook(look)
+    handles = [embedding.register_forward_pre_hook(look) for embedding in embeddings]
+
+    def stop_looking() -> None:
+        for handle in handles:
+            handle.remove()
 
     def detach() -> None:
-        handle.remove()
-        stop_watching()
+        stop_looking()
+        for *_, stop_watching in watched:
+            stop_watching()
 
     return detach

@@ -1,14 +1,23 @@
 """WHERE to perturb: the input embedding, as it is or normalised."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .base import Detach, PerturbationSource
 from .hidden import perturb_module
-from .locate import embedding_norm, get_module, input_embedding, token_layout_of, track_encoder_forward
+from .locate import (
+    embedding_norm,
+    embeds_token_types,
+    get_module,
+    input_embeddings,
+    token_layout_of,
+    track_encoder_forward,
+)
 from .token_mask import RECOMMENDED_SKIP, Skip, check_skip, get_delta
 
 
@@ -25,15 +34,38 @@ class WordEmbedding:
         check_skip(self.skip)
 
     def attach(self, model: nn.Module, inject: PerturbationSource) -> Detach:
-        module = input_embedding(model)
-        running, stop_tracking = track_encoder_forward(model, module)
-        remove_hook = perturb_module(module, inject, self.skip, token_layout_of(model, module), running)
+        undo: list[Detach] = []
+        for module in input_embeddings(model):
+            reads_input, stop_tracking = track_input(model, module, inject)
+            layout = token_layout_of(model, module)
+            undo += [perturb_module(module, inject, self.skip, layout, reads_input), stop_tracking]
 
         def detach() -> None:
-            remove_hook()
-            stop_tracking()
+            for one in undo:
+                one()
 
         return detach
+
+
+def track_input(
+    model: nn.Module, embedding: nn.Module, inject: PerturbationSource
+) -> tuple[Callable[[tuple[Any, ...]], bool], Detach]:
+    """Whether a call of the embedding, by its arguments, reads the input; and the way to stop watching.
+
+    The decoder may call it too, and some models embed token types with it.
+    """
+    running, stop = track_encoder_forward(model, embedding)
+    shared = embeds_token_types(model, input_embeddings(model))
+
+    @torch.compiler.disable()  # pyright: ignore[reportUntypedFunctionDecorator]  # addresses are not traced
+    def same(types: Tensor, args: tuple[Any, ...]) -> bool:
+        return bool(args) and isinstance(args[0], Tensor) and args[0].data_ptr() == types.data_ptr()
+
+    def reads_input(args: tuple[Any, ...]) -> bool:
+        types = inject.batch.get("token_type_ids") if shared else None
+        return running() and (types is None or not same(types, args))
+
+    return reads_input, stop
 
 
 @dataclass(frozen=True)

@@ -31,12 +31,12 @@ def perturb_module(
     inject: PerturbationSource,
     skip: Skip,
     layout: TokenLayout,
-    running: Callable[[], bool] = lambda: True,
+    reads_input: Callable[[tuple[Any, ...]], bool] = lambda _: True,
 ) -> Detach:
-    """Perturb what a module returns, in perturbed passes and where `running` says yes."""
+    """Perturb what a module returns, in perturbed passes and where `reads_input` says so of its arguments."""
 
-    def hook(called: nn.Module, _args: Any, output: Any) -> Any:
-        if not inject.active or called is not module or not running():  # a copy of the model has its hooks, too
+    def hook(called: nn.Module, args: tuple[Any, ...], output: Any) -> Any:
+        if not inject.active or called is not module or not reads_input(args):  # a copy of the model has its hooks, too
             return None
         return perturb_output(inject, output, skip, layout)
 
