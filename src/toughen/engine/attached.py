@@ -1,6 +1,7 @@
 """A method bound to a model: it turns a micro-batch into losses, and gives the model back as it was."""
 
 import warnings
+import weakref
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from functools import partial
@@ -48,6 +49,27 @@ _MARK = "_toughen_attached"
 _RENAMED = {"captured": "capture", "masks": "attention_masks", "perturbed": "perturbed_forward"}
 
 
+class _Mark:
+    """Says on a model whose method is attached to it; the mark of a copied model has no owner to detach."""
+
+    def __init__(self, owner: "Attached | None" = None) -> None:
+        self.copied = owner is None
+        self.owner: Callable[[], Attached | None] = (lambda: None) if owner is None else weakref.ref(owner)
+        self.undo: list[Detach] = [] if owner is None else owner._undo
+
+    def __reduce__(self) -> Any:
+        return _Mark, ()
+
+    def release(self) -> bool:
+        """Detach a method that nobody holds any more, or that gives way; return whether the model is free."""
+        owner = self.owner()
+        if self.copied or (owner is not None and not owner.gives_way):
+            return False
+        while self.undo:
+            self.undo.pop()()
+        return True
+
+
 class Attached:
     """A method on a model. Use as a context manager, or call `detach` when training is over."""
 
@@ -71,6 +93,7 @@ class Attached:
             warn_renamed(repr(task), repr(OLD_HEAD_TYPES[task]))
         self.task: HeadType = OLD_HEAD_TYPES.get(task, task) if task else infer_head_type(self.model)
         self.total_steps, self.updates = total_steps, 0
+        self.gives_way = False  # another method may take its place on the model, as a Trainer's that does not train
         self.noise = NoiseGenerators(per_rank_seed(seed))
         self._seed = torch.initial_seed() if seed is None else seed  # of what must be the same on every process
         self._clock = TrainingProgress(total=total_steps)
@@ -88,17 +111,19 @@ class Attached:
         """Put the hooks in; again after a `detach`, with the method's state as it was."""
         if self._undo:
             return
-        if getattr(self.model, _MARK, False):
+        mark: _Mark | None = getattr(self.model, _MARK, None)
+        if mark is not None and not mark.release():
             raise MethodError(
                 f"{type(self.model).__name__} already has a method attached. Detach it first (that of a Trainer by "
-                "trainer.attached.detach()), or attach a sum: (a + b).attach(model). Copy a model after its detach."
+                "trainer.attached.detach(), once its train() is over), or attach a sum: (a + b).attach(model). Copy a "
+                "model after its detach."
             )
         try:
             self._feature_hook = install_hooks(self.model, self.states, self._seed, self._undo)
         except BaseException:
             self.detach()
             raise
-        setattr(self.model, _MARK, True)
+        setattr(self.model, _MARK, _Mark(self))
         self._undo.append(partial(delattr, self.model, _MARK))
 
     def backward_passes(self, last: bool = True) -> tuple[BackwardPass, ...]:
@@ -114,7 +139,10 @@ class Attached:
         the search run, e.g. `model.no_sync`. Under gradient accumulation, `last` marks the last micro-batch.
         """
         device = next(self.model.parameters()).device
-        passes = SharedPasses(self.model, forward, batch, no_sync, self.task, device, self._switch, self._feature_hook)
+        compares = any(one.method.needs("needs_predictions") for one in self.states)
+        passes = SharedPasses(
+            self.model, forward, batch, no_sync, self.task, device, self._switch, self._feature_hook, compares
+        )
         with self.window(last):
             self.last_batches = steps = [one.step(passes, last, self._window) for one in self.states]
             main, *others = steps

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from ..sites.base import Detach
 from .checkpointing import CheckpointedLayers
-from .perturbation import Injector, Perturbation
+from .perturbation import Injector
 
 _CLAMPED_IN_PLACE = ("start_positions", "end_positions")
 
@@ -19,34 +19,29 @@ def watch_calls(model: nn.Module, injectors: Sequence[Injector], checkpoints: Ch
     A call without gradients in a pass with them is a reference: DPO takes one from the model without its adapter. The
     heads of some models clamp the positions of answers in place, and the cross entropy of an earlier pass needs them.
     """
-    suspended: dict[Injector, Perturbation] = {}
 
     def enter(called: nn.Module, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]] | None:
         if called is not model:  # a copy of the model has its hooks, too
             return None
         if checkpoints is not None and not torch.compiler.is_compiling():
             checkpoints.follow()
-        if suspended:  # by a call that failed
-            suspended.clear()
-        for injector in injectors:
-            if injector.current is not None and injector.with_gradients and not torch.is_grad_enabled():
-                suspended[injector] = injector.current
-                injector.current = None
+        if not torch.is_grad_enabled():
+            suspend([one for one in injectors if one.current is not None and one.with_gradients])
         labels = {name: kwargs[name] for name in _CLAMPED_IN_PLACE if isinstance(kwargs.get(name), Tensor)}
         return (args, {**kwargs, **{name: value.clone() for name, value in labels.items()}}) if labels else None
 
-    def leave(*_: Any) -> None:
-        if not suspended:
-            return
-        for injector, perturbation in suspended.items():
-            injector.current = perturbation
-        suspended.clear()
+    def suspend(perturbed: Sequence[Injector]) -> None:
+        """Leave this call of the model clean."""
+        current = [injector.current for injector in perturbed]
 
-    before = model.register_forward_pre_hook(enter, with_kwargs=True)
-    after = model.register_forward_hook(leave)
+        def resume(*_: Any) -> None:
+            handle.remove()
+            for injector, perturbation in zip(perturbed, current, strict=True):
+                injector.current = perturbation
 
-    def detach() -> None:
-        before.remove()
-        after.remove()
+        if perturbed:
+            handle = model.register_forward_hook(resume, always_call=True)
+            for injector in perturbed:
+                injector.current = None
 
-    return detach
+    return model.register_forward_pre_hook(enter, with_kwargs=True).remove

@@ -41,7 +41,8 @@ class Perturbation:
             raise StepError(
                 "No gradient came back to the perturbation: the last loss was not back-propagated before the next one "
                 "was asked for, or checkpointed layers ran without gradients (use_reentrant=True). For those use "
-                "model.gradient_checkpointing_enable({'use_reentrant': False})."
+                "model.gradient_checkpointing_enable({'use_reentrant': False}). Layers that compute their own backward "
+                "pass (Reformer's) cannot be perturbed inside: use toughen.smart(), at the embedding."
             )
         views = [self.views[index] for index in self.at]
         old = [delta.detach() for delta in self.deltas]

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ..compare import loss_of
 from ..compare.base import Compare, HasComponents
-from ..compare.model_outputs import ModelOutputs, parse_output
+from ..compare.model_outputs import ModelOutputs, loss_alone, parse_output
 from ..errors import MethodError, RobustnessWarning, SiteError, StepError
 from ..internal.architectures import HeadType
 from ..internal.distributed import reshard, swap_weights
@@ -48,6 +48,7 @@ class SharedPasses:
     device: torch.device
     switch: DropoutSwitch
     hook: FeatureHook | None
+    compares: bool = True  # predictions, and not losses alone
     forwards: int = 0
     backwards: int = 0
     _snapshot: RngSnapshot | None = field(default=None, repr=False)
@@ -70,7 +71,14 @@ class SharedPasses:
 
     def predict(self) -> ModelOutputs:
         """Run one pass, with dropout as the model has it."""
-        return parse_output(self.forward(), self.inputs, self.task, getattr(self.model, "config", None))
+        output = self.forward()
+        try:
+            return parse_output(output, self.inputs, self.task, getattr(self.model, "config", None))
+        except (StepError, TypeError):
+            loss = None if self.compares else loss_alone(output)
+            if loss is None:
+                raise
+            return ModelOutputs(loss, ())
 
     def clean(self, dropout: Dropout) -> ModelOutputs:
         if self._clean is None:

@@ -14,7 +14,7 @@ from ..method import Method
 from ..needs import declared
 from ..sites.base import Detach
 from ..sites.embedding import track_input
-from ..sites.locate import input_embedding, input_embeddings
+from ..sites.locate import config_of, input_embedding, input_embeddings
 from .perturbation import Injector
 
 
@@ -100,7 +100,7 @@ def special_ids(model: nn.Module, tokenizer: Any) -> Tensor | None:
     """Return the ids of the tokens that carry no text: the tokenizer's, else those the model's config knows."""
     ids = list(getattr(_tokenizer(tokenizer), "all_special_ids", ()) or ())
     if not ids:
-        config = getattr(model, "config", None)
+        config = config_of(model)
         names = ("pad_token_id", "bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id")
         known = [getattr(config, name, None) for name in names]
         ids = [one for value in known for one in (value if isinstance(value, list) else [value]) if one is not None]
@@ -116,7 +116,7 @@ def warn_if_special_unknown(model: nn.Module, method: Method, tokenizer: Any) ->
     """Warn if special tokens are unknown, as many encoders' configs do not name them."""
     site = method.site
     masked = "special" in declared(site, "skip")
-    config = getattr(model, "config", None)
+    config = config_of(model)
     text = getattr(model, "main_input_name", "input_ids") == "input_ids"
     known = any(getattr(config, name, None) is not None for name in ("bos_token_id", "eos_token_id", "cls_token_id"))
     has_tokenizer = hasattr(_tokenizer(tokenizer), "all_special_ids")

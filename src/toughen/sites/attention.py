@@ -33,9 +33,10 @@ class AttentionLogits:
         base = _base(model)
         if _is_deberta(base):
             return attach_deberta([(n, disentangled_blocks(base)[n]) for n in chosen], inject)
-        before = cast(str, base.config._attn_implementation or "eager")
+        configs = [m.config for m in base.modules() if hasattr(m, "set_attn_implementation")]
+        before = [config._attn_implementation for config in configs]  # parts may differ, as DPT's convolutions do
         register()
-        base.set_attn_implementation(WRAPPED_IMPLEMENTATIONS[before])
+        base.set_attn_implementation(WRAPPED_IMPLEMENTATIONS[cast(str, base.config._attn_implementation or "eager")])
         zero_logits = self.original_code and base.config.model_type == "bert"
         hooks = [AttentionHook(attention_blocks(base)[n], n, inject, zero_logits) for n in chosen]
         undo: list[Detach] = [hook.close for hook in hooks]
@@ -45,7 +46,8 @@ class AttentionLogits:
         def detach() -> None:
             for one in undo:
                 one()
-            base.set_attn_implementation(before)
+            for config, implementation in zip(configs, before, strict=True):  # the whole before its parts
+                config._attn_implementation = implementation
 
         return detach
 
@@ -65,10 +67,7 @@ class AttentionLogits:
         width = getattr(config, "true_hidden_size", None) or getattr(config, "hidden_size", None)
         heads = getattr(config, "num_attention_heads", None)
         if not isinstance(width, int) or not isinstance(heads, int):
-            raise SiteError(
-                f"{type(base).__name__} has layers of several widths or heads (its config names no single hidden_size "
-                "and num_attention_heads), and ASA's adversary has one. Use toughen.smart() or toughen.freelb()."
-            )
+            raise _no_single(base, "hidden_size and num_attention_heads")
         return [LayerSpec(n, width, heads) for n in numbers]
 
 
@@ -111,6 +110,8 @@ def attention_blocks(base: Any) -> list[nn.Module]:
             "adversary's mask would replace. Use toughen.smart() or toughen.freelb(), which perturb the input."
         )
     count = getattr(config, "num_hidden_layers", None)
+    if not isinstance(count, int):
+        raise _no_single(base, "num_hidden_layers")
     if len(blocks) != count:
         raise SiteError(
             f"{name} has {len(blocks)} attention modules for {count} layers: layers that share one "
@@ -123,6 +124,13 @@ def attention_blocks(base: Any) -> list[nn.Module]:
             "model.set_attn_implementation('sdpa') first."
         )
     return blocks
+
+
+def _no_single(base: nn.Module, what: str) -> SiteError:
+    return SiteError(
+        f"{type(base).__name__} is not one stack of equal layers: its config names no single {what}, which ASA needs. "
+        "Use toughen.smart() or toughen.freelb()."
+    )
 
 
 def _asks_interface(module: nn.Module) -> bool:

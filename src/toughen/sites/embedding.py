@@ -52,9 +52,10 @@ def track_input(
 ) -> tuple[Callable[[tuple[Any, ...]], bool], Detach]:
     """Whether a call of the embedding, by its arguments, reads the input; and the way to stop watching.
 
-    The decoder may call it too, and some models embed token types with it.
+    The decoder may call it too, and some models embed token types with it, or the padding they add (LED).
     """
     running, stop = track_encoder_forward(model, embedding)
+    pads = token_layout_of(model, embedding).extra_tokens == "behind"
     shared = embeds_token_types(model, input_embeddings(model))
 
     @torch.compiler.disable()  # pyright: ignore[reportUntypedFunctionDecorator]  # addresses are not traced
@@ -63,7 +64,9 @@ def track_input(
 
     def reads_input(args: tuple[Any, ...]) -> bool:
         types = inject.batch.get("token_type_ids") if shared else None
-        return running() and (types is None or not same(types, args))
+        ids = inject.batch.get("input_ids") if pads else None
+        added = isinstance(ids, Tensor) and bool(args) and args[0].shape[-1] < ids.shape[-1]
+        return running() and not added and (types is None or not same(types, args))
 
     return reads_input, stop
 

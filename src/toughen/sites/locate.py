@@ -50,6 +50,17 @@ def _own_embedding(module: nn.Module) -> nn.Module | None:
         return None
 
 
+def config_of(model: nn.Module) -> Any:
+    """The config of a model, or of the only one that a wrapper holds; None if there is none."""
+    own = getattr(model, "config", None)
+    if own is not None:
+        return own
+    try:
+        return getattr(transformer_of(model), "config", None)
+    except SiteError:
+        return None
+
+
 def encoder_of(model: nn.Module) -> nn.Module:
     """The part that reads the input: the encoder of an encoder-decoder, the model itself otherwise."""
     config = getattr(model, "config", None)
@@ -174,13 +185,14 @@ def get_module(model: nn.Module, path: str) -> nn.Module:
     raise SiteError(f"{type(model).__name__} has no module {path!r}. {nearest(path, filter(None, modules))}")
 
 
-def layers(model: nn.Module) -> nn.ModuleList:
+def layers(model: nn.Module) -> list[nn.Module]:
     """The stack of transformer layers in the part that reads the input: as long as the config says, else the longest.
 
-    T5's blocks are lists themselves. ALBERT runs one module as every layer, so no single layer of it can be perturbed.
+    T5's blocks hold lists themselves, and Funnel's are lists of layers. ALBERT runs one module as every layer, so no
+    single layer of it can be perturbed.
     """
     reader = text_model_of(model)
-    stacks = [m for m in reader.modules() if isinstance(m, nn.ModuleList)]
+    stacks = [_flat(m) for m in reader.modules() if isinstance(m, nn.ModuleList)]
     if not stacks:
         raise SiteError(f"{type(model).__name__} has no list of layers. Name the module: Hidden('path.to.the.layer').")
     number = getattr(getattr(reader, "config", None), "num_hidden_layers", None)
@@ -191,6 +203,10 @@ def layers(model: nn.Module) -> nn.ModuleList:
             "perturbed. Use the output of the embedding block: Hidden('embeddings')."
         )
     return stack
+
+
+def _flat(stack: nn.ModuleList) -> list[nn.Module]:
+    return [layer for each in stack for layer in (_flat(each) if isinstance(each, nn.ModuleList) else [each])]
 
 
 def layer_path(model: nn.Module, layer: int) -> str:

@@ -95,6 +95,7 @@ class _RobustTrainer(Trainer):
     def _attach(self, model: Any) -> None:
         own = cast(PreTrainedModel, self.accelerator.unwrap_model(model))
         self.attached: Attached = self._method.attach(own, self.processing_class, seed=self.args.seed)
+        self.attached.gives_way = True  # to another Trainer on this model, but not while this one trains
         # Some language models divide by the number of labels of the whole update, and so does Trainer's smoothed loss;
         # other heads only say they would, and Trainer would multiply their loss by accumulation steps and processes.
         divided = divides_by_items(own, self.attached.task) or trainer_scales_loss(self, _RobustTrainer)
@@ -123,6 +124,7 @@ class _RobustTrainer(Trainer):
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
         self.attached.attach()
+        self.attached.gives_way = False
         try:
             return super().train(*args, **kwargs)
         finally:
@@ -131,6 +133,7 @@ class _RobustTrainer(Trainer):
                 self._graphs.close()
                 self._graphs = None
             self.attached.detach()  # the trained model is a plain one
+            self.attached.gives_way = True
 
     def _inner_training_loop(self, *args: Any, **kwargs: Any) -> Any:
         """Trainer counts from 0 in every training that it does not resume, and so do schedules, teachers, spreads."""
