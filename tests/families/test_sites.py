@@ -1,6 +1,7 @@
 """Where models of other makes are perturbed: their inputs and no more, and parts that no base class names."""
 
 import math
+from collections import namedtuple
 from copy import deepcopy
 from typing import Any
 
@@ -124,11 +125,14 @@ def test_layers_in_lists_and_with_nested_outputs(build: Any) -> None:
         assert attached.report()["delta_norm"] > 0
 
 
+Pair = namedtuple("Pair", ["last_hidden_state", "size"])
+
+
 class Named(nn.Module):
     """A layer that gives a named tuple, another that gives a transformers output."""
 
     def forward(self, x: Tensor) -> Any:
-        return torch.return_types.max((x, torch.zeros(1).long()))
+        return Pair(x, x.shape)
 
 
 class Record(nn.Module):
@@ -142,9 +146,7 @@ class Layers(nn.Module):
         self.embed, self.layer, self.out = nn.Embedding(64, 8), layer, nn.Linear(8, 2)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor) -> dict[str, Tensor]:
-        given = self.layer(self.embed(input_ids))
-        hidden = given.last_hidden_state if isinstance(self.layer, Record) else given.values
-        logits = self.out(hidden.mean(1))
+        logits = self.out(self.layer(self.embed(input_ids)).last_hidden_state.mean(1))
         return {"loss": nn.functional.cross_entropy(logits, labels), "logits": logits}
 
 

@@ -226,3 +226,6 @@ def test_other_inputs_have_choices_as_well(family):
         given = {"visual_embeds": torch.rand(2, 2, 3, 6), "visual_attention_mask": torch.ones(2, 2, 3)}
         given["visual_token_type_ids"] = torch.zeros(2, 2, 3).long()
     assert quiet(model, batch | given).shape == (2, 2)
+    if family == "Flaubert":
+        with pytest.raises(ValueError, match="lengths.*attention_mask"):
+            model(**batch, lengths=torch.tensor([9, 5]))

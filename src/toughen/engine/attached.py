@@ -52,10 +52,10 @@ _RENAMED = {"captured": "capture", "masks": "attention_masks", "perturbed": "per
 class _Mark:
     """Says on a model whose method is attached to it; the mark of a copied model has no owner to detach."""
 
-    def __init__(self, owner: "Attached | None" = None) -> None:
+    def __init__(self, owner: "Attached | None" = None, undo: list[Detach] | None = None) -> None:
         self.copied = owner is None
         self.owner: Callable[[], Attached | None] = (lambda: None) if owner is None else weakref.ref(owner)
-        self.undo: list[Detach] = [] if owner is None else owner._undo
+        self.undo: list[Detach] = [] if undo is None else undo
 
     def __reduce__(self) -> Any:
         return _Mark, ()
@@ -123,7 +123,7 @@ class Attached:
         except BaseException:
             self.detach()
             raise
-        setattr(self.model, _MARK, _Mark(self))
+        setattr(self.model, _MARK, _Mark(self, self._undo))
         self._undo.append(partial(delattr, self.model, _MARK))
 
     def backward_passes(self, last: bool = True) -> tuple[BackwardPass, ...]:

@@ -160,6 +160,8 @@ class SecondOrderForMultipleChoice(_SecondOrderForText):
         shaped = inputs.get("input_ids", inputs.get("inputs_embeds"))
         if shaped is None or shaped.dim() < 3:
             raise ValueError("multiple choice needs input_ids (B, choices, L) or inputs_embeds (B, choices, L, D).")
+        if isinstance(more.get("lengths"), Tensor):  # XLM's and Flaubert's: one of each row, not of each text
+            raise ValueError("multiple choice cannot read lengths; leave them out, attention_mask says the same.")
         choices = shaped.shape[:2]  # other inputs have them as well: entities, languages, images
         more = {
             name: value.flatten(0, 1) if isinstance(value, Tensor) and value.shape[:2] == choices else value

@@ -94,7 +94,7 @@ def input_embeddings(model: nn.Module) -> list[nn.Module]:
     if not isinstance(named, nn.Embedding):
         return [named]
     reader = encoder_of(transformer_of(model))
-    same = [m for m in reader.modules() if isinstance(m, nn.Embedding) and m.weight is named.weight]
+    same: list[nn.Module] = [m for m in reader.modules() if isinstance(m, nn.Embedding) and m.weight is named.weight]
     return same or [named]
 
 

@@ -44,6 +44,8 @@ def perturb_output(inject: PerturbationSource, output: Any, skip: Skip, layout: 
         own = output.transpose(0, 1) if layout.time_major else output
         delta = get_delta(inject, own, skip, layout).to(output.dtype)
         return output + (delta.transpose(0, 1) if layout.time_major else delta)
+    if not _holds_tensor(output):
+        raise SiteError(f"The module gives a {type(output).__name__} without a tensor that could be perturbed.")
     if isinstance(output, Mapping):  # transformers' own outputs
         named = cast("Mapping[str, Any]", output)
         name = next(name for name, value in named.items() if _holds_tensor(value))
@@ -51,11 +53,13 @@ def perturb_output(inject: PerturbationSource, output: Any, skip: Skip, layout: 
     items = list(cast("Sequence[Any]", output))
     first = next(number for number, value in enumerate(items) if _holds_tensor(value))
     items[first] = perturb_output(inject, items[first], skip, layout)
-    kind: Any = type(cast(Any, output))
+    kind: Any = type(output)
     return kind(*items) if hasattr(kind, "_fields") else kind(items)  # a named tuple takes them one by one
 
 
 def _holds_tensor(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        value = list(cast("Mapping[str, Any]", value).values())
     if isinstance(value, (tuple, list)):
         return any(_holds_tensor(each) for each in cast("Sequence[Any]", value))
     return isinstance(value, Tensor) and value.is_floating_point()
