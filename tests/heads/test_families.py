@@ -227,5 +227,5 @@ def test_other_inputs_have_choices_as_well(family):
         given["visual_token_type_ids"] = torch.zeros(2, 2, 3).long()
     assert quiet(model, batch | given).shape == (2, 2)
     if family == "Flaubert":
-        with pytest.raises(ValueError, match="lengths.*attention_mask"):
+        with pytest.raises(ValueError, match=r"lengths.*attention_mask"):
             model(**batch, lengths=torch.tensor([9, 5]))
