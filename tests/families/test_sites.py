@@ -15,6 +15,7 @@ from toughen.compare.model_outputs import parse_output
 from toughen.errors import SiteError, StepError
 from toughen.internal.architectures import infer_head_type
 from toughen.sites import Hidden, WordEmbedding
+from toughen.sites.locate import input_embedding
 
 from .test_families import attached_to, step, traces
 from .zoo import FAMILIES, WIDTH, text
@@ -228,6 +229,43 @@ def test_speech_is_perturbed_at_its_feature_projection() -> None:
         step(attached, model, batch)
         assert attached.report()["delta_norm"] > 0
         assert attached.last_batches[0].perturbation.deltas[0].shape[-1] == 16
+
+
+def canine() -> tuple[nn.Module, dict[str, Tensor]]:
+    sizes = {name: value for name, value in SMALL.items() if name != "vocab_size"}
+    hashes = {"num_hash_buckets": 16, "num_hash_functions": 2, "local_transformer_stride": 4, "downsampling_rate": 2}
+    return made(hf.CanineForSequenceClassification, hf.CanineConfig(**sizes, **hashes)), LABELLED
+
+
+def resnet() -> tuple[nn.Module, dict[str, Tensor]]:
+    config = hf.ResNetConfig(embedding_size=8, hidden_sizes=[8, 8], depths=[1, 1], layer_type="basic")
+    return made(hf.ResNetForImageClassification, config), {"pixel_values": IMAGE, "labels": torch.tensor([0, 1])}
+
+
+@pytest.mark.parametrize(("build", "path"), [(canine, "canine.char_embeddings"), (resnet, "resnet.embedder")])
+def test_models_without_a_table_are_perturbed_at_their_first_module(build: Any, path: str) -> None:
+    model, batch = build()
+    with attached_to(model, toughen.smart()) as attached:
+        step(attached, model, batch)
+        assert attached.report()["delta_norm"] > 0
+    assert input_embedding(model) is model.get_submodule(path)
+
+
+def test_an_attention_that_its_parts_do_not_all_have_comes_back() -> None:
+    """DPT's convolutions know no sdpa, and are part of a model that runs it."""
+    stem = {"model_type": "bit", "layer_type": "bottleneck", "depths": [1, 1, 1], "hidden_sizes": [8, 8, 16]}
+    stem |= {"num_groups": 2, "embedding_size": 8, "out_features": ["stage1", "stage2", "stage3"]}
+    sizes = {"hidden_size": 16, "num_hidden_layers": 4, "num_attention_heads": 2, "intermediate_size": 16}
+    shapes = {"image_size": 32, "patch_size": 16, "backbone_featmap_shape": [1, 16, 2, 2], "fusion_hidden_size": 8}
+    config = hf.DPTConfig(
+        **sizes, **shapes, is_hybrid=True, backbone_out_indices=[0, 1, 2, 3], neck_hidden_sizes=[8] * 4,
+        backbone_config=stem | {"global_padding": "same", "embedding_dynamic_padding": True},
+    )  # fmt: skip
+    model = made(hf.DPTForDepthEstimation, config)
+    before = [m.config._attn_implementation for m in model.modules() if isinstance(m, hf.PreTrainedModel)]
+    toughen.asa().attach(model).detach()
+    assert [m.config._attn_implementation for m in model.modules() if isinstance(m, hf.PreTrainedModel)] == before
+    assert len(set(before)) > 1
 
 
 def test_of_several_patch_embeddings_none_is_guessed() -> None:

@@ -480,3 +480,43 @@ def test_what_is_not_a_method_is_refused(tmp_path: Path) -> None:
         toughen.robust(bert())  # pyright: ignore[reportArgumentType]
     with pytest.raises(MethodError, match="not a method"):
         toughen.robust(Trainer)(bert(), settings(tmp_path), train_dataset=texts(), method="smart")
+
+
+class Stages(torch.nn.Sequential):
+    """As SentenceTransformer: stages that take a batch in one argument, here with one column of texts."""
+
+    class Encoder(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.auto_model = bert()
+
+        def forward(self, features: dict[str, Any]) -> Any:
+            return self.auto_model(**features)
+
+    def __init__(self) -> None:
+        super().__init__(self.Encoder())
+
+
+class Columns(Trainer):
+    def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, **_: Any) -> Any:
+        features = {name.removeprefix("anchor_"): value for name, value in inputs.items() if name != "labels"}
+        logits = model(features).logits
+        loss = torch.nn.functional.cross_entropy(logits, inputs["labels"])
+        return (loss, logits) if return_outputs else loss
+
+
+@pytest.mark.parametrize("name", ["fgm", "freelb", "smart", "asa", "sam"])
+def test_a_model_of_stages_and_a_batch_of_columns(name: str, tmp_path: Path) -> None:
+    names = {"input_ids": "anchor_input_ids", "attention_mask": "anchor_attention_mask"}
+    rows = [{names.get(key, key): value for key, value in row.items()} for row in texts()]
+    trainer = toughen.robust(Columns)(
+        Stages(), settings(tmp_path, remove_unused_columns=False), train_dataset=rows, data_collator=collated,
+        method=toughen.make(name),
+    )  # fmt: skip
+    trainer.train()
+    assert math.isfinite(trainer.state.log_history[0]["loss"])
+    (step, *_) = trainer.attached.last_batches
+    if name in ("fgm", "freelb", "smart"):
+        moved = step.perturbation.deltas[0].abs().amax(-1) > 0
+        assert not moved[step.passes.inputs["anchor_attention_mask"] == 0].any()
+        assert moved.any()

@@ -29,6 +29,8 @@ class Vocabulary:
         if not tokenizer.is_fast:
             raise DataError(f"{type(tokenizer).__name__} cannot say which piece is which word; use a fast tokenizer.")
         table: Any = input_embedding(victim.model)
+        if not hasattr(table, "num_embeddings"):
+            raise DataError(f"{type(victim.model).__name__} has no table of words; use the attack characters.")
         special = set(tokenizer.all_special_ids)
         ids = [number for number in range(min(len(tokenizer), table.num_embeddings)) if number not in special]
         written = [text.strip() for text in tokenizer.batch_decode([[number] for number in ids])]

@@ -12,6 +12,7 @@ from .token_mask import TokenLayout
 
 _PADDING = ("_pad_to_window_size", "_pad_to_block_size", "_pad_to_mult_of_chunk_length")  # what such models have
 _PROJECTIONS = ("feature_projection", "patch_embeddings", "patch_embedding", "patch_embed", "patch_embedder")
+_STEMS = ("embedder", "conv_stem", "char_embeddings")  # of convolutional networks; CANINE's, which has no vocabulary
 _EMBEDDING_NORMS = ("embeddings.LayerNorm", "embeddings.norm", "embeddings.layer_norm", "layernorm_embedding")
 
 
@@ -77,10 +78,11 @@ def input_embedding(model: nn.Module) -> nn.Module:
     module = _own_embedding(reader)
     if module is not None:
         return module
-    found = {name: each for name, each in model.named_modules() if name.endswith(_PROJECTIONS)}
+    modules = dict(model.named_modules())
+    found = [name for name in modules if name.endswith(_PROJECTIONS)] or [n for n in modules if n.endswith(_STEMS)]
     outer = [name for name in found if not any(name.startswith(other + ".") for other in found)]
     if len(outer) == 1:
-        return found[outer[0]]
+        return modules[outer[0]]
     several = f" It has several that may be meant: {', '.join(outer)}." if outer else ""
     raise SiteError(
         f"{type(model).__name__} has no get_input_embeddings(), so there is no word embedding to perturb.{several} "
