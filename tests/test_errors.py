@@ -1,7 +1,9 @@
 """Bad input gets a clear error: what, why, and what to do. Nothing is lost by it."""
 
+import gc
 import re
 import warnings
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
@@ -301,6 +303,20 @@ def test_a_second_method_on_a_model_is_refused_and_the_first_stays() -> None:
         assert torch.isfinite(step(attached, model, BATCH))
     with attached_to(model, toughen.r3f()):
         pass
+
+
+def test_a_method_that_nobody_holds_gives_way() -> None:
+    model = bert(dropout=0.0)
+    found = traces(model)
+    lost = toughen.smart().attach(model)
+    copied = deepcopy(model)
+    del lost
+    gc.collect()
+    with attached_to(model, toughen.r3f()) as attached:
+        assert torch.isfinite(step(attached, model, BATCH))
+    assert traces(model) == found
+    with pytest.raises(MethodError, match="Copy a model after its detach"):
+        toughen.r3f().attach(copied)
 
 
 def test_a_second_detach_takes_nothing_from_the_method_that_came_after() -> None:

@@ -7,13 +7,14 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypeVar
 
 from .errors import MethodError, RobustnessWarning, nearest, warn_renamed
+from .needs import declared
 from .schedules import LinearSchedule, minimum, scheduled
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from .method import Method
-    from .sites.base import Activation
+    from .sites.base import Activation, Site
 
 O = TypeVar("O", bound="MethodOptions")  # noqa: E741
 Dropout: TypeAlias = Literal["shared", "fresh", "off"]
@@ -21,6 +22,8 @@ Start: TypeAlias = Callable[["Activation"], "Tensor"]
 """A function that gives the starting perturbation of an activation, in place of the random draw."""
 TokenTable: TypeAlias = Callable[[Any, "nn.Module"], "Tensor"]
 """A function of tokenizer and model that gives the ids of other words for each token id, in place of synonyms."""
+Where: TypeAlias = "Site | str | int | None"
+"""A site, the dotted path of a module, or the number of a layer; None: the method's own."""
 Schedule: TypeAlias = float | LinearSchedule | Sequence[float]
 """A number, or one that changes over the training: (start, end), (start, end, duration) or a LinearSchedule."""
 
@@ -84,7 +87,12 @@ class MethodOptions:
 
     def method(self) -> "Method":
         """The method, which remembers these options."""
-        return replace(self.build(), options=self)
+        made, site = self.build(), getattr(self, "site", None)
+        if isinstance(site, (str, int)):
+            from .sites import Hidden
+
+            site = Hidden(site, skip=declared(made.site, "skip"))
+        return replace(made, site=site or made.site, options=self)
 
     @property
     def ball_radius(self) -> Schedule:
@@ -117,7 +125,17 @@ class RegularizerOptions(DropoutOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AscentOptions(DropoutOptions):
+class SiteOptions(MethodOptions):
+    """Options of a method that perturbs activations, by default the input embedding's output.
+
+    `site` is a site, the dotted path of a module, or the number of a layer.
+    """
+
+    site: Where = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class AscentOptions(SiteOptions, DropoutOptions):
     """Options of a method that searches by gradient ascent."""
 
     step_size: float = 0.01

@@ -1,18 +1,20 @@
 """Texts under attack: which words may change, what may stand for them, and the words of a vocabulary."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 from tokenizers.decoders import ByteLevel
-from transformers import PreTrainedTokenizerFast
+from transformers import CanineConfig, CanineModel, PreTrainedTokenizerFast
 
 from toughen.attacks.attacked_text import AttackedText, Budget
 from toughen.attacks.builtin.characters import CharacterAttack
 from toughen.attacks.builtin.synonyms import SynonymAttack
 from toughen.attacks.perturbed_model import AttackObjective
 from toughen.attacks.vocabulary import Vocabulary, VocabularyGradients, one_token_words
+from toughen.errors import DataError
 from toughen.text.vocabulary import whole_words
 from toughen.text.words import word_constraint
 
@@ -134,3 +136,10 @@ def test_flips_rank_by_the_gradient_of_each_embedding():
         best = promised.topk(3)
         assert [word for _, word in told] == [vocabulary.words[place] for place in best.indices]
         assert [gain for gain, _ in told] == pytest.approx(best.values.tolist(), rel=1e-3, abs=1e-5)
+
+
+def test_a_model_without_a_table_of_words_is_refused():
+    sizes = {"num_hidden_layers": 1, "hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 16}
+    victim = SimpleNamespace(model=CanineModel(CanineConfig(**sizes, num_hash_buckets=8)), tokenizer=TOKENIZER)
+    with pytest.raises(DataError, match=r"CanineModel has no table of words.*characters"):
+        Vocabulary(victim)

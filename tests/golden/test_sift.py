@@ -154,6 +154,20 @@ def test_regression_is_the_same_in_compat_and_in_the_preset():
     assert max(sizes) < 1e-6
 
 
+def test_a_seed_draws_the_original_noise():
+    """`normal_(0, init)`, clamped at twice its deviation, of `PerturbationLayer.update_delta`."""
+    tower = Tower()
+    [layer] = compat.hook_sift_layer(tower, hidden_size=8, init_perturbation=0.1)
+    x = torch.randn(2, 5, 8)
+    tower(x)
+    layer.adversarial_(True)
+    torch.manual_seed(3)
+    start = layer(x) - layer.input
+    torch.manual_seed(3)
+    expected = torch.empty(2, 5, 8).normal_(0, 0.1).clamp(-0.2, 0.2)
+    torch.testing.assert_close(start.detach(), expected)
+
+
 def test_what_is_wrong_is_said():
     model = nn.Linear(8, 2)
     with pytest.raises(SiteError, match=r"no module 'embeddings.LayerNorm'"):

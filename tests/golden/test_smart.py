@@ -267,3 +267,14 @@ def test_several_states_and_no_grad():
         assert compat.SMARTLoss(model, F.mse_loss)(embed, model(embed)) > 0
     with pytest.raises(toughen.errors.StepError, match="loss functions"):
         compat.SMARTLoss(lambda e: [model(e)] * 3, [F.mse_loss])(embed, state)
+
+
+def test_a_seed_draws_the_original_noise():
+    """`torch.randn_like(embed) * noise_var` of smart-pytorch, for texts as for rows."""
+    for shape in ((5, 4), (2, 5, 4)):
+        embed, noises = torch.randn(shape), []
+        loss = compat.SMARTLoss(lambda e: noises.append(e) or e.tanh(), F.mse_loss, noise_var=0.1)  # noqa: B023
+        torch.manual_seed(3)
+        loss(embed, embed.tanh())
+        torch.manual_seed(3)
+        torch.testing.assert_close(noises[0].detach(), embed + torch.randn_like(embed) * 0.1, rtol=0, atol=0)

@@ -6,9 +6,10 @@ import transformers
 
 from toughen.heads import second_order
 
-from .conftest import FAMILIES, TEXT, VISION, batch_for, tiny
+from .conftest import FAMILIES, PIXELS, SIZE, TEXT, VISION, WORDS, batch_for, tiny
 
 SMALL = {"num_labels": 3, "q": 6, "k": 4, "dropout": 0.0}
+GEMMA = {**WORDS, **SIZE, "head_dim": 8, "num_key_value_heads": 2, "sliding_window": 8}
 # Learned for other uses of the backbone only: masked pixels, permutation language modelling, segments.
 UNUSED = ("mask_token", "mask_emb", "r_s_bias", "seg_embed")
 
@@ -161,3 +162,70 @@ def test_the_encoder_of_an_encoder_decoder_is_taken():
     for family in ("t5", "bart"):
         model = second_order(tiny(family), **SMALL)
         assert not any("decoder" in name for name, _ in model.named_parameters())
+
+
+OTHERS = {  # their last hidden states, inputs or configs are unlike BERT's and ViT's
+    "beit": ("BeitModel", PIXELS | SIZE),
+    "funnel": ("FunnelModel", {**WORDS, "block_sizes": [1, 1], "num_decoder_layers": 1, "d_model": 32, "n_head": 2,
+                               "d_head": 8, "d_inner": 32}),
+    "reformer": ("ReformerModel", {**WORDS, "hidden_size": 16, "attention_head_size": 8, "num_attention_heads": 2,
+                                   "feed_forward_size": 16, "attn_layers": ["local", "local"], "is_decoder": False,
+                                   "axial_pos_shape": [3, 3], "axial_pos_embds_dim": [8, 8],
+                                   "local_attn_chunk_length": 3}),
+    "focalnet": ("FocalNetModel", {"image_size": 16, "patch_size": 2, "embed_dim": 16, "hidden_sizes": [16, 32, 64],
+                                   "depths": [1, 1]}),
+    "mobilevit": ("MobileViTModel", {"image_size": 32, "hidden_sizes": [12, 16, 20], "num_attention_heads": 2,
+                                     "neck_hidden_sizes": [8, 8, 16, 16, 32, 32, 32]}),
+    "t5gemma": ("T5GemmaForSequenceClassification", {"encoder": GEMMA, "decoder": GEMMA}),
+    "gemma3": ("Gemma3ForSequenceClassification", {
+        "text_config": GEMMA, "image_token_index": 59, "mm_tokens_per_image": 4,
+        "vision_config": {**SIZE, "image_size": 16, "patch_size": 8},
+    }),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("family", OTHERS)
+def test_backbones_of_other_shapes_train_and_reload(family, tmp_path):
+    name, settings = OTHERS[family]
+    torch.manual_seed(0)
+    cls = getattr(transformers, name)
+    model = second_order(cls(cls.config_class(**settings)).eval(), **SMALL)
+    vision = family in ("beit", "focalnet", "mobilevit")
+    size = getattr(model.config.backbone_config, "image_size", 16)
+    batch = {"pixel_values": torch.randn(4, 3, size, size)} if vision else batch_for("bert")
+    assert model.main_input_name == next(iter(batch))
+    model.train()(**batch, labels=torch.arange(4) % 3).loss.backward()
+    model.eval().save_pretrained(tmp_path)
+    assert torch.equal(quiet(type(model).from_pretrained(tmp_path), batch), quiet(model, batch))
+
+
+def test_a_backbone_that_pools_its_tokens_is_refused_when_the_head_is_put_on():
+    kind = transformers.FunnelForSequenceClassification
+    with pytest.raises(ValueError, match=r"4 features of 8 tokens.*FunnelModel"):
+        second_order(kind(kind.config_class(**OTHERS["funnel"][1])), num_labels=2)
+
+
+CHOICES = {  # what else their tokenizers give
+    "Flaubert": ({"emb_dim": 16, "n_layers": 2, "n_heads": 2}, {"langs": 4}),
+    "Longformer": ({**SIZE, "attention_window": 4}, {"global_attention_mask": 4}),
+    "Luke": ({**SIZE, "entity_vocab_size": 20, "entity_emb_size": 8}, {"entity_ids": 3, "entity_attention_mask": 3}),
+    "VisualBert": ({**SIZE, "visual_embedding_dim": 6}, {"visual_embeds": 3}),
+}
+
+
+@pytest.mark.parametrize("family", CHOICES)
+def test_other_inputs_have_choices_as_well(family):
+    settings, more = CHOICES[family]
+    cls = getattr(transformers, f"{family}Model")
+    model = second_order(cls(cls.config_class(**{**WORDS, **settings})), q=6, k=4, task="multiple-choice")
+    batch = {name: value.view(2, 2, -1) for name, value in batch_for("bert").items()}
+    given = {name: torch.zeros(2, 2, n if n == 3 else batch["input_ids"].shape[-1]).long() for name, n in more.items()}
+    if family == "Luke":
+        given |= {"entity_position_ids": torch.zeros(2, 2, 3, 4).long()}
+    if family == "VisualBert":
+        given = {"visual_embeds": torch.rand(2, 2, 3, 6), "visual_attention_mask": torch.ones(2, 2, 3)}
+        given["visual_token_type_ids"] = torch.zeros(2, 2, 3).long()
+    assert quiet(model, batch | given).shape == (2, 2)
+    if family == "Flaubert":
+        with pytest.raises(ValueError, match=r"lengths.*attention_mask"):
+            model(**batch, lengths=torch.tensor([9, 5]))

@@ -18,7 +18,7 @@ from transformers import (
 )
 
 import toughen
-from toughen.errors import MethodError, StepError
+from toughen.errors import MethodError, RobustnessWarning, StepError
 
 from ..tiny import LETTERS, gpt2, llama, make, t5, tagger
 from ..tiny import small_bert as bert
@@ -440,13 +440,44 @@ def test_a_step_that_would_leave_the_method_out_is_refused(tmp_path: Path) -> No
         trainer.train()
 
 
-def test_a_trainer_made_anew_is_told_how_the_first_lets_the_model_go(tmp_path: Path) -> None:
+def test_a_second_trainer_takes_over_from_one_that_does_not_train(tmp_path: Path) -> None:
+    """As of a notebook's cell that is run twice, or of a Trainer that only evaluates."""
     model, kwargs = bert(), {"args": settings(tmp_path), "train_dataset": texts(), "method": toughen.smart()}
-    trainer = toughen.robust(Trainer)(model, **kwargs)
-    with pytest.raises(MethodError, match=r"trainer\.attached\.detach\(\)"):
-        toughen.robust(Trainer)(model, **kwargs)
-    trainer.attached.detach()
-    toughen.robust(Trainer)(model, **kwargs).train()
+    first = toughen.robust(Trainer)(model, **kwargs)
+    second = toughen.robust(Trainer)(model, **kwargs)
+    second.train()
+    first.train()
+    assert "robust/term" in first.state.log_history[0]
+
+    class Greedy(TrainerCallback):
+        def on_step_end(self, *args: Any, **_: Any) -> None:
+            with pytest.raises(MethodError, match=r"trainer\.attached\.detach\(\), once its train\(\) is over"):
+                toughen.robust(Trainer)(model, **kwargs)
+
+    toughen.robust(Trainer)(model, **kwargs, callbacks=[Greedy()]).train()
+    assert not [name for name in vars(model) if "toughen" in name]
+
+
+def test_a_step_outside_of_a_training(tmp_path: Path) -> None:
+    batch = collated(language(4))
+    losses = []
+    for kind, more in ((Trainer, {}), (toughen.robust(Trainer), {"method": toughen.plain()})):
+        model = llama()
+        trainer = kind(model, settings(tmp_path), **more)
+        losses.append(trainer.training_step(model, dict(batch), torch.tensor(14)))
+    assert losses[0] == losses[1]
+
+
+def test_a_probe_that_fails_does_not_end_a_training(tmp_path: Path) -> None:
+    class NoOutputs(Trainer):
+        def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, **_: Any) -> Any:
+            assert not return_outputs, "there are none"
+            return model(**inputs).loss
+
+    trainer = toughen.robust(NoOutputs)(bert(), settings(tmp_path), train_dataset=texts(), method=toughen.freelb())
+    with pytest.warns(RobustnessWarning, match="there are none.*probe=False"):
+        trainer.train()
+    assert "robust/term" in trainer.state.log_history[0]
 
 
 def test_what_is_not_a_method_is_refused(tmp_path: Path) -> None:
@@ -456,3 +487,43 @@ def test_what_is_not_a_method_is_refused(tmp_path: Path) -> None:
         toughen.robust(bert())  # pyright: ignore[reportArgumentType]
     with pytest.raises(MethodError, match="not a method"):
         toughen.robust(Trainer)(bert(), settings(tmp_path), train_dataset=texts(), method="smart")
+
+
+class Stages(torch.nn.Sequential):
+    """As SentenceTransformer: stages that take a batch in one argument, here with one column of texts."""
+
+    class Encoder(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.auto_model = bert()
+
+        def forward(self, features: dict[str, Any]) -> Any:
+            return self.auto_model(**features)
+
+    def __init__(self) -> None:
+        super().__init__(self.Encoder())
+
+
+class Columns(Trainer):
+    def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, **_: Any) -> Any:
+        features = {name.removeprefix("anchor_"): value for name, value in inputs.items() if name != "labels"}
+        logits = model(features).logits
+        loss = torch.nn.functional.cross_entropy(logits, inputs["labels"])
+        return (loss, logits) if return_outputs else loss
+
+
+@pytest.mark.parametrize("name", ["fgm", "freelb", "smart", "asa", "sam"])
+def test_a_model_of_stages_and_a_batch_of_columns(name: str, tmp_path: Path) -> None:
+    names = {"input_ids": "anchor_input_ids", "attention_mask": "anchor_attention_mask"}
+    rows = [{names.get(key, key): value for key, value in row.items()} for row in texts()]
+    trainer = toughen.robust(Columns)(
+        Stages(), settings(tmp_path, remove_unused_columns=False), train_dataset=rows, data_collator=collated,
+        method=toughen.make(name),
+    )  # fmt: skip
+    trainer.train()
+    assert math.isfinite(trainer.state.log_history[0]["loss"])
+    (step, *_) = trainer.attached.last_batches
+    if name in ("fgm", "freelb", "smart"):
+        moved = step.perturbation.deltas[0].abs().amax(-1) > 0
+        assert not moved[step.passes.inputs["anchor_attention_mask"] == 0].any()
+        assert moved.any()

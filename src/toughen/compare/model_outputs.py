@@ -87,6 +87,16 @@ def _fields(output: Any) -> tuple[Tensor | None, Callable[[str], Tensor]]:
     )
 
 
+def loss_alone(output: Any) -> Tensor | None:
+    """The loss of an output without predictions: a mapping, a tuple that begins with it, or the loss itself."""
+    if isinstance(output, Mapping):
+        output = cast("Mapping[str, Any]", output).get("loss")
+    elif isinstance(output, tuple) and output:
+        output = cast("tuple[Any, ...]", output)[0]
+    loss = getattr(cast(Any, output), "loss", cast(Any, output))
+    return loss if isinstance(loss, Tensor) and loss.dim() == 0 else None
+
+
 def field(output: Mapping[str, Any], *names: str) -> Tensor:
     """What an output has under the first of these names that it knows."""
     for name in names:

@@ -12,7 +12,7 @@ from torch.utils.hooks import RemovableHandle
 from ..compare.rowwise import to_float32
 from ..engine.perturbation import Perturbation
 from ..errors import SiteError, StepError, nearest
-from ..search import INF, Absolute, Ascent, CustomInit, Normal, Normalized
+from ..search import INF, Absolute, Ascent, CustomInit, Normalized
 from ..sites.base import Activation
 from .losses import log_probabilities
 
@@ -64,9 +64,15 @@ class PerturbationLayer(nn.Module):
     ) -> None:
         super().__init__()
         self.LayerNorm = nn.LayerNorm(hidden_size, 1e-7, elementwise_affine=False)
+        limit = 2 * init_perturbation
+
+        def draw(value: Tensor) -> Tensor:
+            return torch.empty_like(value).normal_(0, init_perturbation).float().clamp(-limit, limit)
+
+        start = init or draw
         self.search = Ascent(
             step_size=learning_rate,
-            init=Normal(init_perturbation, clip=2.0) if init is None else CustomInit(lambda view: init(view.value)),
+            init=CustomInit(lambda view: start(view.value)),
             direction=Normalized(p=INF, per="token", eps=1e-6),
             units=Absolute(),
         )

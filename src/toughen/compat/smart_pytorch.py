@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from ..engine.perturbation import Perturbation
 from ..errors import StepError
-from ..search import Absolute, Ascent, CustomInit, Normal, RawGradient
+from ..search import Absolute, Ascent, CustomInit, RawGradient
 from ..search.norms import Units
 from ..sites.base import Activation
 
@@ -26,7 +26,8 @@ class SMARTLoss(nn.Module):
     Mended: several states (with one loss function, or a list of them) work; so do calls under `torch.no_grad()`;
     a gradient that is not finite leaves the noise as it was.
 
-    `init`, a function of the embedding, gives the starting noise in place of a random draw.
+    `init`, a function of the embedding, gives the starting noise in place of a random draw, which is the original's for
+    the same seed.
     """
 
     def __init__(
@@ -67,15 +68,18 @@ class SMARTLoss(nn.Module):
         states = _states(self.eval_fn(embed + noise.detach().to(embed.dtype)))
         return _loss(self.loss_last_fn, states, _states(state))
 
+    def _draw(self, embed: Tensor) -> Tensor:
+        return torch.randn_like(embed) * self.noise_var
+
     def _search(self) -> Ascent:
-        init = self.init
+        init = self.init or self._draw
 
         def to_norm_one(x: Tensor, view: Activation, units: Units) -> Tensor:
             return x / (self.norm_fn(x) + self.epsilon)
 
         return Ascent(
             step_size=self.step_size,
-            init=Normal(self.noise_var) if init is None else CustomInit(lambda view: init(view.value)),
+            init=CustomInit(lambda view: init(view.value)),
             direction=RawGradient(),
             project=to_norm_one,
             units=Absolute(),

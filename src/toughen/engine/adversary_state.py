@@ -35,16 +35,18 @@ class Adversary:
 
     def install(self) -> Detach:
         """Put the weights on the model; again after a detach, as they were."""
-        self.model.add_module(NAME, self.module)
+        # In a Sequential they would be one more stage.
+        holder = next(m for m in self.model.modules() if not isinstance(m, nn.Sequential))
+        holder.add_module(NAME, self.module)
         hooks = [
-            self.model.register_state_dict_post_hook(_drop_from_state_dict),
-            self.model.register_load_state_dict_post_hook(_ignore_missing_keys),
+            holder.register_state_dict_post_hook(_drop_from_state_dict),
+            holder.register_load_state_dict_post_hook(_ignore_missing_keys),
         ]
 
         def remove() -> None:
             for hook in hooks:
                 hook.remove()
-            delattr(self.model, NAME)
+            delattr(holder, NAME)
 
         return remove
 
@@ -66,13 +68,13 @@ class Adversary:
         """Run one perturbed pass without gradients; return its output and masks, True where a pair is visible."""
         injector, answers = self.injector, dict[int, Tensor]()
         injector.set_batch(batch)
-        injector.current, injector.stochastic = Perturbation(), sample
+        injector.stochastic = sample
         injector.on_sample = lambda index, bias: answers.update({index: bias == 0})
         try:
-            with torch.no_grad():
+            with torch.no_grad(), injector.perturbing(Perturbation()):
                 output = self.model(**batch)
         finally:
-            injector.current, injector.stochastic, injector.on_sample = None, True, None
+            injector.stochastic, injector.on_sample = True, None
         return output, {index: mask.squeeze(1) if mask.shape[1] == 1 else mask for index, mask in answers.items()}
 
     def state_dict(self) -> dict[str, Tensor]:

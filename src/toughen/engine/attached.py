@@ -1,6 +1,7 @@
 """A method bound to a model: it turns a micro-batch into losses, and gives the model back as it was."""
 
 import warnings
+import weakref
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from functools import partial
@@ -29,6 +30,7 @@ from .checkpointing import CheckpointedLayers
 from .diagnostics import measure_divergence, step_metrics
 from .features import FeatureHook
 from .float32_logits import keep_logits_in_float32
+from .model_calls import watch_calls
 from .perturbation import Injector
 from .state import MethodState, under
 from .step import Forward, MethodStep, NoSync, SharedPasses
@@ -49,6 +51,27 @@ if TYPE_CHECKING:
 
 _MARK = "_toughen_attached"
 _RENAMED = {"captured": "capture", "masks": "attention_masks", "perturbed": "perturbed_forward"}
+
+
+class _Mark:
+    """Says on a model whose method is attached to it; the mark of a copied model has no owner to detach."""
+
+    def __init__(self, owner: "Attached | None" = None, undo: list[Detach] | None = None) -> None:
+        self.copied = owner is None
+        self.owner: Callable[[], Attached | None] = (lambda: None) if owner is None else weakref.ref(owner)
+        self.undo: list[Detach] = [] if undo is None else undo
+
+    def __reduce__(self) -> Any:
+        return _Mark, ()
+
+    def release(self) -> bool:
+        """Detach a method that nobody holds any more, or that gives way; return whether the model is free."""
+        owner = self.owner()
+        if self.copied or (owner is not None and not owner.gives_way):
+            return False
+        while self.undo:
+            self.undo.pop()()
+        return True
 
 
 class Attached:
@@ -74,6 +97,7 @@ class Attached:
             warn_renamed(repr(task), repr(OLD_HEAD_TYPES[task]))
         self.task: HeadType = OLD_HEAD_TYPES.get(task, task) if task else infer_head_type(self.model)
         self.total_steps, self.updates = total_steps, 0
+        self.gives_way = False  # another method may take its place on the model, as a Trainer's that does not train
         self.noise = NoiseGenerators(per_rank_seed(seed))
         self._seed = torch.initial_seed() if seed is None else seed  # of what must be the same on every process
         self._clock = TrainingProgress(total=total_steps)
@@ -94,24 +118,25 @@ class Attached:
         self._switch = DropoutSwitch(self.model)
         self._undo: list[Detach] = []
         self._feature_hook: FeatureHook | None = None
-        self._checkpoints: CheckpointedLayers | None = None
         self.attach()
 
     def attach(self) -> None:
         """Put the hooks in; again after a `detach`, with the method's state as it was."""
         if self._undo:
             return
-        if getattr(self.model, _MARK, False):
+        mark: _Mark | None = getattr(self.model, _MARK, None)
+        if mark is not None and not mark.release():
             raise MethodError(
                 f"{type(self.model).__name__} already has a method attached. Detach it first (that of a Trainer by "
-                "trainer.attached.detach()), or attach a sum: (a + b).attach(model). Copy a model after its detach."
+                "trainer.attached.detach(), once its train() is over), or attach a sum: (a + b).attach(model). Copy a "
+                "model after its detach."
             )
         try:
-            self._feature_hook, self._checkpoints = install_hooks(self.model, self.states, self._seed, self._undo)
+            self._feature_hook = install_hooks(self.model, self.states, self._seed, self._undo)
         except BaseException:
             self.detach()
             raise
-        setattr(self.model, _MARK, True)
+        setattr(self.model, _MARK, _Mark(self, self._undo))
         self._undo.append(partial(delattr, self.model, _MARK))
 
     def backward_passes(self, last: bool = True) -> tuple[BackwardPass, ...]:
@@ -127,8 +152,6 @@ class Attached:
         which passes of the search run, e.g. `model.no_sync`. Under gradient accumulation, `last` marks the last
         micro-batch.
         """
-        if self._checkpoints is not None:
-            self._checkpoints.follow()
         with self.window(last):
             self.last_batches = steps = self._steps(forward, batch, no_sync, last)
             main, *others = steps
@@ -157,7 +180,10 @@ class Attached:
         """Start a micro-batch for each method; in a sum they read the clean texts or, if one says so, its views."""
         clean, views = split_views(self.add_views(batch))
         device = next(self.model.parameters()).device
-        passes = SharedPasses(self.model, forward, clean, no_sync, self.task, device, self._switch, self._feature_hook)
+        compares = any(one.method.needs("needs_predictions") for one in self.states)
+        passes = SharedPasses(
+            self.model, forward, clean, no_sync, self.task, device, self._switch, self._feature_hook, compares
+        )
         steps, seen = dict[int, MethodStep](), passes
         for maker in self.view_makers:
             number = maker.number
@@ -354,10 +380,8 @@ class Attached:
             states.load_state_dict(i, self.model, state)
 
 
-def install_hooks(
-    model: nn.Module, states: Sequence[MethodState], seed: int, undo: list[Detach]
-) -> tuple[FeatureHook | None, CheckpointedLayers | None]:
-    """Put all hooks in; return what watches features and checkpointed layers.
+def install_hooks(model: nn.Module, states: Sequence[MethodState], seed: int, undo: list[Detach]) -> FeatureHook | None:
+    """Put all hooks in; return what watches features.
 
     The functions that remove them are added to `undo` one by one, also if something is refused half-way.
     """
@@ -380,5 +404,6 @@ def install_hooks(
     checkpoints = CheckpointedLayers(model, inside) if inside else None
     if checkpoints is not None:
         undo.append(checkpoints.release)
+    undo.append(watch_calls(model, [one.injector for one in states], checkpoints))
     undo.append(warn_if_method_unused(model, lambda: states[0].used))
-    return watch, checkpoints
+    return watch

@@ -12,7 +12,8 @@ from .perturbation import Injector, Perturbation
 class CheckpointedLayers:
     """Makes checkpointed layers recompute as they were, perturbed or clean, whatever is current by then.
 
-    Only sites inside the layers need it. Checkpointing may be switched on after `attach`, so `follow` looks again.
+    Only sites inside the layers need it. Checkpointing may be switched on after `attach`, and off and on within a step
+    (TRL), so `follow` looks again.
     """
 
     def __init__(self, model: nn.Module, injectors: Sequence[Injector]) -> None:

@@ -67,6 +67,8 @@ def measure_divergence(batches: Sequence[MethodStep]) -> dict[str, Tensor]:
     try:
         passes.rewind()  # the mask the perturbation was found under
         clean, other = passes.predict(), passes.predict()
+        if not clean.predictions:
+            return {}
         found = {"divergence_dropout": compare(other, clean, [])}
         for number, batch in enumerate(batches):
             if batch.perturbation.at:

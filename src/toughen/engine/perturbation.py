@@ -1,6 +1,7 @@
 """The perturbation of one micro-batch, and the way it gets into the forward pass."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -40,7 +41,8 @@ class Perturbation:
             raise StepError(
                 "No gradient came back to the perturbation: the last loss was not back-propagated before the next one "
                 "was asked for, or checkpointed layers ran without gradients (use_reentrant=True). For those use "
-                "model.gradient_checkpointing_enable({'use_reentrant': False})."
+                "model.gradient_checkpointing_enable({'use_reentrant': False}). Layers that compute their own backward "
+                "pass (Reformer's) cannot be perturbed inside: use toughen.smart(), at the embedding."
             )
         views = [self.views[index] for index in self.at]
         old = [delta.detach() for delta in self.deltas]
@@ -103,6 +105,7 @@ class Injector:
         self.special_ids = special_ids
         self.batch: Mapping[str, Any] = {}
         self.current: Perturbation | None = None
+        self.with_gradients = True  # the mode that the perturbed pass began in
         self.first_input: Tensor | None = None  # the first input of the pass, as it is embedded
         self.module: nn.Module | None = None  # the weights of a learnt search
         self.half: torch.dtype | None = None  # the half precision of the last pass, if it has one
@@ -112,6 +115,15 @@ class Injector:
     @property
     def active(self) -> bool:
         return self.current is not None
+
+    @contextmanager
+    def perturbing(self, perturbation: Perturbation) -> Generator[None]:
+        """Run a perturbed pass."""
+        self.current, self.with_gradients = perturbation, torch.is_grad_enabled()
+        try:
+            yield
+        finally:
+            self.current = self.first_input = None
 
     def set_batch(self, batch: Mapping[str, Any]) -> None:
         """Set the inputs of the coming passes, from which masks are made."""

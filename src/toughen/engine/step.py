@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from ..compare import loss_of
 from ..compare.base import Compare, HasComponents
 from ..compare.divergence import pointwise
-from ..compare.model_outputs import ModelOutputs, parse_output
+from ..compare.model_outputs import ModelOutputs, loss_alone, parse_output
 from ..compare.rowwise import distances
 from ..errors import MethodError, RobustnessWarning, SiteError, StepError
 from ..internal.architectures import HeadType
@@ -61,6 +61,7 @@ class SharedPasses:
     device: torch.device
     switch: DropoutSwitch
     hook: FeatureHook | None
+    compares: bool = True  # predictions, and not losses alone
     counts: PassCounts = field(default_factory=PassCounts)
     halves: "tuple[SharedPasses, SharedPasses] | None" = None  # clean texts and their views, if these are both
     side: str = "right"  # of the padding of both
@@ -88,7 +89,14 @@ class SharedPasses:
 
     def predict(self) -> ModelOutputs:
         """Run one pass, with dropout as the model has it."""
-        return parse_output(self.forward(self.inputs), self.inputs, self.task, getattr(self.model, "config", None))
+        output = self.forward(self.inputs)
+        try:
+            return parse_output(output, self.inputs, self.task, getattr(self.model, "config", None))
+        except (StepError, TypeError):
+            loss = None if self.compares else loss_alone(output)
+            if loss is None:
+                raise
+            return ModelOutputs(loss, ())
 
     def clean(self, dropout: Dropout) -> ModelOutputs:
         if self.halves is not None:
@@ -227,11 +235,8 @@ class MethodStep:
 
     def under_perturbation(self, run: Callable[[], ModelOutputs]) -> ModelOutputs:
         self.injector.set_batch(self.passes.inputs)
-        self.injector.current = self.perturbation
-        try:
+        with self.injector.perturbing(self.perturbation):
             return run()
-        finally:
-            self.injector.current = self.injector.first_input = None
 
     def run_search(self) -> None:
         search = self.method.search

@@ -13,7 +13,8 @@ from ..internal.rng import has_batch_norm, has_dropout
 from ..method import Method
 from ..needs import declared
 from ..sites.base import CandidateTable, Detach
-from ..sites.locate import input_embedding, track_encoder_forward
+from ..sites.embedding import track_input
+from ..sites.locate import config_of, input_embedding, input_embeddings
 from .perturbation import Injector
 
 
@@ -97,7 +98,7 @@ def special_ids(model: nn.Module, tokenizer: Any) -> Tensor | None:
     """Return the ids of the tokens that carry no text: the tokenizer's, else those the model's config knows."""
     ids = list(getattr(_tokenizer(tokenizer), "all_special_ids", ()) or ())
     if not ids:
-        config = getattr(model, "config", None)
+        config = config_of(model)
         names = ("pad_token_id", "bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id")
         known = [getattr(config, name, None) for name in names]
         ids = [one for value in known for one in (value if isinstance(value, list) else [value]) if one is not None]
@@ -119,7 +120,7 @@ def warn_if_special_unknown(model: nn.Module, method: Method, tokenizer: Any) ->
     """Warn if special tokens are unknown, as many encoders' configs do not name them."""
     site = method.site
     masked = "special" in declared(site, "skip")
-    config = getattr(model, "config", None)
+    config = config_of(model)
     text = getattr(model, "main_input_name", "input_ids") == "input_ids"
     known = any(getattr(config, name, None) is not None for name in ("bos_token_id", "eos_token_id", "cls_token_id"))
     has_tokenizer = hasattr(_tokenizer(tokenizer), "all_special_ids")
@@ -178,19 +179,21 @@ def warn_if_multiple_inputs(model: nn.Module, injector: Injector) -> Detach:
     by the site. Under torch.compile nothing is said.
     """
     try:
-        embedding = input_embedding(model)
+        embeddings = input_embeddings(model)
     except SiteError:
         return lambda: None
-    reading, stop_watching = track_encoder_forward(model, embedding)
+    watched = [(embedding, *track_input(model, embedding, injector)) for embedding in embeddings]
 
     def look(called: nn.Module, args: Any) -> None:
-        if torch.compiler.is_compiling() or not injector.active or called is not embedding or not args or not reading():
+        if torch.compiler.is_compiling() or not injector.active or not args:
+            return
+        if not any(called is embedding and reads_input(args) for embedding, reads_input, _ in watched):
             return
         first, now = injector.first_input, args[0]
         if first is None:
             injector.first_input = now
         elif first.shape == now.shape and first.data_ptr() != now.data_ptr():
-            handle.remove()
+            stop_looking()
             warnings.warn(
                 f"{type(model).__name__} read several inputs in one pass, and all get the perturbation and the mask of "
                 "the first: for the others it is no better than noise. Run them as one batch, and split its output.",
@@ -198,10 +201,15 @@ def warn_if_multiple_inputs(model: nn.Module, injector: Injector) -> Detach:
                 stacklevel=2,
             )
 
-    handle = embedding.register_forward_pre_hook(look)
+    handles = [embedding.register_forward_pre_hook(look) for embedding in embeddings]
+
+    def stop_looking() -> None:
+        for handle in handles:
+            handle.remove()
 
     def detach() -> None:
-        handle.remove()
-        stop_watching()
+        stop_looking()
+        for *_, stop_watching in watched:
+            stop_watching()
 
     return detach

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any, Literal
 
-from .backbone import body_of, class_token_of, is_vision, prefix_tokens_of
+from .backbone import body_of, can_be_made_from, class_token_of, is_vision, measure_width, prefix_tokens_of
 from .settings import HeadSettings, head_settings
 
 Task = Literal["sequence-classification", "multiple-choice", "image-classification"]
@@ -33,9 +33,9 @@ def second_order(
 
     `model_or_name` is a name or folder for `AutoModel.from_pretrained` (which gets the arguments in
     `from_pretrained`), or a model: its body is taken over, its task head left behind. Of an encoder-decoder the encoder
-    is used. `num_labels=1` is regression unless `problem_type` says otherwise. The head: `q`, `k`, `dropout` and every
-    other field of `HeadSettings`, on top of `preset` (one name or several, e.g. "rte" or ("original-text", "rte")), or
-    all of it in `settings`.
+    is used, of a model of text and images the part that reads text. `num_labels=1` is regression unless `problem_type`
+    says otherwise. The head: `q`, `k`, `dropout` and every other field of `HeadSettings`, on top of `preset` (one name
+    or several, e.g. "rte" or ("original-text", "rte")), or all of it in `settings`.
     """
     from . import modeling
     from .configuration import SecondOrderConfig
@@ -45,7 +45,7 @@ def second_order(
     elif preset is not None or head or (q, k, dropout) != (None, None, None):
         raise ValueError("settings already says everything about the head; drop preset, q, k, dropout and the others.")
     model = _load(model_or_name, from_pretrained)
-    below, vision = model.config, is_vision(model.config)
+    below, vision = model.config, is_vision(model)
     token = class_token or class_token_of(model)
     classes = {
         "sequence-classification": modeling.SecondOrderForSequenceClassification,
@@ -62,11 +62,14 @@ def second_order(
     body = body_of(model, token)
     if hasattr(body.config, "use_cache"):
         body.config.use_cache = False  # keys and values of past tokens serve generation only
+    if not body.config.architectures:
+        body.config.architectures = [type(body).__name__]  # Funnel's config stands for two models
     config = SecondOrderConfig(
-        backbone_config=body.config,
+        backbone_config=body.config if can_be_made_from(body.config) else below,
         head=asdict(settings),
         class_token=token,
         prefix_tokens=prefix_tokens_of(below) if vision else 1,
+        width=measure_width(body, vision),
         special_token_ids=list(special_token_ids) if special_token_ids is not None else None,
         problem_type=problem_type,
         **_labels(below, num_labels, id2label),

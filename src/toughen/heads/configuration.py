@@ -23,7 +23,8 @@ class SecondOrderConfig(PretrainedConfig):
     `backbone_config` is the backbone's own config (or its dictionary), `head` the fields of `HeadSettings`.
     `class_token` says where the class token is: `first` or `last` real token, or `pooled`, the backbone's pooled
     output (the mean of its tokens where it has none). `prefix_tokens` leading tokens (class, distillation, registers)
-    are no words. `special_token_ids` are the tokens that `skip_special` leaves out.
+    are no words. `special_token_ids` are the tokens that `skip_special` leaves out. `width` is that of the backbone's
+    tokens, where it was measured.
     """
 
     model_type = "second_order"
@@ -40,6 +41,7 @@ class SecondOrderConfig(PretrainedConfig):
         class_token: str = "first",
         prefix_tokens: int = 1,
         special_token_ids: list[int] | None = None,
+        width: int | None = None,
         **kwargs: Any,
     ) -> None:
         if isinstance(backbone_config, dict):
@@ -56,6 +58,7 @@ class SecondOrderConfig(PretrainedConfig):
         self.class_token = class_token
         self.prefix_tokens = prefix_tokens
         self.special_token_ids = special_token_ids
+        self.width = width
         if backbone_config is not None:
             # The base class hands the attention implementation down, so it must start from what the backbone runs on.
             kwargs.setdefault("attn_implementation", backbone_config._attn_implementation)
@@ -86,4 +89,4 @@ class SecondOrderConfig(PretrainedConfig):
         from .backbone import width_of
 
         assert self.backbone_config is not None
-        return width_of(self.backbone_config)
+        return self.width or width_of(self.backbone_config)

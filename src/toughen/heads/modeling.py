@@ -14,7 +14,7 @@ from transformers.modeling_outputs import ImageClassifierOutput, MultipleChoiceM
 from transformers.modeling_utils import PreTrainedModel
 
 from . import token_roles
-from .backbone import body_of
+from .backbone import body_of, can_be_made_from
 from .card import write_card
 from .configuration import SecondOrderConfig
 from .head import SecondOrderHead
@@ -49,7 +49,8 @@ class SecondOrderPreTrainedModel(PreTrainedModel):
             for module in backbone.modules():
                 setattr(module, "_is_hf_initialized", True)  # it comes initialised, perhaps trained
         # Its layers hold this very config object: sharing it lets a change of attention reach them.
-        self.config.backbone_config = backbone.config
+        if can_be_made_from(backbone.config):
+            self.config.backbone_config = backbone.config
         self.backbone = backbone
         self.supports_gradient_checkpointing = backbone.supports_gradient_checkpointing
         self.classifier = SecondOrderHead(config.hidden_size, self._outputs(), HeadSettings(**config.head))
@@ -83,7 +84,7 @@ class SecondOrderPreTrainedModel(PreTrainedModel):
             tokens = tokens.flatten(2).mT
         pooled = self.config.class_token == "pooled"
         tokens = tokens if pooled else token_roles.without_prefix(self.config, tokens)
-        real = token_roles.real_tokens(self.config, given)
+        real = token_roles.real_tokens(self.config, given, tokens.shape[1])
         mask = token_roles.word_mask(self.config, real, given, special)
         if pooled:
             vector = output.get("pooler_output")
@@ -159,6 +160,13 @@ class SecondOrderForMultipleChoice(_SecondOrderForText):
         shaped = inputs.get("input_ids", inputs.get("inputs_embeds"))
         if shaped is None or shaped.dim() < 3:
             raise ValueError("multiple choice needs input_ids (B, choices, L) or inputs_embeds (B, choices, L, D).")
+        if isinstance(more.get("lengths"), Tensor):  # XLM's and Flaubert's: one of each row, not of each text
+            raise ValueError("multiple choice cannot read lengths; leave them out, attention_mask says the same.")
+        choices = shaped.shape[:2]  # other inputs have them as well: entities, languages, images
+        more = {
+            name: value.flatten(0, 1) if isinstance(value, Tensor) and value.shape[:2] == choices else value
+            for name, value in more.items()
+        }
         output, each = super()._read({name: value.flatten(0, 1) for name, value in inputs.items()}, more)
         return output, [logits.view(shaped.shape[:2]) for logits in each]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from ..internal.foreach import at_least_float32, no_autocast
@@ -12,8 +13,11 @@ from .configuration import SecondOrderConfig
 from .covariance import token_weights, weighted_mean
 
 
-def real_tokens(config: SecondOrderConfig, inputs: dict[str, Any]) -> Tensor | None:
-    """Return the mask (B, L) of tokens that are no padding; None if there is no padding."""
+def real_tokens(config: SecondOrderConfig, inputs: dict[str, Any], length: int) -> Tensor | None:
+    """Return the mask (B, length) of tokens that are no padding; None if there is no padding.
+
+    The tokens of images stand behind those of the text, whose mask does not have them.
+    """
     mask = inputs.get("attention_mask")
     if mask is not None:
         if mask.dim() != 2:
@@ -21,7 +25,8 @@ def real_tokens(config: SecondOrderConfig, inputs: dict[str, Any]) -> Tensor | N
                 f"attention_mask has {mask.dim()} dimensions; the head needs the padding mask (B, L) to tell words "
                 "from padding."
             )
-        return mask
+        has_images = any(name in inputs for name in ("pixel_values", "image", "visual_embeds"))
+        return F.pad(mask, (0, length - mask.shape[1]), value=1) if has_images and mask.shape[1] < length else mask
     ids, pad = inputs.get("input_ids"), config.pad_token_id
     if config.class_token == "last" and ids is not None and pad is not None:
         return ids != pad  # as the decoder classifiers of transformers do
@@ -67,6 +72,8 @@ def word_mask(
     if special is None:
         special = _special_of(config, inputs)
     kept = special.eq(0)
+    if real is not None and kept.shape[1] < real.shape[1]:
+        kept = F.pad(kept, (0, real.shape[1] - kept.shape[1]), value=True)
     return kept if real is None else kept & real.ne(0)
 
 

@@ -37,6 +37,7 @@ _SEQ2SEQ_DECODERS = (
 
 _BY_CLASS_NAME: tuple[tuple[str, HeadType], ...] = (
     ("ViltForQuestionAnswering", "sequence"),  # answers are classes of the whole pair
+    ("VisualBertForQuestionAnswering", "choices"),  # one distribution over the answers
     ("ForQuestionAnswering", "span"),
     *((f"{family}ForPreTraining", cast(HeadType, "token_binary")) for family in ("Electra", "Funnel")),
     ("ForTokenClassification", "tokens"),

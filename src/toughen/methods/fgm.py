@@ -2,7 +2,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from ..errors import MethodError
-from ..options import DropoutOptions, PresetOptions, Schedule
+from ..options import DropoutOptions, PresetOptions, Schedule, SiteOptions
 from ..registry import register_method
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ _TABLES = ("word_embeddings", "embed_tokens", "tok_embeddings", "wte", "shared.w
 
 @register_method("fgm")
 @dataclass(frozen=True, kw_only=True)
-class FGM(PresetOptions, DropoutOptions):
+class FGM(PresetOptions, SiteOptions, DropoutOptions):
     """Fast gradient method (Miyato et al. 2017): the clean loss and the loss one normalised step uphill, summed.
 
     The clean pass's own backward gives the direction, so the cost is two passes.

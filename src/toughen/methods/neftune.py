@@ -1,7 +1,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..options import MethodOptions
+from ..options import SiteOptions
 from ..registry import register_method
 
 if TYPE_CHECKING:
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 @register_method("neftune")
 @dataclass(frozen=True)
-class NEFTune(MethodOptions):
+class NEFTune(SiteOptions):
     """NEFTune (Jain et al., ICLR 2024): uniform noise of alpha / sqrt(length * width) on the embedding, one pass.
 
     The length is each text's true one and padding gets no noise, as in the authors' training code; transformers' own

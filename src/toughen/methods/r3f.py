@@ -1,7 +1,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from ..options import PresetOptions, RegularizerOptions, Start
+from ..options import PresetOptions, RegularizerOptions, SiteOptions, Start
 from ..registry import register_method
 
 if TYPE_CHECKING:
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 @register_method("r3f")
 @dataclass(frozen=True, kw_only=True)
-class R3F(PresetOptions, RegularizerOptions):
+class R3F(PresetOptions, SiteOptions, RegularizerOptions):
     """Noise in place of ascent (Aghajanyan et al. 2021): the prediction must not change under random noise.
 
     Presets:

@@ -1,7 +1,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from ..options import PresetOptions, RegularizerOptions, Schedule, Start
+from ..options import PresetOptions, RegularizerOptions, Schedule, SiteOptions, Start
 from ..registry import register_method
 
 if TYPE_CHECKING:
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 @register_method("vat")
 @dataclass(frozen=True, kw_only=True)
-class VAT(PresetOptions, RegularizerOptions):
+class VAT(PresetOptions, SiteOptions, RegularizerOptions):
     """Virtual adversarial training (Miyato et al. 2016, 2018): needs no labels, so unlabelled batches may be mixed in.
 
     The direction is found by power iteration from a random probe; the clean prediction is the fixed target.

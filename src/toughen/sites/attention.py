@@ -11,6 +11,7 @@ from ..internal.architectures import IGNORED, infer_head_type, unwrap_peft
 from .attention_deberta import attach_deberta, disentangled_blocks
 from .attention_interface import WRAPPED_IMPLEMENTATIONS, AttentionHook, register
 from .base import Detach, LayerSpec, PerturbationSource
+from .locate import text_model_of, transformer_of
 
 
 @dataclass(frozen=True)
@@ -32,19 +33,21 @@ class AttentionLogits:
         base = _base(model)
         if _is_deberta(base):
             return attach_deberta([(n, disentangled_blocks(base)[n]) for n in chosen], inject)
-        before = cast(str, base.config._attn_implementation or "eager")
+        configs = [m.config for m in base.modules() if hasattr(m, "set_attn_implementation")]
+        before = [config._attn_implementation for config in configs]  # parts may differ, as DPT's convolutions do
         register()
-        base.set_attn_implementation(WRAPPED_IMPLEMENTATIONS[before])
+        base.set_attn_implementation(WRAPPED_IMPLEMENTATIONS[cast(str, base.config._attn_implementation or "eager")])
         zero_logits = self.original_code and base.config.model_type == "bert"
         hooks = [AttentionHook(attention_blocks(base)[n], n, inject, zero_logits) for n in chosen]
         undo: list[Detach] = [hook.close for hook in hooks]
-        if self.original_code and infer_head_type(base) == "tokens":
-            undo.append(base.register_forward_pre_hook(_unlabel_padding, with_kwargs=True).remove)
+        if self.original_code and infer_head_type(model) == "tokens":
+            undo.append(model.register_forward_pre_hook(_unlabel_padding, with_kwargs=True).remove)
 
         def detach() -> None:
             for one in undo:
                 one()
-            base.set_attn_implementation(before)
+            for config, implementation in zip(configs, before, strict=True):  # the whole before its parts
+                config._attn_implementation = implementation
 
         return detach
 
@@ -60,16 +63,27 @@ class AttentionLogits:
         if not numbers:
             raise SiteError("layers=() leaves no layer to perturb. Name one, or leave it out for all of them.")
         config = base.config
-        width = getattr(config, "true_hidden_size", config.hidden_size)  # MobileBERT's layers are narrower inside
-        return [LayerSpec(n, int(width), int(config.num_attention_heads)) for n in numbers]
+        # MobileBERT's layers are narrower inside.
+        width = getattr(config, "true_hidden_size", None) or getattr(config, "hidden_size", None)
+        heads = getattr(config, "num_attention_heads", None)
+        if not isinstance(width, int) or not isinstance(heads, int):
+            raise _no_single(base, "hidden_size and num_attention_heads")
+        return [LayerSpec(n, width, heads) for n in numbers]
 
 
 def _base(model: nn.Module) -> Any:
-    """The transformers model that has the layers: under PEFT's wrapper, or a head that holds a backbone."""
-    base: Any = unwrap_peft(model)
+    """The transformers model that has the layers: inside a wrapper, and of text and images the one that reads text."""
+    whole = transformer_of(unwrap_peft(model))
+    if getattr(getattr(whole, "config", None), "is_encoder_decoder", False):
+        raise SiteError(
+            f"{type(whole).__name__} is an encoder-decoder: it attends in three ways, and ASA is defined for one stack "
+            "of layers. Use toughen.smart() or toughen.freelb(), which perturb the encoder's input embedding."
+        )
+    base: Any = text_model_of(whole)
     inner = (m for m in base.modules() if hasattr(getattr(m, "config", None), "num_hidden_layers"))
     base = next((m for m in inner if hasattr(m, "set_attn_implementation")), base)
-    if not hasattr(base, "set_attn_implementation") or getattr(base, "config", None) is None:
+    config = getattr(base, "config", None)
+    if not hasattr(base, "set_attn_implementation") or config is None:
         raise SiteError(
             f"{type(model).__name__} is not a transformers model, and only those let attention be perturbed. "
             "toughen.smart() and toughen.freelb() work on any model with an input embedding."
@@ -84,11 +98,6 @@ def _is_deberta(base: Any) -> bool:
 def attention_blocks(base: Any) -> list[nn.Module]:
     """The self-attention modules of a model, one a layer, in order."""
     name, config = type(base).__name__, base.config
-    if getattr(config, "is_encoder_decoder", False):
-        raise SiteError(
-            f"{name} is an encoder-decoder: it attends in three ways, and ASA is defined for one stack of layers. "
-            "Use toughen.smart() or toughen.freelb(), which perturb the encoder's input embedding."
-        )
     blocks = [module for module in base.modules() if _asks_interface(module)]
     if not blocks or not base._can_set_attn_implementation():
         raise SiteError(
@@ -100,9 +109,12 @@ def attention_blocks(base: Any) -> list[nn.Module]:
             f"{name} adds a learnt bias to attention by way of the mask (as BEiT, Swin and Doge do), which the "
             "adversary's mask would replace. Use toughen.smart() or toughen.freelb(), which perturb the input."
         )
-    if len(blocks) != config.num_hidden_layers:
+    count = getattr(config, "num_hidden_layers", None)
+    if not isinstance(count, int):
+        raise _no_single(base, "num_hidden_layers")
+    if len(blocks) != count:
         raise SiteError(
-            f"{name} has {len(blocks)} attention modules for {config.num_hidden_layers} layers: layers that share one "
+            f"{name} has {len(blocks)} attention modules for {count} layers: layers that share one "
             "(as ALBERT's do) cannot have an adversary each. Use toughen.smart() or toughen.freelb()."
         )
     implementation = config._attn_implementation or "eager"
@@ -112,6 +124,13 @@ def attention_blocks(base: Any) -> list[nn.Module]:
             "model.set_attn_implementation('sdpa') first."
         )
     return blocks
+
+
+def _no_single(base: nn.Module, what: str) -> SiteError:
+    return SiteError(
+        f"{type(base).__name__} is not one stack of equal layers: its config names no single {what}, which ASA needs. "
+        "Use toughen.smart() or toughen.freelb()."
+    )
 
 
 def _asks_interface(module: nn.Module) -> bool:

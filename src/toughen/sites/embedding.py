@@ -1,14 +1,24 @@
 """WHERE to perturb: the input embedding, as it is or normalised."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .base import Detach, EmbeddedTokens, PerturbationSource
-from .locate import embedding_norm, get_module, input_embedding, token_layout_of, track_encoder_forward
-from .token_mask import RECOMMENDED_SKIP, Skip, TokenLayout, check_skip, get_delta, perturb_output
+from .hidden import perturb_module
+from .locate import (
+    embedding_norm,
+    embeds_token_types,
+    get_module,
+    input_embeddings,
+    token_layout_of,
+    track_encoder_forward,
+)
+from .token_mask import RECOMMENDED_SKIP, Skip, TokenLayout, check_skip, get_delta
 
 
 @dataclass(frozen=True)
@@ -24,20 +34,15 @@ class WordEmbedding:
         check_skip(self.skip)
 
     def attach(self, model: nn.Module, inject: PerturbationSource) -> Detach:
-        module = input_embedding(model)
-        running, stop_tracking = track_encoder_forward(model, module)
-        layout = token_layout_of(model, module)
-
-        def hook(called: nn.Module, args: tuple[Any, ...], output: Any) -> Any:
-            if not inject.active or called is not module or not running():  # a copy of the model has its hooks, too
-                return None
-            return perturb_output(inject, output, self.skip, layout, _tokens(called, args, layout))
-
-        handle = module.register_forward_hook(hook)
+        undo: list[Detach] = []
+        for module in input_embeddings(model):
+            reads_input, stop_tracking = track_input(model, module, inject)
+            layout = token_layout_of(model, module)
+            undo += [perturb_module(module, inject, self.skip, layout, reads_input, _tokens), stop_tracking]
 
         def detach() -> None:
-            handle.remove()
-            stop_tracking()
+            for one in undo:
+                one()
 
         return detach
 
@@ -48,6 +53,30 @@ def _tokens(module: nn.Module, args: tuple[Any, ...], layout: TokenLayout) -> Em
     if not isinstance(ids, Tensor) or ids.dim() != 2 or ids.is_floating_point():
         return None
     return EmbeddedTokens(ids.transpose(0, 1) if layout.time_major else ids, module.forward)
+
+
+def track_input(
+    model: nn.Module, embedding: nn.Module, inject: PerturbationSource
+) -> tuple[Callable[[tuple[Any, ...]], bool], Detach]:
+    """Whether a call of the embedding, by its arguments, reads the input; and the way to stop watching.
+
+    The decoder may call it too, and some models embed token types with it, or the padding they add (LED).
+    """
+    running, stop = track_encoder_forward(model, embedding)
+    pads = token_layout_of(model, embedding).extra_tokens == "behind"
+    shared = embeds_token_types(model, input_embeddings(model))
+
+    @torch.compiler.disable()  # pyright: ignore[reportUntypedFunctionDecorator]  # addresses are not traced
+    def same(types: Tensor, args: tuple[Any, ...]) -> bool:
+        return bool(args) and isinstance(args[0], Tensor) and args[0].data_ptr() == types.data_ptr()
+
+    def reads_input(args: tuple[Any, ...]) -> bool:
+        types = inject.batch.get("token_type_ids") if shared else None
+        ids = inject.batch.get("input_ids") if pads else None
+        added = isinstance(ids, Tensor) and bool(args) and args[0].shape[-1] < ids.shape[-1]
+        return running() and not added and (types is None or not same(types, args))
+
+    return reads_input, stop
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,14 @@
 """WHERE to perturb: the output of any module."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from torch import nn
 
-from .base import Detach, PerturbationSource
+from .base import Detach, EmbeddedTokens, PerturbationSource
 from .locate import get_module, layer_path, token_layout_of
-from .token_mask import RECOMMENDED_SKIP, Skip, check_skip, perturb_output
+from .token_mask import RECOMMENDED_SKIP, Skip, TokenLayout, check_skip, perturb_output
 
 
 @dataclass(frozen=True)
@@ -22,11 +23,22 @@ class Hidden:
 
     def attach(self, model: nn.Module, inject: PerturbationSource) -> Detach:
         module = get_module(model, self.at if isinstance(self.at, str) else layer_path(model, self.at))
-        layout = token_layout_of(model, module)
+        return perturb_module(module, inject, self.skip, token_layout_of(model, module))
 
-        def hook(called: nn.Module, _args: Any, output: Any) -> Any:
-            if not inject.active or called is not module:  # a copy of the model has its hooks, too
-                return None
-            return perturb_output(inject, output, self.skip, layout)
 
-        return module.register_forward_hook(hook).remove
+def perturb_module(
+    module: nn.Module,
+    inject: PerturbationSource,
+    skip: Skip,
+    layout: TokenLayout,
+    reads_input: Callable[[tuple[Any, ...]], bool] = lambda _: True,
+    tokens_of: Callable[[nn.Module, tuple[Any, ...], TokenLayout], EmbeddedTokens | None] = lambda *_: None,
+) -> Detach:
+    """Perturb what a module returns, in perturbed passes and where `reads_input` says so of its arguments."""
+
+    def hook(called: nn.Module, args: tuple[Any, ...], output: Any) -> Any:
+        if not inject.active or called is not module or not reads_input(args):  # a copy of the model has its hooks, too
+            return None
+        return perturb_output(inject, output, skip, layout, tokens_of(called, args, layout))
+
+    return module.register_forward_hook(hook).remove

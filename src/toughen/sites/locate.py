@@ -1,15 +1,18 @@
 """Finding places in a model: under wrappers, by role, or by dotted path."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from torch import nn
 
 from ..errors import SiteError, nearest
+from ..internal.architectures import is_causal_decoder
 from .base import Detach
 from .token_mask import TokenLayout
 
 _PADDING = ("_pad_to_window_size", "_pad_to_block_size", "_pad_to_mult_of_chunk_length")  # what such models have
+_PROJECTIONS = ("feature_projection", "patch_embeddings", "patch_embedding", "patch_embed", "patch_embedder")
+_STEMS = ("embedder", "conv_stem", "char_embeddings")  # of convolutional networks; CANINE's, which has no vocabulary
 _EMBEDDING_NORMS = ("embeddings.LayerNorm", "embeddings.norm", "embeddings.layer_norm", "layernorm_embedding")
 
 
@@ -24,6 +27,41 @@ def unwrap_parallel(model: nn.Module) -> nn.Module:
         model = cast(nn.Module, inner)
 
 
+def transformer_of(model: nn.Module) -> nn.Module:
+    """The part that knows its input embedding: the model itself, or the only such part that a wrapper holds."""
+    found: list[nn.Module] = []
+    inside: set[nn.Module] = set()
+    for module in model.modules():  # wrappers come before what they hold
+        if module not in inside and _own_embedding(module) is not None:
+            found.append(module)
+            inside.update(module.modules())
+    if len(found) > 1:
+        names = [name for name, module in model.named_modules() if module in found]
+        raise SiteError(
+            f"{type(model).__name__} holds several models with an input embedding: {', '.join(names)}. Name the one to "
+            "perturb: site=Hidden('path.to.the.embedding')."
+        )
+    return found[0] if found else model
+
+
+def _own_embedding(module: nn.Module) -> nn.Module | None:
+    try:
+        return cast(Any, module).get_input_embeddings()
+    except (AttributeError, NotImplementedError):
+        return None
+
+
+def config_of(model: nn.Module) -> Any:
+    """The config of a model, or of the only one that a wrapper holds; None if there is none."""
+    own = getattr(model, "config", None)
+    if own is not None:
+        return own
+    try:
+        return getattr(transformer_of(model), "config", None)
+    except SiteError:
+        return None
+
+
 def encoder_of(model: nn.Module) -> nn.Module:
     """The part that reads the input: the encoder of an encoder-decoder, the model itself otherwise."""
     config = getattr(model, "config", None)
@@ -31,20 +69,56 @@ def encoder_of(model: nn.Module) -> nn.Module:
 
 
 def input_embedding(model: nn.Module) -> nn.Module:
-    """The module that embeds the input.
+    """The module that embeds the input: of text, of patches, or of the features of speech.
 
     Not always `model.get_input_embeddings()`: BART and T5 never call theirs, only their encoder's.
     """
-    encoder = encoder_of(model)
-    try:
-        module = cast(Any, encoder).get_input_embeddings()
-    except (AttributeError, NotImplementedError) as error:
-        raise SiteError(
-            f"{type(model).__name__} has no get_input_embeddings(), so there is no word embedding to perturb. "
-            "Name the module yourself: site=Hidden('path.to.the.embedding')."
-        ) from error
+    reader = encoder_of(transformer_of(model))
     # ViT and its like return their patch embedding.
-    return cast(nn.Module, module)
+    module = _own_embedding(reader)
+    if module is not None:
+        return module
+    modules = dict(model.named_modules())
+    found = [name for name in modules if name.endswith(_PROJECTIONS)] or [n for n in modules if n.endswith(_STEMS)]
+    outer = [name for name in found if not any(name.startswith(other + ".") for other in found)]
+    if len(outer) == 1:
+        return modules[outer[0]]
+    several = f" It has several that may be meant: {', '.join(outer)}." if outer else ""
+    raise SiteError(
+        f"{type(model).__name__} has no get_input_embeddings(), so there is no word embedding to perturb.{several} "
+        "Name the module yourself: site=Hidden('path.to.the.embedding')."
+    )
+
+
+def input_embeddings(model: nn.Module) -> list[nn.Module]:
+    """The modules that may embed the input: all with one table, of which only some are ever called (T5's)."""
+    named = input_embedding(model)
+    if not isinstance(named, nn.Embedding):
+        return [named]
+    reader = encoder_of(transformer_of(model))
+    same: list[nn.Module] = [m for m in reader.modules() if isinstance(m, nn.Embedding) and m.weight is named.weight]
+    return same or [named]
+
+
+def text_model_of(model: nn.Module) -> nn.Module:
+    """The innermost transformers model that embeds the input: of a model of text and images the one that reads text."""
+    reader = encoder_of(transformer_of(model))
+    try:
+        embedding = input_embedding(model)
+    except SiteError:
+        return reader
+    around = [m for m in reader.modules() if _has_layers(m) and embedding in set(m.modules())]
+    return around[-1] if around else reader
+
+
+def _has_layers(module: nn.Module) -> bool:
+    return hasattr(module, "set_attn_implementation") and hasattr(getattr(module, "config", None), "num_hidden_layers")
+
+
+def embeds_token_types(model: nn.Module, embeddings: Sequence[nn.Module]) -> bool:
+    """Tell whether token types may go through the word embedding, for want of a table of their own (GPT-2's, XLM's)."""
+    tables = (name for name, m in model.named_modules() if isinstance(m, nn.Embedding) and m not in embeddings)
+    return not any("type" in name or "seg" in name for name in tables)
 
 
 def track_encoder_forward(model: nn.Module, embedding: nn.Module) -> tuple[Callable[[], bool], Detach]:
@@ -52,6 +126,7 @@ def track_encoder_forward(model: nn.Module, embedding: nn.Module) -> tuple[Calla
 
     `resize_token_embeddings` gives the encoder and the decoder of BART and T5 the very same module.
     """
+    model = transformer_of(model)
     encoder = encoder_of(model)
     decoder = cast(Any, model).get_decoder() if encoder is not model and hasattr(model, "get_decoder") else None
     if not isinstance(decoder, nn.Module) or decoder is model or embedding not in set(decoder.modules()):
@@ -74,20 +149,21 @@ def track_encoder_forward(model: nn.Module, embedding: nn.Module) -> tuple[Calla
 
 
 def token_layout_of(model: nn.Module, module: nn.Module) -> TokenLayout:
-    """Return how a module lays texts out: XLNet puts positions first, Longformer and its like pad to their windows, and
-    prompt tuning puts learnt vectors before the text.
+    """Return how a module lays texts out: XLNet puts positions first, Longformer and its like pad to their windows,
+    prompt tuning puts learnt vectors before the text, and images stand behind a text, for decoders before it.
     """
     xlnets = [m for m in model.modules() if type(m).__name__ == "XLNetModel" and m is not module]
     time_major = any(module in set(m.modules()) for m in xlnets)
     if getattr(getattr(model, "active_peft_config", None), "is_prompt_learning", False):
         return TokenLayout(time_major, "before")
     pads = any(hasattr(m, name) for m in model.modules() for name in _PADDING)
-    return TokenLayout(time_major, "behind" if pads else "")
+    images = "before" if is_causal_decoder(getattr(model, "config", None)) else "behind"
+    return TokenLayout(time_major, "behind" if pads else "", images)
 
 
 def embedding_norm(model: nn.Module) -> nn.Module:
     """The normalisation at the end of the embedding block (SiFT perturbs its input)."""
-    encoder = encoder_of(model)
+    encoder = encoder_of(transformer_of(model))
     found = [m for name, m in encoder.named_modules() if name.endswith(_EMBEDDING_NORMS)]
     if len(found) != 1:
         raise SiteError(
@@ -111,15 +187,17 @@ def get_module(model: nn.Module, path: str) -> nn.Module:
     raise SiteError(f"{type(model).__name__} has no module {path!r}. {nearest(path, filter(None, modules))}")
 
 
-def layers(model: nn.Module) -> nn.ModuleList:
+def layers(model: nn.Module) -> list[nn.Module]:
     """The stack of transformer layers in the part that reads the input: as long as the config says, else the longest.
 
-    T5's blocks are lists themselves. ALBERT runs one module as every layer, so no single layer of it can be perturbed.
+    T5's blocks hold lists themselves, and Funnel's are lists of layers. ALBERT runs one module as every layer, so no
+    single layer of it can be perturbed.
     """
-    stacks = [m for m in encoder_of(model).modules() if isinstance(m, nn.ModuleList)]
+    reader = text_model_of(model)
+    stacks = [_flat(m) for m in reader.modules() if isinstance(m, nn.ModuleList)]
     if not stacks:
         raise SiteError(f"{type(model).__name__} has no list of layers. Name the module: Hidden('path.to.the.layer').")
-    number = getattr(getattr(model, "config", None), "num_hidden_layers", None)
+    number = getattr(getattr(reader, "config", None), "num_hidden_layers", None)
     stack = next((m for m in stacks if len(m) == number), max(stacks, key=len))
     if isinstance(number, int) and len(stack) < number:
         raise SiteError(
@@ -127,6 +205,10 @@ def layers(model: nn.Module) -> nn.ModuleList:
             "perturbed. Use the output of the embedding block: Hidden('embeddings')."
         )
     return stack
+
+
+def _flat(stack: nn.ModuleList) -> list[nn.Module]:
+    return [layer for each in stack for layer in (_flat(each) if isinstance(each, nn.ModuleList) else [each])]
 
 
 def layer_path(model: nn.Module, layer: int) -> str:

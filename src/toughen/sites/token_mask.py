@@ -30,22 +30,41 @@ class TokenLayout:
     """How a module lays the texts of a batch out, where it is not as the batch has them."""
 
     time_major: bool = False  # positions before texts
-    extra_tokens: Literal["", "before", "behind"] = ""  # where positions that the batch does not have may come in
+    extra_tokens: Literal["", "before", "behind"] = ""  # where the model may add positions that are no input
+    images: Literal["before", "behind"] = "behind"  # where those of images stand, if the batch has any
 
 
 BATCH_FIRST = TokenLayout()
+_IMAGES = ("pixel_values", "image", "visual_embeds")
 
 
 def perturb_output(
     inject: PerturbationSource, output: Any, skip: Skip, layout: TokenLayout, tokens: EmbeddedTokens | None = None
 ) -> Any:
     """Perturb a module's output; of several things the first (Swin's patch embedding returns its size as well)."""
-    several = isinstance(output, (tuple, list))
-    value, *rest = cast("Sequence[Any]", output) if several else (cast(Tensor, output),)
-    own = value.transpose(0, 1) if layout.time_major else value
-    delta = get_delta(inject, own, skip, layout, tokens).to(value.dtype)
-    value = value + (delta.transpose(0, 1) if layout.time_major else delta)
-    return (value, *rest) if several else value
+    if isinstance(output, Tensor):
+        own = output.transpose(0, 1) if layout.time_major else output
+        delta = get_delta(inject, own, skip, layout, tokens).to(output.dtype)
+        return output + (delta.transpose(0, 1) if layout.time_major else delta)
+    if not _holds_tensor(output):
+        raise SiteError(f"The module gives a {type(output).__name__} without a tensor that could be perturbed.")
+    if isinstance(output, Mapping):  # transformers' own outputs
+        named = cast("Mapping[str, Any]", output)
+        name = next(name for name, value in named.items() if _holds_tensor(value))
+        return cast(Any, type(named))(**{**named, name: perturb_output(inject, named[name], skip, layout, tokens)})
+    items = list(cast("Sequence[Any]", output))
+    first = next(number for number, value in enumerate(items) if _holds_tensor(value))
+    items[first] = perturb_output(inject, items[first], skip, layout, tokens)
+    kind: Any = type(output)
+    return kind(*items) if hasattr(kind, "_fields") else kind(items)  # a named tuple takes them one by one
+
+
+def _holds_tensor(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        value = list(cast("Mapping[str, Any]", value).values())
+    if isinstance(value, (tuple, list)):
+        return any(_holds_tensor(each) for each in cast("Sequence[Any]", value))
+    return isinstance(value, Tensor) and value.is_floating_point()
 
 
 def get_delta(
@@ -91,7 +110,8 @@ def token_mask(
     inject: PerturbationSource, value: Tensor, skip: Skip, layout: TokenLayout = BATCH_FIRST
 ) -> Tensor | None:
     rows, length = value.shape[0], value.shape[1] if value.dim() > 2 else 0
-    own = min(length, _length(inject.batch)) if layout.extra_tokens else length
+    has_images = any(name in inject.batch for name in _IMAGES)
+    own = min(length, _length(inject.batch)) if layout.extra_tokens or has_images else length
     keep: Tensor | None = None
     for what in skip:
         one = _kept(inject, what, rows, own)
@@ -99,7 +119,8 @@ def token_mask(
     if keep is None:
         return None
     if own < length:
-        keep = F.pad(keep, (length - own, 0) if layout.extra_tokens == "before" else (0, length - own))
+        side = layout.images if has_images else layout.extra_tokens
+        keep = F.pad(keep, (length - own, 0) if side == "before" else (0, length - own), value=has_images)
     return keep.view(rows, length, *[1] * (value.dim() - 2))
 
 

@@ -1,6 +1,7 @@
 """Hugging Face Trainer: overrides that call super, nothing copied."""
 
 import inspect
+import warnings
 from collections.abc import Callable, Generator, Mapping
 from contextlib import nullcontext
 from typing import Any, TypeVar, cast
@@ -13,13 +14,16 @@ from ..combine.base import BackwardPass
 from ..compare.model_outputs import ModelOutputs
 from ..cuda_graphs.packing import padding_token
 from ..engine.attached import Attached
-from ..errors import MethodError
+from ..errors import MethodError, RobustnessWarning
 from ..method import Method, MethodSum
 from . import checkpoint as state
 from .cuda_graph_step import CapturedTraining, TokenCountCollator
 from .hf_loss_scaling import (
+    PASS_COUNTS,
+    STEP_COUNTS,
     compares_predictions,
     divides_by_items,
+    keep_counts,
     logits_of,
     replayable_forward,
     trainer_scales_loss,
@@ -104,6 +108,7 @@ class _RobustTrainer(Trainer):
     def _attach(self, model: Any) -> None:
         own = cast(PreTrainedModel, self.accelerator.unwrap_model(model))
         self.attached: Attached = self._method.attach(own, self.processing_class, seed=self.args.seed)
+        self.attached.gives_way = True  # to another Trainer on this model, but not while this one trains
         # Some language models divide by the number of labels of the whole update, and so does Trainer's smoothed loss;
         # other heads only say they would, and Trainer would multiply their loss by accumulation steps and processes.
         divided = divides_by_items(own, self.attached.task) or trainer_scales_loss(self, _RobustTrainer)
@@ -123,10 +128,16 @@ class _RobustTrainer(Trainer):
         if scaled is None:
             counted = self.model_accepts_loss_kwargs and num_items_in_batch is not None
             scaled = counted or self.compute_loss_func is not None
-        return self.current_gradient_accumulation_steps if scaled else 1
+        return self._micro_batches if scaled else 1
+
+    @property
+    def _micro_batches(self) -> int:
+        """The number of micro-batches in this update; outside `train()`, which counts them, that of the settings."""
+        return getattr(self, "current_gradient_accumulation_steps", self.args.gradient_accumulation_steps)
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
         self.attached.attach()
+        self.attached.gives_way = False
         try:
             return super().train(*args, **kwargs)
         finally:
@@ -135,6 +146,7 @@ class _RobustTrainer(Trainer):
                 self._graphs.close()
                 self._graphs = None
             self.attached.detach()  # the trained model is a plain one
+            self.attached.gives_way = True
 
     def _inner_training_loop(self, *args: Any, **kwargs: Any) -> Any:
         """Trainer counts from 0 in every training that it does not resume, and so do schedules, teachers, spreads."""
@@ -183,7 +195,15 @@ class _RobustTrainer(Trainer):
         if torch.is_grad_enabled() and not self._compares:
             return ModelOutputs(self._class_loss(model, dict(inputs), False, num_items_in_batch) * divisor, ())
         again = replayable_forward(model, inputs, self.args.device)
-        loss, outputs = self._class_loss(model, dict(inputs), True, num_items_in_batch)
+        try:
+            loss, outputs = self._class_loss(model, dict(inputs), True, num_items_in_batch)
+        except ValueError as error:
+            if "returning outputs" not in str(error):  # GRPO's and RLOO's words
+                raise
+            raise MethodError(
+                f"{type(self).__name__} computes a loss and gives no predictions, and this method compares them. Use "
+                "one that needs losses alone: toughen.freelb(), fgm(), pgd(), neftune() or sam()."
+            ) from error
         if torch.is_grad_enabled() and not logits_of(outputs).requires_grad:
             outputs = again()
         return with_loss(outputs, loss * divisor)
@@ -202,14 +222,31 @@ class _RobustTrainer(Trainer):
             def passes(inputs: Any, items: Any) -> Tensor:
                 return self._passes(model, inputs, items)
 
-            spread = self.current_gradient_accumulation_steps
+            spread = self._micro_batches
             total = self._graphs(passes, inputs, num_items_in_batch, sync, spread)
         else:
             total = self._passes(model, inputs, num_items_in_batch)
         if self._probe and sync and self._probe_is_due():
+            self._run_probe()
+        return total
+
+    def _prepare_inputs(self, inputs: Any) -> Any:
+        """Prepare a batch once: each pass asks for it, and GRPO generates texts and scores them here."""
+        return inputs if self._losses is not None else super()._prepare_inputs(inputs)
+
+    def _run_probe(self) -> None:
+        """Measure divergences for the log. Where that is impossible, training goes on."""
+        try:
             with self.compute_loss_context_manager():
                 self._probed = self.attached.probe()
-        return total
+        except Exception as error:
+            self._probe = False
+            warnings.warn(
+                f"The probe cannot measure divergences here ({type(error).__name__}: {str(error).splitlines()[0][:200]}"
+                "), so robust/divergence_... is not logged. The training is not concerned; probe=False says nothing.",
+                RobustnessWarning,
+                stacklevel=2,
+            )
 
     def _passes(self, model: Any, inputs: Any, num_items_in_batch: Any) -> Tensor:
         """Run and back-propagate all passes of one micro-batch."""
@@ -219,15 +256,28 @@ class _RobustTrainer(Trainer):
             # Trainer already holds no_sync open when sync is off, and accelerate's does not nest under FSDP2.
             return self.accelerator.no_sync(model) if sync else nullcontext()
 
+        counted = False
+
         def forward(given: Mapping[str, Any]) -> Any:
-            return self._forward(model, given, num_items_in_batch)
+            nonlocal counted
+            uncounted = counted or not torch.is_grad_enabled()  # as teachers' passes and the probe's
+            counted = counted or not uncounted
+            with keep_counts(self, PASS_COUNTS) if uncounted else nullcontext():
+                return self._forward(model, given, num_items_in_batch)
 
         backward_passes = self.attached.backward_passes(last=sync)
         losses = self._losses = self.attached.losses(forward, inputs, last=sync, no_sync=no_sync)
         gradients: Any = self.accelerator.gradient_state
         step = super().training_step
+        stepped = False
 
         def take(each: BackwardPass) -> Tensor:
+            nonlocal stepped
+            with keep_counts(self, STEP_COUNTS) if stepped else nullcontext():
+                stepped = True
+                return take_one(each)
+
+        def take_one(each: BackwardPass) -> Tensor:
             gradients._set_sync_gradients(each.sync_gradients)  # DeepSpeed steps its engine inside backward when True
             loss = step(model, inputs, num_items_in_batch)
             if inspect.getgeneratorstate(losses) == inspect.GEN_CREATED:

@@ -2,7 +2,9 @@
 
 import dis
 import inspect
-from collections.abc import Callable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager
 from typing import Any, cast
 
 import torch
@@ -89,3 +91,23 @@ def with_loss(outputs: Any, loss: Tensor) -> Any:
 def _without_loss(outputs: "tuple[Tensor, ...]") -> "tuple[Tensor, ...]":
     """Drop the loss that a tuple of a model (`return_dict=False`) starts with if the model got labels."""
     return outputs[1:] if outputs[0].dim() == 0 else outputs
+
+
+PASS_COUNTS = ("_metrics", "_total_train_tokens")  # what TRL's Trainers note in compute_loss
+STEP_COUNTS = ("_step",)  # in training_step
+
+
+@contextmanager
+def keep_counts(trainer: Trainer, names: Iterable[str]) -> Generator[None]:
+    """Leave what a Trainer counts as it was: a method makes several passes over a batch, and one of them is counted."""
+    before = {name: vars(trainer)[name] for name in names if name in vars(trainer)}
+    empty = {
+        name: {mode: defaultdict[str, list[float]](list) for mode in cast("dict[str, Any]", value)}
+        for name, value in before.items()
+        if isinstance(value, dict)
+    }
+    vars(trainer).update(empty)
+    try:
+        yield
+    finally:
+        vars(trainer).update(before)
