@@ -32,7 +32,7 @@ def perturb_module(
     skip: Skip,
     layout: TokenLayout,
     reads_input: Callable[[tuple[Any, ...]], bool] = lambda _: True,
-    tokens_of: Callable[[nn.Module, tuple[Any, ...], TokenLayout], EmbeddedTokens | None] = lambda *_: None,
+    tokens_of: Callable[[nn.Module, tuple[Any, ...], TokenLayout], EmbeddedTokens | None] = lambda *_: None,  # pyright: ignore[reportUnknownLambdaType]
 ) -> Detach:
     """Perturb what a module returns, in perturbed passes and where `reads_input` says so of its arguments."""
 
