@@ -14,6 +14,7 @@ from toughen.cli.commands import report as report_command
 from toughen.reports import ReportError, compare_runs, find_runs, read_run, report
 from toughen.reports.evaluations import _from_predictions, error_charts, error_summaries, evaluation_table
 from toughen.reports.folder import Predictions, is_numeric
+from toughen.reports.page import Page
 from toughen.statistics import mcnemar
 
 from .samples import add_evaluation, make_run
@@ -109,7 +110,7 @@ def test_several_runs(smart, freelb, tmp_path):
     text, _ = checked(report([smart, freelb], tmp_path / "both.html"))
     assert re.findall(r"<h2[^>]*>(.*?)</h2>", text) == ["rte: accuracy", "Evaluations", "Runs"]
     assert text.count('<details class="run">') == 2
-    assert "2 comparisons with one reference" in text
+    assert "2 comparisons" in text
 
 
 def test_the_same_runs_give_the_same_page(smart):
@@ -195,6 +196,25 @@ def test_comparison(smart, freelb, tmp_path):
     assert other.rows[0].summary.mean == pytest.approx(2.03 / 3 - 0.01)
     with pytest.raises(ReportError, match=r"'bleu'.* accuracy, f1"):
         compare_runs([read_run(smart)], metric="bleu")
+
+
+def test_each_run_is_held_against_its_own_plain_baseline(smart, tmp_path):
+    other = make_run(tmp_path / "mnli-smart", scores=(0.9, 0.8, 0.9), plain=(0.85, 0.9, 0.95))
+    (table,) = compare_runs([read_run(smart), read_run(other)])
+    held = {row.name: row.reference for row in table.rows}
+    names = ["rte-smart", "mnli-smart"]
+    assert held == {f"{n} (plain)": "" for n in names} | {n: f"{n} (plain)" for n in names}
+    gains = [row.over_seeds.difference for row in table.rows if row.reference]
+    assert gains == pytest.approx([0.1 / 3, -0.1 / 3])
+    assert table.reference == "its own plain"
+
+
+def test_the_first_card_is_the_runs_own_score(tmp_path):
+    run = make_run(tmp_path / "worse", scores=(0.5, 0.6), plain=(0.9, 0.9))
+    page = Page(find_runs([run]))
+    page.render()
+    card = page.cards[0]
+    assert (card.value, card.note.partition(",")[0]) == ("0.5500", "smart")
 
 
 def test_class_names_with_a_point_are_no_amounts(smart, tmp_path):

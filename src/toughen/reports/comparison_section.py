@@ -84,7 +84,7 @@ def _ranked(differences: Iterable[Difference]) -> list[Difference]:
 
 
 def _drawings(table: Comparison) -> list[Drawing]:
-    reference, drawings = table.rows[0].name, list[Drawing]()
+    reference, drawings = table.reference, list[Drawing]()
 
     def add_forest(title: str, ranked: Sequence[Difference], of: str, note: str) -> None:
         title = f"{title}: difference from {reference}"

@@ -38,7 +38,7 @@ def _details(comparison: "reports.Comparison") -> list[str]:
     """Return what the columns cannot hold: the tests by name, medians, and why there is no p."""
     lines = [f"Median: {', '.join(f'{row.name} {row.summary.median:.4f}' for row in comparison.rows)}."]
     if len(comparison.rows) > 1:
-        lines.append(f"Difference from {comparison.rows[0].name}; p of a paired t test over the seeds both have.")
+        lines.append(f"Difference from {comparison.reference}; p of a paired t test over the seeds both have.")
     for row in comparison.rows[1:]:
         if row.over_seeds is not None and row.over_seeds.p is None:
             lines.append(f"{row.name}: no p over seeds, {row.over_seeds.why}.")

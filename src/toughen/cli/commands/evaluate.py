@@ -82,7 +82,10 @@ def run(arguments: argparse.Namespace) -> int:
         sys.stderr.write("toughen: interrupted; the same command goes on from here.\n")
         return 130
     if arguments.json:
-        say(json.dumps([_to_dict(each, evaluations[0][1]) for _, each in evaluations], indent=1, ensure_ascii=False))
+        from ..attack_tables import reference_of
+
+        rows = [_to_dict(each, reference_of(path, each, evaluations)) for path, each in evaluations]
+        say(json.dumps(rows, indent=1, ensure_ascii=False))
         return 0
     _print_scores(evaluations, many=len(arguments.paths) > 1)
     if options["attack"]:
@@ -92,13 +95,13 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _to_dict(each: "evaluation.Evaluation", first: "evaluation.Evaluation") -> dict[str, Any]:
-    """Return an evaluation with its attacks, and paired differences from the first one."""
+def _to_dict(each: "evaluation.Evaluation", reference: "evaluation.Evaluation | None") -> dict[str, Any]:
+    """Return an evaluation with its attacks, and paired differences from its reference."""
     row = each.to_dict()
     if each.attacks:
         row["attacks"] = [attacked.summary.to_dict() for attacked in each.attacks]
-        if each is not first:
-            row["differences"] = [vars(one) for one in evaluation.differences(each.attacks, first.attacks)]
+        if reference is not None:
+            row["differences"] = [vars(one) for one in evaluation.differences(each.attacks, reference.attacks)]
     return row
 
 
