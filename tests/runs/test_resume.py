@@ -16,7 +16,7 @@ from toughen.runs.api import resume
 from toughen.runs.config_io import build
 from toughen.runs.folder import RunFolder
 from toughen.runs.launch import _wait, execute, launch_new
-from toughen.runs.trainer import RunTrainer
+from toughen.runs.trainer import COST_FILE, RunTrainer
 
 from .conftest import create, python
 
@@ -46,6 +46,10 @@ def config_of(little, folder, method="smart+bregman", **train):
 
 def last_weights(folder):
     return load_file(RunFolder(folder).checkpoints("method", 1)[-1] / "model.safetensors")
+
+
+def spent(run):
+    return json.loads((run / "seeds" / "1" / "result.json").read_text())
 
 
 def assert_same_end(one, other):
@@ -87,6 +91,9 @@ def test_kill_9_in_the_middle_of_an_epoch(little, tmp_path):
     rows = [json.loads(line) for line in (killed / "metrics.jsonl").read_text().splitlines()]
     steps = [row["step"] for row in rows if row["kind"] == "train"]
     assert steps == sorted(set(steps))  # no row twice
+    logged = [json.loads(line) for line in (whole / "metrics.jsonl").read_text().splitlines()]
+    assert [row for row in rows if row["kind"] == "train"] == [row for row in logged if row["kind"] == "train"]
+    assert spent(killed)["passes"] == spent(whole)["passes"]
 
 
 @pytest.mark.parametrize(("method", "at"), [("asa", 3), ("freelb", 6)], ids=["in an epoch", "at its end"])
@@ -105,11 +112,18 @@ def test_sigterm_saves_and_resumes_on_the_same_bits(little, tmp_path, monkeypatc
     handler = signal.getsignal(signal.SIGTERM)
     with pytest.raises(Interrupted) as told:
         execute(stopped)
+    cost = RunFolder(stopped).checkpoints("method", 1)[-1] / COST_FILE
+    kept = json.loads(cost.read_text())
+    assert kept["steps"] == at
+    cost.write_text(json.dumps({**kept, "seconds": 1000.0, "in_steps": 100.0}))
     assert (told.value.step, told.value.signal) == (at, signal.SIGTERM)
     assert signal.getsignal(signal.SIGTERM) == handler
     monkeypatch.setattr(RunTrainer, "training_step", step)
     resume(stopped)
     assert_same_end(whole, stopped)
+    assert spent(stopped)["train_seconds"] > 1000  # of both processes
+    assert 100 / 12 < spent(stopped)["seconds_per_step"] < 110 / 12
+    assert spent(stopped)["passes"] == spent(whole)["passes"]
 
 
 CLOSED = """
