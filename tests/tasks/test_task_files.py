@@ -6,6 +6,7 @@ import json
 import pytest
 
 from toughen import tasks
+from toughen.tasks import DataError
 
 from .task_samples import LABELS, TEXTS, rows_of, write_jsonl
 
@@ -229,3 +230,30 @@ def test_what_r_and_python_write_for_a_gap(tmp_path):
     data = load(path, validation_file=path, on_bad="skip")
     assert (data.task.labels, data.train["label"][:]) == (("None", "sexism"), [0, 1, 0])
     assert "'None' is a class; if it means that there is no label, give labels=[...] (--data.labels)" in data.notes
+
+
+@pytest.mark.parametrize("written", ["3,5", "-0,125", "12,25"])
+def test_decimal_commas_are_numbers(tmp_path, written):
+    file = tmp_path / "a.csv"
+    file.write_text(f"text;score\nA b;{written}\nC d;1,0\nE f;2\n")
+    data = load(file, validation_file=file)
+    assert (data.task.head, data.train["label"][:]) == ("regression", [float(written.replace(",", ".")), 1.0, 2.0])
+
+
+def test_a_comma_that_may_separate_thousands_is_refused(tmp_path):
+    file = tmp_path / "a.csv"
+    file.write_text("text;score\nA b;1,234\nC d;5,5\nE f;2\n")
+    with pytest.raises(DataError, match="'1,234'"):
+        load(file, validation_file=file)
+    with pytest.raises(DataError, match="'1,234'"):
+        load(file, validation_file=file, head="regression")
+    assert load(file, validation_file=file, head="classes").task.labels == ("1,234", "2", "5,5")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"text_column": "nosuch"}, {"label_column": "y"}, {"labels": ["a", "b"]}, {"head": "tokens"}, {"delimiter": ";"}],
+)
+def test_what_a_named_task_would_ignore_is_refused(given):
+    with pytest.raises(DataError, match=next(iter(given))):
+        tasks.load("rte", **given)

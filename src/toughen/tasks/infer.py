@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from .catalog import ENTITY_METRICS
 from .read.files import ENTITY, FileFormat, Raw, read_rows, suffix
-from .read.rows import as_number, is_missing, numbered_columns
+from .read.rows import as_number, is_ambiguous, is_missing, numbered_columns
 from .spec import DataError, Head, Option, Task
 
 MOST_LABELS = 1000
@@ -92,7 +92,8 @@ class LabelScan:
 
 def _whole_number(value: Any) -> str:
     # By way of float only where it must be: pandas writes 1 as 1.0, and a long number would lose its last digits.
-    return str(int(value if isinstance(value, int) or str(value).lstrip("+-").isdecimal() else float(value)))
+    exact = isinstance(value, int) or str(value).lstrip("+-").isdecimal()
+    return str(int(value if exact else cast(float, as_number(value))))
 
 
 def infer_task(
@@ -122,7 +123,7 @@ def infer_task(
         raise DataError(f"labels={list(labels)}: a name is there twice; each class needs its own.")
     scan = LabelScan()
     if labels is None or head is None:
-        scan = _scan(chain((first,), source), label, form, head)
+        scan = _scan(path, chain((first,), source), label, form, head)
     head = head or scan.head(form)
     own = tuple(map(str, labels)) if labels is not None else scan.names(path, head, label)
     task = Task(
@@ -171,9 +172,9 @@ def _text_columns(path: Path, fields: Mapping[str, Any], label: str) -> tuple[st
     )
 
 
-def _scan(rows: Iterator[Raw], label: str, form: FileFormat, head: Head | None) -> LabelScan:
+def _scan(path: Path, rows: Iterator[Raw], label: str, form: FileFormat, head: Head | None) -> LabelScan:
     seen: dict[tuple[bool, Any], None] = {}
-    lists, numbers = False, True
+    lists, numbers, ambiguous, words = False, True, "", False
     for raw in rows:
         value = raw.fields.get(label)
         where = f"{raw.location}: the column {label!r}"
@@ -190,12 +191,21 @@ def _scan(rows: Iterator[Raw], label: str, form: FileFormat, head: Head | None) 
             missing = is_missing(part)
             if not missing or (isinstance(part, str) and part):
                 seen.setdefault((isinstance(part, bool), part))
-            numbers = numbers and (missing or as_number(part) is not None)
+            number = missing or as_number(part) is not None
+            numbers = numbers and number
+            ambiguous = ambiguous or (str(part) if is_ambiguous(part) else "")
+            words = words or not (number or is_ambiguous(part))
         if len(seen) > MOST_LABELS and head != "regression" and not (numbers and head != "classes"):
             raise DataError(
                 f"{where} already has more than {MOST_LABELS} different labels; "
                 "it looks like text: name the right one with label_column=."
             )
+    if ambiguous and not words and head is None:
+        raise DataError(
+            f"{path}: the column {label!r} holds {ambiguous!r}, whose comma may separate decimals or thousands; write "
+            "a point for decimals and nothing between thousands",
+            Option("head", ", or give head='classes' if it is a name"),
+        )
     return LabelScan.of(seen, lists)
 
 

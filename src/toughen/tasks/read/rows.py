@@ -11,6 +11,8 @@ from typing import Any, Literal, cast
 from ..spec import DataError, Message, Option, Task
 from .files import FileFormat, Raw, read_rows
 
+_DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+")
+_THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2}(,\d{3})+")
 _NO_LABEL = ("", "nan", "na", "n/a", "null", "none")
 
 
@@ -98,11 +100,18 @@ def _is_number(label: str) -> bool:
 
 
 def as_number(value: Any) -> float | None:
-    """Return the number that a cell holds, also as text; None if it holds none."""
+    """Return the number that a cell holds, also as text and with a decimal comma; None if it holds none."""
+    if isinstance(value, str) and _DECIMAL_COMMA.fullmatch(value.strip()) and not is_ambiguous(value):
+        value = value.replace(",", ".")
     try:
         return float(value)
     except (TypeError, ValueError):
         return None
+
+
+def is_ambiguous(value: Any) -> bool:
+    """Return whether a comma may separate decimals as well as thousands: 1,234."""
+    return isinstance(value, str) and _THOUSANDS.fullmatch(value.strip()) is not None
 
 
 def is_multi_hot(values: Sequence[Any], task: Task) -> bool:
@@ -117,6 +126,7 @@ def _number(value: Any) -> float | None:
     if number is None:
         share = isinstance(value, str) and as_number(value.strip().removesuffix("%")) is not None
         remedy = "write shares without the sign, in all rows" if share else "fix it"
+        remedy = "write a point for decimals and nothing between thousands" if is_ambiguous(value) else remedy
         options = () if share else (Option("head", " or give head='classes'"),)
         raise BadRow("label is not a number", f"{value!r} should be a number: {remedy}", *options)
     if math.isinf(number):
