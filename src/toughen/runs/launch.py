@@ -42,6 +42,8 @@ def launch(
     folder = RunFolder.of(path)
     processes = folder.config().nproc
     with folder.lock() if node_rank == 0 else nullcontext(()) as lock:  # the other machines come to a folder in use
+        if node_rank == 0:
+            folder.sweep()
         if processes == 1 and nnodes == 1:
             execute(folder, method)
         else:

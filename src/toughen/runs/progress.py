@@ -2,6 +2,7 @@
 
 import logging
 import math
+import re
 import sys
 import time
 import warnings
@@ -13,6 +14,7 @@ from typing import Any
 
 from ..errors import RobustnessWarning
 
+_TERMINAL_CODES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")  # colours and moves of the cursor, as libraries write them
 QUIET_SECONDS = 5.0  # between two plain lines of training
 
 
@@ -107,13 +109,20 @@ def write_line(text: str, log: Path | None, live: Any) -> None:
     """Write a line above what is `live` on the terminal, or alone; with the time to a log."""
     if log is not None:
         with log.open("a", encoding="utf-8") as file:
-            file.write(f"{datetime.now():%Y-%m-%d %H:%M:%S} {text}\n")
+            file.write(f"{datetime.now():%Y-%m-%d %H:%M:%S} {_TERMINAL_CODES.sub('', text)}\n")
     with suppress(OSError):  # nobody reads any more (| head, a closed terminal); the work goes on
         if live is not None:
             live.console.print(text, highlight=False, markup=False, soft_wrap=True)
         else:
             sys.stdout.write(text + "\n")
             sys.stdout.flush()
+
+
+class _PlainFormatter(logging.Formatter):
+    """Leaves terminal codes out: a log is read by editors and by grep."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return _TERMINAL_CODES.sub("", super().format(record))
 
 
 def format_duration(seconds: float | None) -> str:
@@ -170,7 +179,7 @@ def _into(log: Path | None, show: Callable[[str], None] | None) -> Generator[Non
         yield
         return
     handler = logging.FileHandler(log, encoding="utf-8", delay=True)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(name)s: %(message)s", "%Y-%m-%d %H:%M:%S"))
+    handler.setFormatter(_PlainFormatter("%(asctime)s %(name)s: %(message)s", "%Y-%m-%d %H:%M:%S"))
     warned = logging.getLogger("py.warnings")
     transformers_logging.disable_default_handler()
     transformers_logging.add_handler(handler)

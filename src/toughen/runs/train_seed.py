@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..internal.atomic import move_folder, remove_folder
 from ..tasks import Data, collator, compute_metrics
+from .checkpoints import last_usable
 from .config_io import rows_per_device
 from .errors import RestartWithSmallerBatch, RunError
 from .modeling import load_model, merge_adapters
@@ -101,7 +102,10 @@ def _train(job: SeedJob, micro: int, scored: int, reporter: ProgressLogger, stop
     if trainer.args.world_size != job.world_size:
         raise RunError(f"{job.world_size} processes were started, but Trainer sees {trainer.args.world_size}.")
     trainer.remove_callback(PrinterCallback)
-    last = next(reversed(job.run.checkpoints(job.variant, job.seed)), None)
+    last, problems = last_usable(job, model)
+    if problems:
+        start = f"from {last.name}" if last else "from the beginning"
+        reporter.log(f"! {job.title}: {'; '.join(problems)}; going on {start}")
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
     try:

@@ -283,12 +283,8 @@ class RunTrainer(_Robust):
         """Load the best epoch's weights without training: for a run that ended between training and scoring."""
         self.state = State.load_from_json(str(folder / "trainer_state.json"))
         if self.state.best_global_step:
-            # Beside this one, and not where the state says: the folder may have moved, and if nothing is there Trainer
-            # only warns and keeps the weights it has, which are not trained.
-            best = folder.with_name(f"checkpoint-{self.state.best_global_step}")
-            if not best.is_dir():
-                raise RunError(f"{best} is gone, which holds the best epoch; start a new run.")
-            self.state.best_model_checkpoint = str(best)
+            # Beside this one, and not where the state says: the folder may have moved.
+            self.state.best_model_checkpoint = str(folder.with_name(f"checkpoint-{self.state.best_global_step}"))
             self._load_best_model()
         else:
             self._load_from_checkpoint(str(folder))
