@@ -42,6 +42,15 @@ def test_train_from_the_command_line(little, tmp_path, capsys):
     assert yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())["method"] == {"name": "rdrop", "weight": 2.0}
 
 
+def test_a_baseline_ends_with_a_decision(little, tmp_path, capsys):
+    words = [word for key, value in little.data.items() for word in (f"--data.{key}", value)]
+    words += ["--model", little.model, "--max_steps", "3", "--train.batch_size", "8", "--method", "fgm", "--baseline"]
+    lines = out(capsys, "train", *words, "--output_dir", tmp_path / "run").splitlines()
+    assert re.match(r"decision: .*fgm beside plain: clean .* 95 % over rows .*under .* at 0.02 .* 95 % over", lines[-2])
+    assert lines[-1] == f"more: toughen evaluate {tmp_path / 'run'} --all_seeds --attack all"
+    assert lines[-2].removeprefix("decision: ") in (tmp_path / "run" / "report.html").read_text()
+
+
 def test_fast_needs_no_value(little):
     assert parse_train(["--fast", "--model", little.model, "--task", "rte"])[0].fast is True
 

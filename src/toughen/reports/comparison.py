@@ -4,9 +4,19 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
-from typing import Literal
+from typing import Any, Literal
 
-from ..statistics import PairedTestResult, Summary, cost, cost_ratio, mcnemar, paired_bootstrap, paired_t, summarise
+from ..statistics import (
+    PairedTestResult,
+    Summary,
+    bootstrap_of,
+    cost,
+    cost_ratio,
+    mcnemar,
+    paired_bootstrap,
+    paired_t,
+    summarise,
+)
 from .attack_means import Attack
 from .folder import Arm, ReportError, Run, is_numeric, unique_names
 
@@ -175,6 +185,15 @@ def _on_rows(members: Sequence[Member], reference: Sequence[Member]) -> tuple[Pa
     return ()
 
 
+def difference_of(row: Row) -> PairedTestResult | None:
+    """Return the difference over seeds if they give an interval, else the one on the rows of one seed."""
+    test = row.over_seeds
+    if test is None or not test.count:
+        return None
+    over_rows = next((each for each in row.over_rows if each.low is not None), None)
+    return over_rows if test.low is None and over_rows is not None else test
+
+
 def under_attack(table: Comparison) -> dict[str, dict[str, PairedTestResult]]:
     """Return attack -> row -> difference from its reference in after-attack accuracy, on the examples that both kept.
 
@@ -187,22 +206,31 @@ def under_attack(table: Comparison) -> dict[str, dict[str, PairedTestResult]]:
             other = survivals[row.reference].get((title, terms), {})
             shared = sorted(held.keys() & other.keys())
             if len(shared) >= FEW:
-                ours, theirs = ([each[key] for key in shared] for each in (held, other))
-                tests.setdefault(title, {})[row.name] = paired_bootstrap(ours, theirs, [True] * len(shared))
+                tests.setdefault(title, {})[row.name] = bootstrap_of([held[key] - other[key] for key in shared])
     return tests
 
 
-def _survivals(row: Row) -> dict[tuple[str, str], dict[tuple[int, str], bool]]:
-    """Return attack and its terms -> (number and text of an example) -> whether its answer was right and stayed so."""
-    survivals: dict[tuple[str, str], dict[tuple[int, str], bool]] = {}
+def _survivals(row: Row) -> dict[tuple[str, str], dict[tuple[int, str], float]]:
+    """Return attack and its terms -> (number and text of an example) -> the share of seeds that answer it rightly."""
+    survivals: dict[tuple[str, str], dict[tuple[int, str], float]] = {}
     for member in row.members:
         for attack in member.attacks:
             kind = attack.title, attack.terms
-            if kind not in survivals:
-                rows = member.run.attacked_rows(attack)
-                survived = {(int(r["index"]), str(r.get("original"))): r.get("status") == "failed" for r in rows}
-                survivals |= {kind: survived} if survived else {}
+            if kind in survivals:
+                continue
+            seeds = [each for source in attack.sources if (each := dict(_survived(member.run.outcomes(source))))]
+            shared = set.intersection(*map(set, seeds)) if seeds else set[tuple[int, str]]()
+            survivals |= {kind: {key: fmean(seed[key] for seed in seeds) for key in shared}} if shared else {}
     return survivals
+
+
+def _survived(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[tuple[int, str], bool]]:
+    """Yield each example, and whether it is right at the full budget; of curves if its label was kept."""
+    for row in rows:
+        if "status" in row:
+            yield (int(row["index"]), str(row.get("original"))), row["status"] == "failed"
+        elif "text" in row and row.get("answers"):
+            yield (int(row["index"]), str(row["text"])), row["answers"][-1] == row["label"]
 
 
 def _notes(runs: Sequence[Run], rows: Sequence[Row]) -> Iterator[str]:

@@ -159,6 +159,11 @@ class Run:
         """Return the examples of an attack, attacks/<name>.jsonl; none where none were kept."""
         return read_lines(self.path / "attacks" / f"{attack.sources[0]}.jsonl")
 
+    def outcomes(self, source: str) -> list[dict[str, Any]]:
+        """Return every row that one model was attacked on: attacked examples, or answers at each strength."""
+        folder = self.path / "attacks"
+        return read_lines(folder / f"{source}.jsonl") or read_lines(folder / f"{source}.rows.jsonl")
+
     def diagnostics(self, name: str) -> dict[str, Any] | None:
         """Return what was measured when the best seed ended and its model does not show, such as masks."""
         best = self.best()

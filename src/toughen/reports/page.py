@@ -25,6 +25,7 @@ from .evaluations import evaluation_table
 from .folder import ARMS, PathLike, ReportError, Run, find_runs
 from .formatting import format_p, format_passes, shorten
 from .run_section import Section, run_section
+from .verdict import sentence
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -155,6 +156,7 @@ class Page:
         several = len(self.runs) > 1
         return environment.get_template("page.html").render(
             title=title,
+            verdicts=[(table.rows[0].task, sentence(table)) for table in self.tables[:CARDS]],
             intro=intro,
             version=__version__,
             inline=inline,
