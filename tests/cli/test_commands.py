@@ -188,9 +188,10 @@ def test_predict_reads_files_as_the_training_did(little, tmp_path, capsys):
         return [json.loads(line) for line in text.splitlines()]
 
     (row,) = said("BertForMultipleChoice", "--file", tmp_path / "list.jsonl")
-    assert said("BertForMultipleChoice", "--file", tmp_path / "table.csv") == [row]
+    (again,) = said("BertForMultipleChoice", "--file", tmp_path / "table.csv")
+    assert [again[key] for key in ("prediction", "probabilities")] == [row["prediction"], row["probabilities"]]
     (row,) = said("BertForMultipleChoice", "--file", tmp_path / "other.csv", "--text_column", "start")
-    assert (row["context"], row["choices"]) == ("the film", ["good", "bad", "a"])
+    assert (row["start"], row["choice1"]) == ("the film", "bad")
     assert main(["predict", str(tmp_path / "BertForMultipleChoice"), "--file", str(tmp_path / "other.csv")]) == 2
     assert "row 1: it is not clear which column is the context" in capsys.readouterr().err
     (tmp_path / "none.csv").write_text("context,question\nthe film,is\n")
@@ -208,6 +209,21 @@ def test_predict_reads_files_as_the_training_did(little, tmp_path, capsys):
     (tmp_path / "odd.csv").write_text("text#n,a\ngood, film#1,2\n")
     words = ["predict", little.model, "--file", tmp_path / "odd.csv", "--format", "jsonl", "--delimiter", "#"]
     assert json.loads(out(capsys, *words))["text"] == "good, film"
+
+
+def test_predict_keeps_every_column(finished, tmp_path, capsys, monkeypatch):
+    (tmp_path / "x.csv").write_text("id,Text,prediction\n7,a good film,old\n8,a bad film,old\n")
+    words = ("predict", finished.path, "--file", tmp_path / "x.csv", "--format")
+    rows = list(csv.DictReader(io.StringIO(out(capsys, *words, "csv"))))
+    assert [(row["id"], row["Text"], row["prediction (before)"]) for row in rows] == [
+        ("7", "a good film", "old"),
+        ("8", "a bad film", "old"),
+    ]
+    assert all(row["prediction"] in ("neg", "pos") for row in rows)
+    assert json.loads(out(capsys, *words, "jsonl").splitlines()[1])["id"] == "8"
+    monkeypatch.setattr(sys, "stdin", io.StringIO("a good film\r\na bad film\r\n"))
+    printed = out(capsys, "predict", finished.path, "--format", "jsonl")
+    assert [json.loads(line)["text"] for line in printed.splitlines()] == ["a good film", "a bad film"]
 
 
 def test_lists_are_printed_as_words():

@@ -224,7 +224,7 @@ def test_a_full_disk_is_told_in_one_line_and_the_run_goes_on_later(start, tmp_pa
 
 def test_a_metric_of_which_less_is_better_selects_no_epoch(start, little, tmp_path, monkeypatch):
     file = tmp_path / "rates.csv"
-    file.write_text("text,label\n" + "".join(f"good film,{number / 4}\n" for number in range(24)))
+    file.write_text("text,label\n" + "".join(f"good film {number},{number / 4}\n" for number in range(24)))
     own = tasks.Task("rates", "Rates", "sentence", "regression", ("text",), metrics=("mse", "pearson"))
     monkeypatch.setattr(tasks.loader, "task_named", lambda _: own)
     data = {"train_file": str(file), "cache_dir": little.data["cache_dir"]}

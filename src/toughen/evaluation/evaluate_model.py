@@ -5,7 +5,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from .._version import __version__
 from ..internal.atomic import write_json
@@ -101,7 +101,7 @@ _READING = (
 )
 
 # Options of `load` that are ours as well.
-KNOWN = ("task", "dir", "text_column", "label_column", "limit")
+KNOWN = ("task", "dir", "text_column", "label_column", "delimiter", "encoding", "on_bad", "limit")
 _HEADS: dict[str, Head] = {"regression": "regression", "multi_label_classification": "multilabel"}  # by `problem_type`
 
 
@@ -115,6 +115,9 @@ def evaluate(
     dir: "str | os.PathLike[str] | None" = None,
     text_column: str | None = None,
     label_column: str | None = None,
+    delimiter: str | None = None,
+    encoding: str | None = None,
+    on_bad: Literal["error", "skip"] | None = None,
     max_length: int | None = None,
     limit: int | None = None,
     batch_size: int | None = None,
@@ -129,7 +132,8 @@ def evaluate(
     """Score a run's model (or all its seeds or checkpoints) or a model folder; write evaluations/<name>.json.
 
     A run knows its task, data and length. `task` and `dir` evaluate on another set, such as HANS for an MNLI model;
-    `file` on a person's own rows. Intervals are percentile bootstraps over rows, `samples` of them.
+    `file` on a person's own rows; `delimiter`, `encoding` and `on_bad` are those of `tasks.load`. Intervals are
+    percentile bootstraps over rows, `samples` of them.
 
     `attack` names attacks to run as well ("characters,embedding", or "all"): embedding, characters, flips, synonyms,
     neighbours, noise, sets. `settings` are their budgets; summaries and attacked examples go to attacks/, and into
@@ -144,10 +148,11 @@ def evaluate(
         from ..attacks.suite import Suite
 
         suite = Suite.of(attack, settings, limit, progress)
-    columns = {"text_column": text_column, "label_column": label_column}
+    reading = {"text_column": text_column, "label_column": label_column, "delimiter": delimiter, "encoding": encoding}
+    reading["on_bad"] = on_bad
     evaluations: list[Evaluation] = []
     for model_ref in model_refs(path, all_seeds=all_seeds, all_checkpoints=all_checkpoints):
-        data = _data(model_ref, task, split, file, dir, columns, limit)
+        data = _data(model_ref, task, split, file, dir, reading, limit)
         rows = getattr(data, split)
         model, tokenizer = load_model(model_ref.model, data.task)
         length = max_length or model_ref.data.get("max_length")
@@ -176,7 +181,7 @@ def evaluate(
             evaluation, home = replace(evaluation, notes=[*evaluation.notes, problem]), None
         if suite is not None:
             about: dict[str, Any] = {"split": split, "samples": samples, "max_length": length, "batch_size": batch_size}
-            about |= _sets(model_ref, task, dir, columns)
+            about |= _sets(model_ref, task, dir, reading)
             target = suite.target(model, tokenizer, data.task, plain, outputs, **about)
             where = name.removesuffix(f"-{model_ref.label}") if model_ref.label else name
             where = "" if where == "validation" else where
@@ -197,7 +202,7 @@ def _write_or_note(home: Path, evaluation: Evaluation) -> str:
 
 
 def _data(
-    model_ref: ModelRef, task: str | Task | None, split: str, file: Any, dir: Any, columns: dict[str, Any], limit: Any
+    model_ref: ModelRef, task: str | Task | None, split: str, file: Any, dir: Any, reading: dict[str, Any], limit: Any
 ) -> Any:
     if limit is not None and limit < 1:
         raise DataError(f"limit={limit} leaves no rows; give 1 or more.")
@@ -208,7 +213,7 @@ def _data(
     if file is not None:
         settings: dict[str, Any] = {
             **_selected_options(own, _OWN_FILE),
-            **_selected_options(columns),
+            **_selected_options(reading, tuple(reading)),
             f"{split}_file": file,
             "limit": limit,
         }
@@ -244,12 +249,12 @@ def _selected_options(
     return selected
 
 
-def _sets(model_ref: ModelRef, task: str | Task | None, dir: Any, columns: dict[str, Any]) -> dict[str, Any]:
+def _sets(model_ref: ModelRef, task: str | Task | None, dir: Any, reading: dict[str, Any]) -> dict[str, Any]:
     """Return where the attack `sets` finds other sets, and how it reads own files."""
     folder = dir or model_ref.data.get("dir")
     # The form of the run's own files; a published set has a form of its own.
     files = {} if task or model_ref.task else _selected_options(model_ref.data, _OWN_FILE)
-    return {"dir": Path(folder) if folder else None, "reading": {**files, **_selected_options(columns)}}
+    return {"dir": Path(folder) if folder else None, "reading": {**files, **_selected_options(reading, tuple(reading))}}
 
 
 def _same_rows(model_ref: ModelRef, split: str, rows: int) -> None:

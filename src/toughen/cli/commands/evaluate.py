@@ -15,17 +15,21 @@ from .. import say
 from ..arguments import split_names
 from ..tables import print_table, span
 
-FLAGS = {name: f"--{name}" for name in ("task", "file", "sets", "synonyms", "text_column", "label_column", "dir")}
+_NAMED = ("task", "file", "sets", "synonyms", "text_column", "label_column", "delimiter", "encoding", "on_bad", "dir")
+FLAGS = {name: f"--{name}" for name in _NAMED}
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("paths", nargs="+", metavar="RUN_OR_MODEL", help="run folders, or folders of saved models")
     parser.add_argument("--task", help="evaluate on this set, such as hans or mnli-mm; a run knows its own")
     parser.add_argument("--split", default="validation", help="train, validation or test (default: validation)")
-    parser.add_argument("--file", help="evaluate on the rows of this file: CSV, TSV, JSON, JSONL, Parquet, CoNLL")
+    parser.add_argument("--file", help="evaluate on these rows: CSV, TSV, Excel, JSON, JSONL, Parquet, CoNLL")
     parser.add_argument("--dir", help="folder of sets on disk; a run knows its own")
     parser.add_argument("--text_column", help="column of the text in --file and files of --sets, or two with a comma")
     parser.add_argument("--label_column", help="column of the label in --file and files of --sets")
+    parser.add_argument("--delimiter", help="of a table; inferred if omitted")
+    parser.add_argument("--encoding", help="of a file that is not UTF-8, such as cp1252")
+    parser.add_argument("--on_bad", choices=("error", "skip"), help="rows that cannot be used: stop, or leave them out")
     parser.add_argument("--max_length", type=int, help="tokens a text is cut at; a run knows its own")
     parser.add_argument("--limit", type=int, help="at most so many rows; the names of files and lines say so")
     parser.add_argument("--batch_size", type=int, help="rows of one pass (default: 64; attacks on a GPU: 2048)")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from ..spec import DataError, Message, Option, Task
-from .files import FileFormat, Raw, read_rows
+from .files import FileFormat, Raw, match_column, read_rows
 
 _DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+")
 _THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2}(,\d{3})+")
@@ -169,19 +169,30 @@ class FileSource:
     def rows(self, skipped: Counter[str] | None = None) -> Iterator[dict[str, Any]]:
         """Yield the rows of the file; a bad one is an error that names its location, or is skipped and counted."""
         encode: Callable[[dict[str, Any]], dict[str, Any]] | None = None
+        error: DataError | None = None
+        bad_rows, total = Counter[str](), 0
         for raw in self.read():
+            total += 1
             encode = encode or encoder(self.task, self, raw.fields)
             try:
                 if raw.problem:
                     raise BadRow("ragged row", raw.problem)
-                yield encode(raw.fields)
+                row = encode(raw.fields)
+                if error is None:
+                    yield row
             except BadRow as bad:
                 tolerated = self.public and bad.kind in ("ragged row", "no label")
                 if self.on_bad == "error" and not tolerated:
                     problem = raw.problem or bad.message
-                    raise DataError(f"{raw.location}: {problem.problem}", *problem.options) from None
+                    error = error or DataError(f"{raw.location}: {problem.problem}", *problem.options)
+                    bad_rows[bad.kind] += 1
                 if skipped is not None:
                     skipped[bad.kind] += 1
+        if error is not None:  # the first bad row in full, and all of them counted
+            kinds = ", ".join(f"{count:,} {kind}" for kind, count in bad_rows.most_common())
+            many = bad_rows.total() > 1
+            more = f". Of {total:,} rows {bad_rows.total():,} cannot be used: {kinds}"
+            raise DataError(error.message.problem, *error.message.options, *([Option("", more, more)] if many else []))
 
 
 def all_multi_hot(sources: Iterable[FileSource]) -> bool:
@@ -261,7 +272,7 @@ def find_column(
     """Return the file's name for a column of the task."""
     asked = source.named.get(column)
     names = (asked,) if asked else (column, *task.synonyms.get(column, ()))
-    name = next((name for name in names if name in sample), None)
+    name = next((found for name in names if (found := match_column(sample, name)) is not None), None)
     if not asked and task.head == "choices":
         needed = needed and column != "question" and not (column == "choices" and numbered_columns(sample))
     if name is None and (needed or (asked and column != "label")):
