@@ -32,6 +32,13 @@ class ProgressLogger:
         self._names: Sequence[str] = ()
         self._epochs = 0.0
         self._explained = False
+        self._variant, self._later = "", list[str]()
+        self._costs: Mapping[str, float] = {}
+        self._whole: dict[str, float] = {}  # seconds of a whole seed, by variant, as far as one is done
+
+    def plan(self, variant: str, later: Sequence[str], costs: Mapping[str, float]) -> None:
+        """Note the variant of the next seed and those of all after it; `costs` are passes, in plain ones."""
+        self._variant, self._later, self._costs = variant, list(later), costs
 
     def log(self, text: str) -> None:
         """Write one line to the screen and the file."""
@@ -54,17 +61,30 @@ class ProgressLogger:
 
     def _open(self, step: int, total: int) -> None:
         with suppress(ImportError):
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn
+            from rich.table import Column
+            from rich.text import Text
 
-            columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn())
-            self.bar = Progress(*columns, TextColumn("{task.fields[facts]}"), TimeRemainingColumn(), transient=True)
+            class Facts(ProgressColumn):
+                """Gives way on a narrow terminal; the others stay."""
+
+                def render(self, task: Any) -> Text:
+                    return Text(task.fields["facts"], no_wrap=True, overflow="ellipsis")
+
+            fixed = (
+                BarColumn(bar_width=16, table_column=Column(no_wrap=True)),
+                MofNCompleteColumn("/", Column(no_wrap=True)),
+            )
+            left = TextColumn("{task.fields[left]}")
+            self.bar = Progress(TextColumn("{task.description}"), *fixed, left, Facts(), transient=True)
             self.bar.start()
-            self._task = self.bar.add_task(self._head, total=total, completed=step, facts="")
+            self._task = self.bar.add_task(self._head, total=total, completed=step, facts="", left="")
 
     def step(self, step: int, epoch: float) -> None:
         if self.bar is not None:
             now = min(math.floor(epoch) + 1, math.ceil(self._epochs))
-            self.bar.update(self._task, completed=step, description=f"{self._head} epoch {now}/{self._epochs:g}")
+            head = f"{self._head} epoch {now}/{self._epochs:g}"
+            self.bar.update(self._task, completed=step, description=head, left=self._eta(step))
 
     def log_row(self, row: Mapping[str, Any], terms: Mapping[str, float]) -> None:
         """Show a row of metrics.jsonl; `terms` are the weights of what is added to the clean loss."""
@@ -75,7 +95,7 @@ class ProgressLogger:
             return
         facts = format_loss_terms(row, terms, self._names)
         if self.bar is not None:
-            self.bar.update(self._task, facts=f"{facts} · {self._pace(row['step']):.1f} it/s · ETA")
+            self.bar.update(self._task, facts=f"{self._pace(row['step']):.1f} it/s · {facts}")
         elif time.perf_counter() - self._last_line > QUIET_SECONDS or row["step"] == self._total:
             self._last_line = time.perf_counter()
             self.log(f"{self._head} step {row['step']}/{self._total}: {facts} · {self._left(row['step'])}")
@@ -92,14 +112,25 @@ class ProgressLogger:
         self.log(f"{self._head} epoch {row['epoch']:g}: {' · '.join(shown)}")
 
     def _left(self, step: int) -> str:
-        pace = self._pace(step)
-        return f"{pace:.1f} it/s · ETA {format_duration((self._total - step) / pace)}"
+        return f"{self._pace(step):.1f} it/s · {self._eta(step)}"
+
+    def _eta(self, step: int) -> str:
+        """Return the time left of the run: of this seed and, by what is known so far, of those after it."""
+        left = (self._total - step) / self._pace(step)
+        whole = self._total / self._pace(step)
+        for variant in self._later:
+            guess = whole * self._costs.get(variant, 1.0) / self._costs.get(self._variant, 1.0)
+            left += self._whole.get(variant, guess)
+        return f"ETA {format_duration(left)}"
 
     def _pace(self, step: int) -> float:
         return max(step - self._began[0], 1) / max(time.perf_counter() - self._began[1], 1e-9)
 
     def end(self) -> None:
         """Training of the seed is over."""
+        if self._total > self._began[0]:
+            seconds = time.perf_counter() - self._began[1]
+            self._whole[self._variant] = seconds * self._total / (self._total - self._began[0])
         if self.bar is not None:
             self.bar.stop()
             self.bar = None
