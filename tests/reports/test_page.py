@@ -217,6 +217,23 @@ def test_the_first_card_is_the_runs_own_score(tmp_path):
     assert (card.value, card.note.partition(",")[0]) == ("0.5500", "smart")
 
 
+def test_an_unfinished_run_among_others_is_left_out_with_a_line(smart, freelb, tmp_path, capsys):
+    unfinished = tmp_path / "began"
+    unfinished.mkdir()
+    (unfinished / "config.yaml").write_text("task: rte\n")
+    for command in (compare_command, report_command):
+        parser = ArgumentParser()
+        command.add(parser)
+        words = [str(smart), str(unfinished), str(freelb)]
+        words += ["--out", str(tmp_path / "page.html")] if command is report_command else []
+        assert command.run(parser.parse_args(words)) == 0
+        assert f"! {unfinished} is left out" in capsys.readouterr().out
+    with pytest.raises(ReportError, match="has no results"):
+        find_runs([unfinished])
+    with pytest.raises(ReportError, match="no finished run"):
+        find_runs([unfinished, unfinished], [])
+
+
 def test_class_names_with_a_point_are_no_amounts(smart, tmp_path):
     for file in smart.glob("*/*/predictions/validation.tsv"):
         file.write_text(file.read_text().replace("not_entailment", "sci.med").replace("entailment", "comp.graphics"))

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from shlex import quote
 from typing import Any, cast
 
 from ..attacks.summary import AttackSummary, Score, finite
@@ -213,17 +214,29 @@ def read_run(path: PathLike) -> Run:
         raise ReportError(f"{file} is not the results of a toughen run: {error!r}.") from None
 
 
-def find_runs(paths: Sequence[PathLike]) -> list[Run]:
-    """Read the runs at these paths; a folder of runs stands for all of them, in order of their names."""
+def find_runs(paths: Sequence[PathLike], skipped: list[str] | None = None) -> list[Run]:
+    """Read the runs at these paths; a folder of runs stands for all of them, in order of their names.
+
+    With `skipped`, unfinished runs among several are left out, and a line about each is added to it.
+    """
     runs: list[Run] = []
     for path in map(Path, paths):
+        if skipped is not None and len(paths) > 1 and _is_unfinished(path):
+            resume = f"toughen train --resume {quote(str(path))}"
+            skipped.append(f"{path} is left out: it has no results yet; go on with: {resume}")
+            continue
         inside = [] if RunFolder(path).results_file.is_file() else sorted(path.glob("*/results.json"))
         runs += [read_run(file.parent) for file in inside] if inside else [read_run(path)]
     # A run that is named twice is one run: its seeds would count double.
     runs = list({run.path.resolve(): run for run in runs}.values())
     if not runs:
-        raise ReportError("there is no run to report on: give one or more run folders.")
+        raise ReportError("there is no finished run to report on: give one or more run folders.")
     return unique_names(runs)
+
+
+def _is_unfinished(path: Path) -> bool:
+    folder = RunFolder(path)
+    return folder.config_file.is_file() and not folder.results_file.is_file()
 
 
 def unique_names(runs: Sequence[Run]) -> list[Run]:

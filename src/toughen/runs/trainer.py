@@ -55,9 +55,11 @@ class NanMonitor:
         parts = [name for name, since in first.items() if since == step]
         clean = any(name.endswith("loss_clean") for name in parts)
         part = next((PARTS[key] for key in PARTS for name in parts if name.endswith(key)), "the loss")
-        raise Diverged(f"seed {seed}, step {step}: {part} is not a number any more. {self._suggest_fix(clean)}")
+        raise Diverged(f"seed {seed}, step {step}: {part} is not a number any more. {self._suggest_fix(clean, step)}")
 
-    def _suggest_fix(self, clean: bool) -> str:
+    def _suggest_fix(self, clean: bool, step: int) -> str:
+        if clean and step == 1:  # no update was made
+            return f"No weight has moved yet: try train.precision=fp32 (it is {self.precision}), or another model."
         tries: list[str] = []
         if not clean:
             tries += [f"method.{key}={self.method[key]}" for key in ("step_size", "max_norm") if self.method.get(key)]

@@ -16,7 +16,10 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    runs = reports.find_runs(arguments.runs)
+    skipped: list[str] = []
+    runs = reports.find_runs(arguments.runs, skipped)
+    for line in skipped:
+        say(f"! {line}")
     for comparison in reports.compare_runs(runs, by=arguments.by, metric=arguments.metric):
         rows: list[list[str]] = []
         for row in comparison.rows:
@@ -30,7 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
         for line in (*_details(comparison), *comparison.notes):
             say(line)
     if arguments.html:
-        say(reports.report(arguments.runs, arguments.html, by=arguments.by))
+        say(reports.report([run.path for run in runs], arguments.html, by=arguments.by))
     return 0
 
 
