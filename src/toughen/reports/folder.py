@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from shlex import quote
+from statistics import fmean
 from typing import Any, cast
 
 from ..attacks.summary import AttackSummary, Score, finite
@@ -36,6 +37,27 @@ class Predictions:
 
 
 @dataclass(frozen=True)
+class ClassScore:
+    """How well one class is found."""
+
+    label: str
+    rows: int
+    precision: float
+    recall: float
+
+    @property
+    def f1(self) -> float:
+        """Harmonic mean of precision and recall; 0 where both are."""
+        both = self.precision + self.recall
+        return 2 * self.precision * self.recall / both if both else 0.0
+
+    @classmethod
+    def of(cls, label: str, right: int, answered: int, rows: int) -> "ClassScore":
+        """Score a class that was answered so often, and rightly so often, in so many rows of its own."""
+        return cls(label, rows, right / max(1, answered), right / max(1, rows))
+
+
+@dataclass(frozen=True)
 class ErrorSummary:
     """Where a model errs, and whether it knows: confusion and calibration, as far as they are known."""
 
@@ -46,6 +68,37 @@ class ErrorSummary:
     ece: float | None = None
     bins: Sequence[Mapping[str, float]] = ()
     """Of a reliability plot: rows, confidence, accuracy."""
+    scores: Sequence[ClassScore] = ()
+    """Of heads with several labels a row, which have no confusion."""
+    amounts: Sequence[tuple[float, float]] = ()
+    """Label and answer of each row of a regression."""
+
+    @property
+    def classes(self) -> Sequence[ClassScore]:
+        """The scores of every class."""
+        answered = [sum(column) for column in zip(*self.counts, strict=True)]
+        rows = zip(self.labels, self.counts, strict=True) if self.counts else ()
+        own = [ClassScore.of(label, row[at], answered[at], sum(row)) for at, (label, row) in enumerate(rows)]
+        return self.scores or own
+
+    @property
+    def confused(self) -> Sequence[tuple[str, str, int]]:
+        """Label, wrong answer and count, the most frequent first."""
+        pairs = [
+            (self.labels[down], self.labels[across], count)
+            for down, row in enumerate(self.counts)
+            for across, count in enumerate(row)
+            if down != across and count
+        ]
+        return sorted(pairs, key=lambda pair: -pair[2])
+
+    @property
+    def deviations(self) -> tuple[float, float] | None:
+        """Root mean square and mean absolute error of amounts."""
+        gaps = [answer - label for label, answer in self.amounts]
+        if not gaps:
+            return None
+        return math.sqrt(fmean(gap * gap for gap in gaps)), fmean(map(abs, gaps))
 
 
 @dataclass(frozen=True)
@@ -120,6 +173,11 @@ class Run:
         """What its models answer with, names of classes or the kind of head: files called alike may be other tasks."""
         manifest = self.folder.manifest() if self.folder.manifest_file.is_file() else RunManifest()
         return tuple(sorted(map(str, manifest.labels))) or (manifest.head,)
+
+    @cached_property
+    def head(self) -> str:
+        """The kind of its labels: classes, regression, tokens ...; "" where nothing says so."""
+        return self.folder.manifest().head if self.folder.manifest_file.is_file() else ""
 
     @cached_property
     def log(self) -> list[dict[str, Any]]:
