@@ -46,7 +46,9 @@ def test_a_baseline_ends_with_a_decision(little, tmp_path, capsys):
     words = [word for key, value in little.data.items() for word in (f"--data.{key}", value)]
     words += ["--model", little.model, "--max_steps", "3", "--train.batch_size", "8", "--method", "fgm", "--baseline"]
     lines = out(capsys, "train", *words, "--output_dir", tmp_path / "run").splitlines()
-    assert re.match(r"decision: .*fgm beside plain: clean .* 95 % over rows .*under .* at 0.02 .* 95 % over", lines[-2])
+    assert re.match(
+        r"decision: .*fgm beside plain, clean: .* 95 % over rows .*under .* at 0.02 .* 95 % over", lines[-2]
+    )
     assert lines[-1] == f"more: toughen evaluate {tmp_path / 'run'} --all_seeds --attack all"
     assert lines[-2].removeprefix("decision: ") in (tmp_path / "run" / "report.html").read_text()
 

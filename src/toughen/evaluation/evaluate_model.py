@@ -229,6 +229,8 @@ def _data(
         settings["dir"] = dir
     elif other and task is not None and model_ref.task is not None and "dir" in settings:
         check_apart(Path(settings["dir"]), task_named(task), task_named(model_ref.task))
+    if settings.get("train_file"):
+        settings |= _selected_options(reading, ("delimiter", "encoding", "on_bad"))
     settings["limit"] = limit or settings.get("limit")
     data = load(chosen, **settings)
     if getattr(data, split) is None:

@@ -33,7 +33,7 @@ class Part:
     @property
     def words(self) -> str:
         """Both scores and their difference."""
-        return f"{self.name} {self.score:.3f} and {self.reference:.3f} of {self.metric} ({self.difference})"
+        return f"{self.name}: {self.score:.3f} and {self.reference:.3f} of {self.metric} ({self.difference})"
 
     @property
     def difference(self) -> str:
@@ -81,7 +81,7 @@ class Verdict:
         """Decision, scores and cost."""
         parts = [self.clean.words, *([self.attacked.words] if self.attacked else [])]
         cost = f", at {self.cost:.1f} times the time of a step" if self.cost else ""
-        beside = f"{self.method} beside {self.reference}: {'; '.join(parts)}{cost}."
+        beside = f"{self.method} beside {self.reference}, {'; '.join(parts)}{cost}."
         return f"{self.decision[0].upper()}{self.decision[1:]}. {beside}"
 
 
@@ -106,7 +106,8 @@ def sentence(table: Comparison) -> str:
     best = table.best
     spread = f", mean of {best.summary.count} seeds" if best.summary.count > 1 else ""
     alone = f"{best.name} reaches {best.summary.mean:.4f} of {table.metric}{spread}."
-    return alone if len(table.rows) > 1 else f"{alone} Train with --baseline to see what plain fine-tuning reaches."
+    compared = len(table.rows) > 1 or best.members[0].method == "plain"
+    return alone if compared else f"{alone} Train with --baseline to see what plain fine-tuning reaches."
 
 
 def _attacked(table: Comparison, row: Row, reference: Row) -> Iterator[Part]:

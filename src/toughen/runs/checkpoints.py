@@ -27,8 +27,8 @@ def _problems(job: SeedJob, folder: Path, model: Any) -> Iterator[str]:
     """Look at all that resuming reads: Trainer passes over some of it in silence where it is missing."""
     try:
         state: Any = json.loads((folder / "trainer_state.json").read_text(encoding="utf-8"))
-        best = state["best_global_step"]
-    except (OSError, ValueError, TypeError, KeyError):
+        best = state.get("best_global_step")
+    except (OSError, ValueError, AttributeError):
         yield "trainer_state.json is missing or cut off"
         return
     ranks = range(job.world_size)

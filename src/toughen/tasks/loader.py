@@ -62,7 +62,7 @@ def load(
         raise DataError("give either dir= (a folder of sets) or train_file=, not both.")
     if task is not None:
         reading = {"delimiter": delimiter, "encoding": encoding, "quoting": quoting, "label_separator": label_separator}
-        given = {"text_column": text_column, "label_column": label_column, **reading}
+        given = {"text_column": ", ".join(_columns(text_column)) or None, "label_column": label_column, **reading}
         _check_named(task_named(task), labels, head, {} if files or dir is not None else given)
     if files:
         named, sources, doubts = _own_sources(task, files, form, _columns(text_column), label_column, labels, head)
