@@ -126,6 +126,8 @@ def test_metrics_rows(finished):
     for row in rows:  # the parts are means over the same steps as the loss, so they add up
         if row["kind"] == "train" and row["arm"] == "method":
             assert row["loss"] == pytest.approx(row["robust/loss_clean"] + row["robust/term"], abs=1e-5)
+    counted = {row["robust/backwards"] for row in rows if row["arm"] == "method" and "robust/backwards" in row}
+    assert counted == {finished.results.seeds[0].passes["backward"]}  # the search's gradient is one of them
 
 
 def test_config_is_merged_and_runs_again(finished, tmp_path):
