@@ -19,7 +19,7 @@ from toughen.combine.sharpness import SharpnessAware
 from toughen.combine.single_pass import Add, Average, PerturbedOnly
 from toughen.compare import Divergence, TaskLoss
 from toughen.compare.ema_teacher import EmaTeacher
-from toughen.errors import MethodError, RobustnessWarning, SiteError, StepError, require
+from toughen.errors import MethodError, RobustnessWarning, SiteError, StepError, nearest, require
 from toughen.search import Ascent, Ball, Noise, Normal, PowerIteration, SharpnessAscent, Uniform, Zeros, no_perturbation
 from toughen.sites import Hidden, NormalizedEmbedding, NoSite, SecondDropoutMask, Weights, WordEmbedding
 
@@ -702,3 +702,10 @@ def test_what_is_no_tokenizer_does_not_say_which_tokens_are_special() -> None:
     model.config.bos_token_id = model.config.eos_token_id = None  # as BERT's own config has it
     with pytest.warns(RobustnessWarning, match=r"Special tokens.*method\.attach\(model, tokenizer\)"):
         toughen.smart().attach(model, "bert-base-uncased").detach()
+
+
+def test_of_many_names_the_nearest_are_said():
+    names = [f"{group}/{number}" for group in ("freelb", "sift") for number in range(40)]
+    assert len(nearest("foo", names)) < 60
+    assert "sift/" in nearest("sift", names)
+    assert nearest("x", ["a", "b"]) == "Known: a, b."

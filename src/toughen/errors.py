@@ -8,6 +8,8 @@ from importlib import import_module
 from types import ModuleType
 from typing import NamedTuple
 
+MOST_NAMES = 30  # that a message lists
+
 
 class MethodError(ValueError):
     """A method whose parts or settings do not fit together, known before anything runs."""
@@ -79,10 +81,16 @@ def warn_renamed(old: str, new: str) -> None:
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """A hint for an unknown name: the closest known ones, or all of them."""
+    """A hint for an unknown name: the closest known ones, or all of them if they are few."""
     known = sorted(names)
     close = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
-    return f"Did you mean {' or '.join(map(repr, close))}?" if close else f"Known: {', '.join(known)}."
+    if close:
+        return f"Did you mean {' or '.join(map(repr, close))}?"
+    if len(known) <= MOST_NAMES:
+        return f"Known: {', '.join(known)}."
+    holding = [each for each in known if name.lower() in each.lower()]
+    near = dict.fromkeys([*holding, *difflib.get_close_matches(name, known, n=3, cutoff=0.0)])
+    return f"The nearest of {len(known)}: {', '.join(list(near)[:3])}."
 
 
 def require(module: str, extra: str) -> ModuleType:

@@ -4,6 +4,7 @@ import json
 import shutil
 from argparse import ArgumentParser
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from toughen.attacks.runner import AttackResult
 from toughen.attacks.summary import AttackSummary, Group, Point, Score
 from toughen.attacks.target import predict, proportion_ci
 from toughen.attacks.victim import Victim
-from toughen.cli.attack_tables import print_attacks
+from toughen.cli.attack_tables import print_attacks, reference_of
 from toughen.cli.commands import evaluate as command
 from toughen.cli.main import main
 from toughen.evaluation import (
@@ -516,6 +517,29 @@ def test_tables_of_a_single_model(capsys, monkeypatch):
     assert "typos" in printed
     assert "[b]as it is[/b]" in printed
     assert printed.count("0.5000 (0.400 to 0.600)") == 1  # the clean point is a column, not a line
+
+
+def test_each_run_is_held_against_its_own_plain_baseline(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def of(path, name, right):
+        return path, SimpleNamespace(name=name, attacks=(attacked([True] * right + [False] * (10 - right)),))
+
+    evaluations = [
+        *(of("a", f"seed-{seed}", 7 + seed) for seed in (1, 2)),
+        *(of("a", f"baseline-{seed}", 4 + seed) for seed in (1, 2)),
+        *(of("b", f"seed-{seed}", 3) for seed in (1, 2)),
+        *(of("b", f"baseline-{seed}", seed) for seed in (1, 2)),
+    ]
+    print_attacks(evaluations)
+    printed = capsys.readouterr().out
+    assert "+0.3000" in printed  # robust less plain, as train and compare say it
+    assert "+0.1500" in printed
+    assert "own plain baseline" in printed
+    found = [reference_of(path, each, evaluations) for path, each in evaluations]
+    plain = [each for _, each in evaluations]
+    assert found == [plain[2], plain[3], None, None, plain[6], plain[7], None, None]
+    assert [reference_of(path, each, evaluations[:2]) for path, each in evaluations[:2]] == [None, plain[0]]
 
 
 def test_weights_that_changed_are_another_model(run):

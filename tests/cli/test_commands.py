@@ -43,6 +43,17 @@ def test_train_from_the_command_line(little, tmp_path, capsys):
     assert yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())["method"] == {"name": "rdrop", "weight": 2.0}
 
 
+def test_a_baseline_ends_with_a_decision(little, tmp_path, capsys):
+    words = [word for key, value in little.data.items() for word in (f"--data.{key}", value)]
+    words += ["--model", little.model, "--max_steps", "3", "--train.batch_size", "8", "--method", "fgm", "--baseline"]
+    lines = out(capsys, "train", *words, "--output_dir", tmp_path / "run").splitlines()
+    assert re.match(
+        r"decision: .*fgm beside plain, clean: .* 95 % over rows .*under .* at 0.02 .* 95 % over", lines[-2]
+    )
+    assert lines[-1] == f"more: toughen evaluate {tmp_path / 'run'} --all_seeds --attack all"
+    assert lines[-2].removeprefix("decision: ") in (tmp_path / "run" / "report.html").read_text()
+
+
 def test_fast_needs_no_value(little):
     assert parse_train(["--fast", "--model", little.model, "--task", "rte"])[0].fast is True
 
@@ -218,9 +229,10 @@ def test_predict_reads_files_as_the_training_did(little, tmp_path, capsys):
         return [json.loads(line) for line in text.splitlines()]
 
     (row,) = said("BertForMultipleChoice", "--file", tmp_path / "list.jsonl")
-    assert said("BertForMultipleChoice", "--file", tmp_path / "table.csv") == [row]
+    (again,) = said("BertForMultipleChoice", "--file", tmp_path / "table.csv")
+    assert [again[key] for key in ("prediction", "probabilities")] == [row["prediction"], row["probabilities"]]
     (row,) = said("BertForMultipleChoice", "--file", tmp_path / "other.csv", "--text_column", "start")
-    assert (row["context"], row["choices"]) == ("the film", ["good", "bad", "a"])
+    assert (row["start"], row["choice1"]) == ("the film", "bad")
     assert main(["predict", str(tmp_path / "BertForMultipleChoice"), "--file", str(tmp_path / "other.csv")]) == 2
     assert "row 1: it is not clear which column is the context" in capsys.readouterr().err
     (tmp_path / "none.csv").write_text("context,question\nthe film,is\n")
@@ -238,6 +250,21 @@ def test_predict_reads_files_as_the_training_did(little, tmp_path, capsys):
     (tmp_path / "odd.csv").write_text("text#n,a\ngood, film#1,2\n")
     words = ["predict", little.model, "--file", tmp_path / "odd.csv", "--format", "jsonl", "--delimiter", "#"]
     assert json.loads(out(capsys, *words))["text"] == "good, film"
+
+
+def test_predict_keeps_every_column(finished, tmp_path, capsys, monkeypatch):
+    (tmp_path / "x.csv").write_text("id,Text,prediction\n7,a good film,old\n8,a bad film,old\n")
+    words = ("predict", finished.path, "--file", tmp_path / "x.csv", "--format")
+    rows = list(csv.DictReader(io.StringIO(out(capsys, *words, "csv"))))
+    assert [(row["id"], row["Text"], row["prediction (before)"]) for row in rows] == [
+        ("7", "a good film", "old"),
+        ("8", "a bad film", "old"),
+    ]
+    assert all(row["prediction"] in ("neg", "pos") for row in rows)
+    assert json.loads(out(capsys, *words, "jsonl").splitlines()[1])["id"] == "8"
+    monkeypatch.setattr(sys, "stdin", io.StringIO("a good film\r\na bad film\r\n"))
+    printed = out(capsys, "predict", finished.path, "--format", "jsonl")
+    assert [json.loads(line)["text"] for line in printed.splitlines()] == ["a good film", "a bad film"]
 
 
 def test_lists_are_printed_as_words():

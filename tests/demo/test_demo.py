@@ -121,7 +121,8 @@ def test_the_verdict_names_better_and_worse():
 
     found = {"plain": answers({}), "smart": answers({"typos": 80, "longer": 20})}
     assert compare_with_plain("smart", found) == (
-        "smart against plain: better on typos (+0.300) and worse on longer (-0.300); no clear difference elsewhere."
+        "smart against plain, these models on these rows: more right of typos (+0.300) and fewer right of longer "
+        "(-0.300); no clear difference elsewhere."
     )
     assert "no split differs" in compare_with_plain("smart", {"plain": found["plain"], "smart": found["plain"]})
 
@@ -134,7 +135,7 @@ def test_seeds_that_answer_alike_are_no_further_evidence(seeds):
     found = {
         name: [dict.fromkeys(sentences.SPLITS, right)] * seeds for name, right in (("plain", plain), ("smart", smart))
     }
-    assert compare_with_plain("smart", found) == "smart: no split differs from plain by more than chance on these rows."
+    assert "no split differs" in compare_with_plain("smart", found)
 
 
 def test_a_second_demo_replaces_the_first(tmp_path, no_package):

@@ -168,6 +168,18 @@ def test_the_head_is_the_models_and_not_a_guess_from_the_file(tmp_path, noted, i
     assert (found.rows, found.metric) == (30, "f1_micro" if several else "pearson")
 
 
+def test_a_file_in_another_form(run, tmp_path, capsys):
+    other = tmp_path / "latin.csv"
+    other.write_bytes("text|label\ncafé w5|good\ntea w6|bad\nno label|\n".encode("cp1252"))
+    words = ["evaluate", str(run), "--file", str(other), "--text_column", "text", "--json"]
+    assert main(words) == 2
+    assert "--encoding" in capsys.readouterr().err
+    assert main([*words, "--encoding", "cp1252", "--delimiter", "|"]) == 2
+    assert "--on_bad skip" in capsys.readouterr().err
+    assert main([*words, "--encoding", "cp1252", "--delimiter", "|", "--on_bad", "skip"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["rows"] == 2
+
+
 def test_files_do_not_write_over_each_other_or_the_runs_own_split(run, file):
     (own,) = evaluate(run, samples=20)
     names = []
@@ -251,12 +263,12 @@ def test_bad_input(tmp_path, run, file):
 @pytest.mark.parametrize(
     ("content", "message"),
     {
-        "text,label\nw5,0\nw6,\nw7,1\n": "'label' is empty there: fill it in or leave the row out.",
+        "text,label\nw5,0\nw6,\nw7,1\n": "'label' is empty there: fill it in or give --on_bad skip.",
         "text,label\nw5,1\nw6,1\n": "only '1'; add rows of another class, or name the classes in config.json",
         "text,label\nw5,\nw6,\n": "has no label at all: nothing can be scored.",
         "text,label\nw5,0,1\nw6,1\n": "has 3 fields where the header has 2; fix the row.",
         'text,label\nw5,0\n"w6,1\n': "a quote is not closed or not doubled; fix it.",
-        "text,label\nw\xe4,0\n": "is not utf-8; save the file as UTF-8.",
+        "text,label\nw\xe4,0\n": "is not utf-8; save the file as UTF-8 or give --encoding cp1252",
         "text,label\n" + "w5 " * 400_000 + ",0\n": "likely a broken file or an unclosed quote; fix it.",
     }.items(),
 )

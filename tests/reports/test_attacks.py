@@ -228,6 +228,7 @@ def test_changed_words_are_marked_on_both_sides(folder):
         "perturbed": {"a": "the fi1m was go od", "b": "so it is"},
     }
     row |= {"changed": [["a", 1], ["a", 3], ["a", 4]], "queries": 5}
+    row |= {"probability_before": 0.9, "probability_after": 0.2}  # of the true label
     write(folder, "characters", summary("characters", "characters", "typos"), [row])
     ((example,), _) = examples(folder)
     first, second = example.texts
@@ -235,7 +236,7 @@ def test_changed_words_are_marked_on_both_sides(folder):
     assert first.after == [("the ", False), ("fi1m", True), (" was ", False), ("go od", True)]
     assert second.same
     assert second.before == [("so it is", False)]
-    assert (example.before, example.after) == ("pos", "neg")
+    assert (example.before, example.after) == ("pos 0.90", "neg (pos 0.20)")
 
 
 @pytest.mark.parametrize(

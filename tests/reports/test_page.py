@@ -11,9 +11,10 @@ import pytest
 
 from toughen.cli.commands import compare as compare_command
 from toughen.cli.commands import report as report_command
-from toughen.reports import ReportError, compare_runs, find_runs, read_run, report
+from toughen.reports import ReportError, charts, compare_runs, find_runs, read_run, report
 from toughen.reports.evaluations import _from_predictions, error_charts, error_summaries, evaluation_table
 from toughen.reports.folder import Predictions, is_numeric
+from toughen.reports.page import Page
 from toughen.statistics import mcnemar
 
 from .samples import add_evaluation, make_run
@@ -92,7 +93,7 @@ def test_one_run(smart):
     assert "divergence_dropout" in text
     assert "weight=1.0" in text
     assert "task: rte" in text
-    assert parser.tags.count("svg") == 10
+    assert parser.tags.count("svg") == 11
     assert "prefers-color-scheme: dark" in text
     assert 'name="viewport"' in text
     assert not list(smart.glob(".report*"))  # nothing unfinished is left
@@ -109,7 +110,7 @@ def test_several_runs(smart, freelb, tmp_path):
     text, _ = checked(report([smart, freelb], tmp_path / "both.html"))
     assert re.findall(r"<h2[^>]*>(.*?)</h2>", text) == ["rte: accuracy", "Evaluations", "Runs"]
     assert text.count('<details class="run">') == 2
-    assert "2 comparisons with one reference" in text
+    assert "2 comparisons" in text
 
 
 def test_the_same_runs_give_the_same_page(smart):
@@ -197,6 +198,42 @@ def test_comparison(smart, freelb, tmp_path):
         compare_runs([read_run(smart)], metric="bleu")
 
 
+def test_each_run_is_held_against_its_own_plain_baseline(smart, tmp_path):
+    other = make_run(tmp_path / "mnli-smart", scores=(0.9, 0.8, 0.9), plain=(0.85, 0.9, 0.95))
+    (table,) = compare_runs([read_run(smart), read_run(other)])
+    held = {row.name: row.reference for row in table.rows}
+    names = ["rte-smart", "mnli-smart"]
+    assert held == {f"{n} (plain)": "" for n in names} | {n: f"{n} (plain)" for n in names}
+    gains = [row.over_seeds.difference for row in table.rows if row.reference]
+    assert gains == pytest.approx([0.1 / 3, -0.1 / 3])
+    assert table.reference == "its own plain"
+
+
+def test_the_first_card_is_the_runs_own_score(tmp_path):
+    run = make_run(tmp_path / "worse", scores=(0.5, 0.6), plain=(0.9, 0.9))
+    page = Page(find_runs([run]))
+    page.render()
+    card = page.cards[0]
+    assert (card.value, card.note.partition(",")[0]) == ("0.5500", "smart")
+
+
+def test_an_unfinished_run_among_others_is_left_out_with_a_line(smart, freelb, tmp_path, capsys):
+    unfinished = tmp_path / "began"
+    unfinished.mkdir()
+    (unfinished / "config.yaml").write_text("task: rte\n")
+    for command in (compare_command, report_command):
+        parser = ArgumentParser()
+        command.add(parser)
+        words = [str(smart), str(unfinished), str(freelb)]
+        words += ["--out", str(tmp_path / "page.html")] if command is report_command else []
+        assert command.run(parser.parse_args(words)) == 0
+        assert f"! {unfinished} is left out" in capsys.readouterr().out
+    with pytest.raises(ReportError, match="has no results"):
+        find_runs([unfinished])
+    with pytest.raises(ReportError, match="no finished run"):
+        find_runs([unfinished, unfinished], [])
+
+
 def test_class_names_with_a_point_are_no_amounts(smart, tmp_path):
     for file in smart.glob("*/*/predictions/validation.tsv"):
         file.write_text(file.read_text().replace("not_entailment", "sci.med").replace("entailment", "comp.graphics"))
@@ -206,7 +243,8 @@ def test_class_names_with_a_point_are_no_amounts(smart, tmp_path):
     (table,) = compare_runs([run])
     assert table.rows[1].over_rows
     drawings = error_charts(run, error_summaries(run))
-    assert [each.title for each in drawings] == ["reliability", "confusion, validation"]
+    confusions = ["confusion, validation", "confusion, validation, plain baseline"]
+    assert [each.title for each in drawings] == ["reliability", *confusions]
     assert is_numeric(["3", "2.5"])
     assert is_numeric(["-1.5e-05"])
     assert not is_numeric(["3", "v1.0", "sci.med"])
@@ -402,3 +440,65 @@ def test_of_a_loss_less_is_better(tmp_path):
     (table,) = compare_runs(find_runs([tmp_path]))
     assert table.best.name == "smart"
     assert 'class="up">-0.5' in report([tmp_path], tmp_path / "x.html").read_text()
+
+
+def page_of(folder, head, rows):
+    """The page of a run whose predictions are these, (answer, label), of a test set; plain answers the other way."""
+    run = make_run(folder, plain=(0.6, 0.6, 0.6))
+    (run / "began.json").write_text(json.dumps({"head": head}))
+    for file in run.glob("*/*/predictions"):
+        turned = file.parent.parent.name == "baseline"
+        lines = [f"{n}\t{row[turned]}\t{row[1]}" for n, row in enumerate(rows)]
+        (file / "test.tsv").write_text("index\tprediction\tlabel\n" + "\n".join(lines) + "\n")
+    return checked(report(run))[0]
+
+
+def test_every_head_has_errors_to_read(tmp_path):
+    rows = [("entailment", "entailment"), ("entailment", "not_entailment")] * 10
+    text = page_of(tmp_path / "classes", "classes", rows)
+    assert 'aria-label="confusion, test"' in text
+    assert 'aria-label="confusion, test, plain baseline"' in text
+    classes = re.findall(r'<tr><th scope="row">(?:not_)?entailment</th>(.*?)</tr>', text, flags=re.S)
+    assert re.findall(r">([\d.]+)<", classes[0]) == ["10", "0.500", "1.000", "0.667", *["1.000"] * 3]
+    text = page_of(tmp_path / "amounts", "regression", [("1", "2"), ("3", "3"), ("5", "7")])
+    assert 'aria-label="answers beside labels"' in text
+    assert "root mean square error 1.291, mean absolute error 1" in text
+    text = page_of(tmp_path / "tokens", "tokens", [('["O", "B-X"]', '["O", "O"]'), ('["B-X"]', '["B-X"]')])
+    assert 'aria-label="confusion, test"' in text
+    assert '<th scope="row">B-X</th>' in text
+    text = page_of(tmp_path / "several", "multilabel", [('["a", "b"]', '["a"]'), ("[]", '["b"]')])
+    assert '<th scope="row">a</th>' in text
+    many = [(f"class {(n + n % 2) % 50}", f"class {n % 50}") for n in range(200)]
+    text = page_of(tmp_path / "many", "classes", many)
+    assert "class 1 taken for class 2 (4)" in text
+    assert 'aria-label="confusion' not in text
+    assert text.count('<tr><th scope="row">class ') == 40
+
+
+def test_seeds_and_baselines_are_rows_of_the_evaluations(tmp_path):
+    run = make_run(tmp_path / "run")
+    for name, value in (("validation", 0.7), ("validation-seed-1", 0.7), ("typos-baseline-2", 0.5), ("seed-2", 0.8)):
+        add_evaluation(run, name, value)
+    found = evaluation_table([read_run(run)])
+    assert found.names == ["validation", "typos"]
+    rows = {name: [score and score.value for score in scores] for name, scores in found.rows}
+    assert rows == {
+        "run": [0.7, None],
+        "run, seed 2": [0.8, None],
+        "run, plain baseline, seed 2": [None, 0.5],
+        "run, seed 1": [0.7, None],
+    }
+
+
+def test_axes_do_not_magnify_noise(tmp_path, monkeypatch):
+    limits = []
+    monkeypatch.setattr("matplotlib.axes.Axes.set_ylim", lambda _, *given: limits.append(given))
+    charts.lines("x", {"a": [(1, 0.870), (2, 0.871)]})
+    charts.lines("x", {"a": [(1, 0.1), (2, 0.9)]})
+    assert limits == [pytest.approx((0.8705 - 0.0871, 0.8705 + 0.0871))]
+
+
+def test_slices_are_one_table(smart):
+    add_evaluation(smart, "validation", 0.7)
+    text = report(smart).read_text()
+    assert text.count('aria-label="slices of') == 1

@@ -2,13 +2,14 @@
 
 import csv
 import json
+import math
 import shutil
 import weakref
 from types import SimpleNamespace
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from transformers import BertConfig, BertForSequenceClassification, GPT2Config, GPT2LMHeadModel
 
 from toughen import second_order, tasks
@@ -224,7 +225,7 @@ def test_a_full_disk_is_told_in_one_line_and_the_run_goes_on_later(start, tmp_pa
 
 def test_a_metric_of_which_less_is_better_selects_no_epoch(start, little, tmp_path, monkeypatch):
     file = tmp_path / "rates.csv"
-    file.write_text("text,label\n" + "".join(f"good film,{number / 4}\n" for number in range(24)))
+    file.write_text("text,label\n" + "".join(f"good film {number},{number / 4}\n" for number in range(24)))
     own = tasks.Task("rates", "Rates", "sentence", "regression", ("text",), metrics=("mse", "pearson"))
     monkeypatch.setattr(tasks.loader, "task_named", lambda _: own)
     data = {"train_file": str(file), "cache_dir": little.data["cache_dir"]}
@@ -267,6 +268,17 @@ def half_a_file(folder):
     weights.write_bytes(weights.read_bytes()[:20_000])
 
 
+def not_a_number(folder):
+    weights = load_file(folder / "model.safetensors")
+    weights["bert.encoder.layer.0.attention.self.query.weight"][0, 0] = math.nan
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+
+
+def another_size(folder):
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "hidden_size": 2 * config["hidden_size"]}))
+
+
 def fewer_words(folder):
     config = BertConfig.from_pretrained(folder, vocab_size=10)
     BertForSequenceClassification(config).save_pretrained(folder)
@@ -279,6 +291,11 @@ def fewer_words(folder):
         (weights_of_another, "lacks most weights of a BertModel"),
         (half_a_file, "weights cannot be read"),
         (fewer_words, "the tokenizer has 25 words and the model 10"),
+        (not_a_number, "query.weight holds NaN"),
+        (another_size, "copy both from one model"),
+        (lambda folder: (folder / "config.json").unlink(), "has no config.json"),
+        (lambda folder: (folder / "tokenizer.json").unlink(), "has no tokenizer.json"),
+        (lambda folder: (folder / "tokenizer.json").write_text("{}"), "a file of it is broken"),
     ],
 )
 def test_a_model_that_would_learn_from_nothing(start, spoilt, tmp_path, harm, message):

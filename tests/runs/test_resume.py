@@ -2,21 +2,29 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import warnings
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-from safetensors.torch import load_file
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import BertForSequenceClassification
 
 from toughen.internal.atomic import remove_folder
 from toughen.runs import Interrupted, RunError
 from toughen.runs.api import resume
+from toughen.runs.checkpoints import last_usable
 from toughen.runs.config_io import build
 from toughen.runs.folder import RunFolder
 from toughen.runs.launch import _wait, execute, launch_new
-from toughen.runs.trainer import RunTrainer
+from toughen.runs.progress import ProgressLogger, silence_libraries
+from toughen.runs.trainer import COST_FILE, RunTrainer
 
 from .conftest import create, python
 
@@ -46,6 +54,10 @@ def config_of(little, folder, method="smart+bregman", **train):
 
 def last_weights(folder):
     return load_file(RunFolder(folder).checkpoints("method", 1)[-1] / "model.safetensors")
+
+
+def spent(run):
+    return json.loads((run / "seeds" / "1" / "result.json").read_text())
 
 
 def assert_same_end(one, other):
@@ -87,6 +99,9 @@ def test_kill_9_in_the_middle_of_an_epoch(little, tmp_path):
     rows = [json.loads(line) for line in (killed / "metrics.jsonl").read_text().splitlines()]
     steps = [row["step"] for row in rows if row["kind"] == "train"]
     assert steps == sorted(set(steps))  # no row twice
+    logged = [json.loads(line) for line in (whole / "metrics.jsonl").read_text().splitlines()]
+    assert [row for row in rows if row["kind"] == "train"] == [row for row in logged if row["kind"] == "train"]
+    assert spent(killed)["passes"] == spent(whole)["passes"]
 
 
 @pytest.mark.parametrize(("method", "at"), [("asa", 3), ("freelb", 6)], ids=["in an epoch", "at its end"])
@@ -105,11 +120,86 @@ def test_sigterm_saves_and_resumes_on_the_same_bits(little, tmp_path, monkeypatc
     handler = signal.getsignal(signal.SIGTERM)
     with pytest.raises(Interrupted) as told:
         execute(stopped)
+    cost = RunFolder(stopped).checkpoints("method", 1)[-1] / COST_FILE
+    kept = json.loads(cost.read_text())
+    assert kept["steps"] == at
+    cost.write_text(json.dumps({**kept, "seconds": 1000.0, "in_steps": 100.0}))
     assert (told.value.step, told.value.signal) == (at, signal.SIGTERM)
     assert signal.getsignal(signal.SIGTERM) == handler
     monkeypatch.setattr(RunTrainer, "training_step", step)
     resume(stopped)
     assert_same_end(whole, stopped)
+    assert spent(stopped)["train_seconds"] > 1000  # of both processes
+    assert 100 / 12 < spent(stopped)["seconds_per_step"] < 110 / 12
+    assert spent(stopped)["passes"] == spent(whole)["passes"]
+
+
+def _cut(file):
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+
+
+DAMAGES = {
+    "optimizer.pt": _cut,
+    "rng_state.pth": Path.unlink,
+    "model.safetensors": _cut,
+    "toughen_state_0.safetensors": Path.unlink,
+    "foreign": lambda file: save_file({"classifier.bias": torch.zeros(7)}, file.with_name("model.safetensors")),
+}
+
+
+def test_a_damaged_checkpoint_falls_back_to_the_one_before(little, tmp_path, monkeypatch, capsys):
+    """All parts are checked one after the other; the run ends on the bits of the uninterrupted one."""
+    stopped = create(config_of(little, tmp_path / "run", method="fgm", save_steps=2))
+    step = RunTrainer.training_step
+
+    def then_signal(self, *args, **kwargs):
+        if self.state.global_step == 4:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return step(self, *args, **kwargs)
+
+    monkeypatch.setattr(RunTrainer, "training_step", then_signal)
+    with pytest.raises(Interrupted):
+        execute(stopped)
+    seed = stopped / "seeds" / "1"
+    assert [path.name for path in RunFolder(stopped).checkpoints("method", 1)][-2:] == ["checkpoint-4", "checkpoint-5"]
+    job = SimpleNamespace(
+        run=RunFolder(stopped),
+        variant="method",
+        seed=1,
+        world_size=1,
+        config=RunFolder(stopped).config(),
+        prepared=SimpleNamespace(precision="fp32"),
+    )
+    model = BertForSequenceClassification.from_pretrained(little.model)
+    assert last_usable(job, model) == (seed / "checkpoint-5", [])
+    shutil.copytree(seed / "checkpoint-5", tmp_path / "whole")
+    for name, harm in DAMAGES.items():
+        harm(seed / "checkpoint-5" / name)
+        found, problems = last_usable(job, model)
+        assert found == seed / "checkpoint-4", name
+        assert ("another model" if name == "foreign" else name) in problems[0]
+        shutil.rmtree(seed / "checkpoint-5")
+        shutil.copytree(tmp_path / "whole", seed / "checkpoint-5")
+    (seed / "checkpoint-5" / "optimizer.pt").write_bytes(b"")
+    leftovers = [seed / ".model-123", stopped / ".results.json.0a1b2c3d", seed / ".checkpoint-3.0a1b2c3d"]
+    for path in leftovers:
+        path.mkdir()
+    monkeypatch.setattr(RunTrainer, "training_step", step)
+    resume(stopped)
+    assert not any(path.exists() for path in leftovers)
+    assert "optimizer.pt is damaged; going on from checkpoint-4" in capsys.readouterr().out
+    whole = create(config_of(little, tmp_path / "uninterrupted", method="fgm"))
+    execute(whole)
+    assert_same_end(whole, stopped)
+
+
+def test_no_terminal_codes_in_the_log(tmp_path):
+    log = tmp_path / "train.log"
+    with silence_libraries(log, print):
+        warnings.warn("\x1b[1mLOAD REPORT\x1b[0m", stacklevel=1)
+    ProgressLogger(log, speak=True).log("\x1b[31mred\x1b[0m")
+    assert "LOAD REPORT" in log.read_text()
+    assert "\x1b" not in log.read_text()
 
 
 CLOSED = """
@@ -150,7 +240,7 @@ def test_a_closed_terminal_saves_and_nohup_goes_on(little, tmp_path, nohup):
         assert (run / "results.json").is_file()
 
 
-def test_killed_between_training_and_scoring(little, tmp_path, monkeypatch):
+def test_killed_between_training_and_scoring(little, tmp_path, monkeypatch, capsys):
     whole = create(config_of(little, tmp_path / "whole", method="plain", epochs=12, patience=1))
     execute(whole)
     killed = create(config_of(little, tmp_path / "killed", method="plain", epochs=12, patience=1))
@@ -172,8 +262,9 @@ def test_killed_between_training_and_scoring(little, tmp_path, monkeypatch):
     (moved / "seeds" / "1" / "result.json").unlink()
     state = json.loads((RunFolder(moved).checkpoints("method", 1)[-1] / "trainer_state.json").read_text())
     remove_folder(moved / "seeds" / "1" / f"checkpoint-{state['best_global_step']}")
-    with pytest.raises(RunError, match="is gone, which holds the best epoch"):
+    with pytest.raises(Killed):  # the seed trains again
         resume(moved)
+    assert "of its best epoch" in capsys.readouterr().out
 
 
 def test_a_run_that_is_at_work_is_not_resumed_beside_itself(little, tmp_path):

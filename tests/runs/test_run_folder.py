@@ -1,6 +1,8 @@
 """What a run leaves behind, and that others can use it."""
 
+import io
 import json
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -52,6 +54,52 @@ def test_the_hours_of_a_long_run_are_told(capsys, monkeypatch):
     assert capsys.readouterr().out.endswith("1.0 it/s · ETA 3:03:11\n")
 
 
+def test_time_left_is_of_all_seeds(capsys, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("toughen.runs.progress.time.perf_counter", lambda: now[0])
+    reporter = ProgressLogger()
+    state = SimpleNamespace(global_step=0, max_steps=100, num_train_epochs=1, best_metric=None)
+
+    def left(step):
+        reporter.log_row({"kind": "train", "step": step, "loss": 1.0}, {})
+        return capsys.readouterr().out.rpartition("ETA ")[2].strip()
+
+    reporter.plan("method", ["method", "baseline"], {"method": 3.0, "baseline": 1.0})
+    reporter.begin("seed 1", ["smart"], "accuracy", state)
+    now[0] = 30.0
+    assert left(10) == "11:10"  # 270 s of this seed, 300 of the next, 100 of the plain one
+    now[0] = 330.0
+    reporter.end()
+    reporter.plan("method", ["baseline"], {"method": 3.0, "baseline": 1.0})
+    reporter.begin("seed 2", ["smart"], "accuracy", state)
+    now[0] = 360.0
+    assert left(20) == "2:50"  # 120 s and 50
+    reporter.plan("baseline", ["method"], {"method": 3.0, "baseline": 1.0})
+    assert reporter._eta(20) == "ETA 7:30"  # a seed of the method took 330 s
+
+
+def test_eighty_columns_hold_step_bar_and_time_left(monkeypatch):
+    from rich.console import Console
+
+    shown = io.StringIO()
+    narrow = Console(file=shown, width=80, force_terminal=True, color_system=None)
+    monkeypatch.setattr("rich.progress.get_console", lambda: narrow)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    reporter = ProgressLogger()
+    state = SimpleNamespace(global_step=0, max_steps=3280, num_train_epochs=3, best_metric=None)
+    reporter.begin("seed 1", ["smart"], "accuracy", state)
+    reporter.step(1200, 1.2)
+    row = {"kind": "train", "step": 1200, "loss": 0.4321, "cost": 2.7, "robust/loss_clean": 0.3, "robust/term": 0.1}
+    reporter.log_row({**row, "robust/delta_relative": 0.03}, {"robust/term": 5.0})
+    reporter.bar.refresh()
+    reporter.end()
+    line = next(each for each in reversed(shown.getvalue().split("\r")) if "1200/3280" in each).split("\n")[0]
+    assert "seed 1 epoch 2/3" in line
+    assert "━" in line
+    assert "ETA 0:" in line
+    assert "it/s" in line
+
+
 def test_results_hold_what_is_promised(finished):
     values = json.loads((finished.path / "results.json").read_text())
     assert set(values) == {
@@ -78,6 +126,8 @@ def test_metrics_rows(finished):
     for row in rows:  # the parts are means over the same steps as the loss, so they add up
         if row["kind"] == "train" and row["arm"] == "method":
             assert row["loss"] == pytest.approx(row["robust/loss_clean"] + row["robust/term"], abs=1e-5)
+    counted = {row["robust/backwards"] for row in rows if row["arm"] == "method" and "robust/backwards" in row}
+    assert counted == {finished.results.seeds[0].passes["backward"]}  # the search's gradient is one of them
 
 
 def test_config_is_merged_and_runs_again(finished, tmp_path):

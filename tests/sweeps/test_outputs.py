@@ -76,6 +76,22 @@ def test_printed_table_on_a_narrow_terminal(monkeypatch, capsys):
     assert capsys.readouterr().out.endswith("saved s/leaderboard.html, .md, .csv\n")  # there is no best one
 
 
+def test_equal_scores_share_a_rank():
+    rows = ranked([row(1, {"a": 1}, 0.5), row(2, {"a": 2}, 0.9), row(3, {"a": 3}, 0.9)], sign=1)
+    assert [(each.number, each.rank) for each in rows] == [(2, 1), (3, 1), (1, 3)]
+
+
+def test_the_page_links_to_its_trials(pretend):
+    controller, _ = pretend(lambda *_: 0.5, parameters={"method.weight": {"values": [0.1, 0.2]}}, seeds=[1])
+    trial = controller.folder.path / "trials" / "001-seed1"
+    trial.mkdir(parents=True, exist_ok=True)
+    (trial / "report.html").write_text("")
+    write_page(controller)
+    page = (controller.folder.path / "leaderboard.html").read_text()
+    assert re.findall(r'<a href="([^"]*)">', page) == ["trials/001-seed1/report.html"]
+    assert "1 other row with the same score" in page
+
+
 def test_a_formula_is_no_formula_in_a_spreadsheet():
     assert as_csv(["a"], [["=1+1"], [-1.5]]) == "a\n'=1+1\n-1.5\n"
 

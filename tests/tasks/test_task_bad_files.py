@@ -11,7 +11,7 @@ GOOD = b"text,label\ngood film,pos\nbad film,neg\n"
 CASES = {
     # name: (file name, content, options, what the message must say)
     "missing column": ("x.csv", GOOD, {"text_column": "body"}, ["'body'", "'text', 'label'", "text_column="]),
-    "missing label column": ("x.csv", b"text,kind\na b,c\n", {}, ["'label'", "'kind'", "label_column="]),
+    "missing label column": ("x.csv", b"text,kind,n\na b,c,1\n", {}, ["'label'", "'kind'", "label_column="]),
     "label outside the set": ("x.csv", GOOD, {"labels": ["neg", "ok"]}, ["row 1 (line 2)", "'pos'", "labels=[...]"]),
     "missing label": ("x.csv", GOOD + b"no label,\n", {}, ["row 3 (line 4)", "no label", "on_bad='skip'"]),
     "nan label": ("x.csv", GOOD + b"no label,NaN\n", {}, ["row 3 (line 4)", "no label"]),
@@ -44,7 +44,7 @@ CASES = {
     "json rows": ("x.json", b'["a", "b"]', {}, ["row 1", "object"]),
     "not gzip": ("x.csv.gz", GOOD, {}, ["cannot be read", "again"]),
     "not parquet": ("x.parquet", b"PAR0 nonsense", {}, ["is not Parquet"]),
-    "unknown ending": ("x.xlsx", GOOD, {}, [".xlsx", ".csv"]),
+    "unknown ending": ("x.ods", GOOD, {}, [".ods", ".csv"]),
     "unclear text": ("x.csv", b"a,b,c,label\n1,2,3,x\n4,5,6,y\n", {}, ["text_column="]),
     "label looks like text": (
         "x.csv",

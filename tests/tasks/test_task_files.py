@@ -2,10 +2,13 @@
 
 import gzip
 import json
+import sys
+from types import SimpleNamespace
 
 import pytest
 
 from toughen import tasks
+from toughen.tasks import DataError
 
 from .task_samples import LABELS, TEXTS, rows_of, write_jsonl
 
@@ -249,3 +252,115 @@ def test_the_layout_of_glue_fetch(tmp_path):
     (folder / "dev.input1").write_text("one line\n")
     with pytest.raises(tasks.DataError, match=r"differ in their number of lines: dev\.input0 2, dev\.input1 1"):
         tasks.load("rte", dir=tmp_path / "data", cache_dir=tmp_path / "cache")
+
+
+@pytest.mark.parametrize("written", ["3,5", "-0,125", "12,25"])
+def test_decimal_commas_are_numbers(tmp_path, written):
+    file = tmp_path / "a.csv"
+    file.write_text(f"text;score\nA b;{written}\nC d;1,0\nE f;2\n")
+    data = load(file, validation_file=file)
+    assert (data.task.head, data.train["label"][:]) == ("regression", [float(written.replace(",", ".")), 1.0, 2.0])
+
+
+def test_a_comma_that_may_separate_thousands_is_refused(tmp_path):
+    file = tmp_path / "a.csv"
+    file.write_text("text;score\nA b;1,234\nC d;5,5\nE f;2\n")
+    with pytest.raises(DataError, match="'1,234'"):
+        load(file, validation_file=file)
+    with pytest.raises(DataError, match="'1,234'"):
+        load(file, validation_file=file, head="regression")
+    assert load(file, validation_file=file, head="classes").task.labels == ("1,234", "2", "5,5")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"text_column": "nosuch"}, {"label_column": "y"}, {"labels": ["a", "b"]}, {"head": "tokens"}, {"delimiter": ";"}],
+)
+def test_what_a_named_task_would_ignore_is_refused(given):
+    with pytest.raises(DataError, match=next(iter(given))):
+        tasks.load("rte", **given)
+
+
+def test_two_columns_need_no_names(tmp_path):
+    file = tmp_path / "a.csv"
+    lines = "".join(f"the film number {n} is {word},{word}\n" for n in range(8) for word in ("good", "bad"))
+    file.write_text(f"Message,Mood\n{lines}")
+    task = load(file).task
+    assert (task.columns, task.labels) == (("Message",), ("bad", "good"))
+    file.write_text(f"the first film,good\n{lines}")  # no header: its first row would be lost
+    with pytest.raises(DataError, match="no names of columns"):
+        load(file)
+    file.write_text("Text,n\nok,1\nbad,0\n")
+    assert load(file, validation_file=file).train["Text"][:] == ["ok", "bad"]
+
+
+def test_columns_are_found_whatever_their_case(tmp_path):
+    file, other = tmp_path / "a.csv", tmp_path / "b.csv"
+    file.write_text("ID,Premise,HYPOTHESIS,Label\n1,a b,c,x\n2,d e,f,y\n")
+    other.write_text("id,premise,hypothesis,LABEL\n1,a b,c,x\n2,d e,f,y\n")
+    data = load(file, validation_file=other)
+    assert data.task.columns == ("Premise", "HYPOTHESIS")
+    assert data.validation[:] == data.train[:]
+    assert load(file, validation_file=other, text_column="premise", label_column="label").task.columns == ("Premise",)
+
+
+@pytest.mark.parametrize("quoted", [True, False])
+def test_tables_as_programs_for_tables_write_them(tmp_path, quoted):
+    file = tmp_path / "a.csv"
+    file.write_text("sep=;\ntext;label;;\na, b;x;;\n;;\nc;y;\n  ;;\n;;\n")
+    data = load(file, validation_file=file, quoting=quoted)
+    assert data.train["text"][:] == ["a, b", "c"]
+    assert any("semicolons" in note for note in data.notes)
+    file.write_text("sep=;\ntext;label\na, b;x\nc\nd;y\n")
+    with pytest.raises(DataError, match=r"row 2 \(line 4\)"):
+        load(file, validation_file=file, quoting=quoted)
+
+
+def test_excel(tmp_path, monkeypatch):
+    sheet = [(None, None), ("Text", "label", None), ("a b", 1, None), (None, None), (12, 0, "x")]
+    book = SimpleNamespace(worksheets=[SimpleNamespace(iter_rows=lambda values_only: iter(sheet))])
+    monkeypatch.setitem(sys.modules, "openpyxl", SimpleNamespace(load_workbook=lambda *_, **__: book))
+    file = tmp_path / "a.xlsx"
+    file.write_bytes(b"PK")
+    data = load(file, validation_file=file)
+    assert (data.train["Text"][:], data.train["label"][:]) == (["a b", "12"], [1, 0])
+    monkeypatch.setitem(sys.modules, "openpyxl", None)
+    with pytest.raises(ImportError, match=r"toughen\[xlsx\]"):
+        load(tmp_path / "a.xlsx", label_column="label", text_column="Text", validation_file=file, labels=["0", "1"])
+
+
+def test_excel_as_it_is(tmp_path):
+    excel = pytest.importorskip("openpyxl")
+    book = excel.Workbook()
+    for row in (("text", "label"), ("a b", "x"), ("c d", "y")):
+        book.active.append(row)
+    book.save(tmp_path / "a.xlsx")
+    assert load(tmp_path / "a.xlsx", validation_file=tmp_path / "a.xlsx").train["text"][:] == ["a b", "c d"]
+    (tmp_path / "b.xlsx").write_bytes(b"no book")
+    with pytest.raises(DataError, match="is not Excel"):
+        load(tmp_path / "b.xlsx")
+
+
+def test_what_deserves_a_second_look(tmp_path):
+    file = tmp_path / "a.csv"
+    file.write_text("text,label\na b,Pos\na b,neg\nc,pos\nd,pos\ne,neg\nf,Pos\ng,neutral\n")
+    found = "; ".join(load(file, validation_file=file).report().warnings)
+    assert "train: 1 texts come with several labels" in found
+    assert "'Pos' and 'pos'" in found
+    assert "one row alone of neutral" in found
+    assert "validation: 7 rows: a score on them is known to about 37 points" in found
+
+
+def test_all_bad_rows_are_counted_at_once(tmp_path):
+    file = tmp_path / "a.csv"
+    file.write_text("text,label\na,x\nb,\nc,y\nd,\ne,x,1\n")
+    with pytest.raises(DataError, match=r"row 2 .*on_bad='skip'.*Of 5 rows 3 cannot be used: 2 no label, 1 ragged"):
+        load(file, validation_file=file)
+
+
+def test_equal_texts_stay_on_one_side(tmp_path):
+    file = tmp_path / "a.csv"
+    file.write_text("text,label\n" + "".join(f"film {n % 10},{'xy'[n % 2]}\n" for n in range(60)))
+    data = load(file, validation_share=0.3)
+    assert not set(data.train["text"][:]) & set(data.validation["text"][:])
+    assert 12 <= len(data.validation) <= 24

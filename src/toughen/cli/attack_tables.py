@@ -70,6 +70,18 @@ def _value(score: Score | None) -> str:
     return f"{score.value:.4f}" if score else "-"
 
 
+def reference_of(path: str, each: Evaluation, evaluations: Sequence[tuple[str, Evaluation]]) -> Evaluation | None:
+    """Return what a model is held against: a seed against its plain baseline, others against the first model."""
+    match = _SEED.match(each.name)
+    first = evaluations[0][1]
+    if match := _SEED.match(each.name):
+        if match[2] == "baseline":
+            return None
+        own = each.name.removesuffix(f"seed-{match[3]}") + f"baseline-{match[3]}"
+        first = next((other for where, other in evaluations if (where, other.name) == (path, own)), first)
+    return None if first is each else first
+
+
 def _print_pairs(names: Sequence[str], attacks: Sequence[Sequence[AttackResult]]) -> None:
     """Print a table for each model after the first, its reference; long names have lines of their own."""
     for name, own in zip(names[1:], attacks[1:], strict=True):
@@ -89,25 +101,36 @@ def _variants(evaluations: Sequence[tuple[str, Evaluation]]) -> dict[str, dict[i
         match = _SEED.match(each.name)
         if match is None:
             return {}
-        variant = f"{path} · plain" if match[2] == "baseline" else path
+        variant = _plain(path) if match[2] == "baseline" else path
         variants.setdefault(variant, {})[int(match[3])] = each.attacks
     return variants
 
 
 def _print_seeds(variants: Mapping[str, Mapping[int, Sequence[AttackResult]]]) -> None:
-    """Print means over seeds, and the paired t test over the seeds that two variants have in common."""
+    """Print means over seeds, and paired t tests of each run less its own plain baseline, else less the first run."""
     scores = {variant: seed_scores(models) for variant, models in variants.items()}
     first = next(iter(scores))
+    baselines = {_plain(variant) for variant in scores}
+    references = {
+        variant: _plain(variant) if _plain(variant) in scores else first
+        for variant in scores
+        if variant not in baselines and (variant != first or _plain(variant) in scores)
+    }
     rows: list[list[str]] = []
     for variant, by_point in scores.items():
         for point, values in by_point.items():
-            reference = scores[first].get(point) if variant != first else None
+            reference = scores[references[variant]].get(point) if variant in references else None
             test = paired_t(values, reference) if reference else None
             paired = [f"{test.difference:+.4f}", _p(test.p)] if test else ["-", "-"]
             rows.append([variant, *point, str(summarise(list(values.values()))), *paired])
-    if len(scores) > 1:
-        say(f"differences: less {first}, paired by seed")
+    if names := set(references.values()):
+        less = names.pop() if len(names) == 1 else f"the run's own plain baseline, or {first} where it has none"
+        say(f"differences: less {less}, paired by seed")
     print_table(["mean over seeds", "attack", "at", "mean ± sd", "difference", "p, paired t"], rows, folds=(0, 2, 5))
+
+
+def _plain(path: str) -> str:
+    return f"{path} · plain"
 
 
 def _p(value: float | None) -> str:

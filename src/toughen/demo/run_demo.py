@@ -86,6 +86,8 @@ def demo(
         *([encoder.notice] if encoder.notice else []),
         "All texts are synthetic: they come from a grammar inside toughen, and a tenth of the training labels are "
         f"wrong on purpose. The encoder is {'random, too' if encoder.notice else 'a real one'}.",
+        f"Whether models of other seeds would differ alike, {len(done)} seed{'s' * (len(done) > 1)} cannot say: "
+        "p in the table of the page is over seeds.",
         "The best epoch was chosen on further sentences; nothing was selected on the splits shown.",
     ]
     verdicts = [compare_with_plain(name, answers) for name in METHODS[1:]]
@@ -147,21 +149,21 @@ def _table(answers: Mapping[str, Sequence[Answers]], results: Sequence[Results])
 
 
 def compare_with_plain(name: str, answers: Mapping[str, Sequence[Answers]]) -> str:
-    """Say where a method differs from plain by more than chance on these rows (95 % paired bootstrap)."""
-    better: list[str] = []
-    worse: list[str] = []
+    """Say where a method differs from plain by more than the choice of rows explains (95 % paired bootstrap)."""
+    more: list[str] = []
+    less: list[str] = []
     for split in SPLITS:
         # Seeds answer the same rows: a row is drawn with all its answers, or two seeds would count as twice the rows.
         right = [np.mean([one[split] for one in answers[each]], axis=0) for each in (name, "plain")]
         test = bootstrap_of(right[0] - right[1])
         if test.low is not None and test.high is not None and (test.low > 0 or test.high < 0):
-            (better if test.difference > 0 else worse).append(f"{split} ({test.difference:+.3f})")
-    parts = [f"better on {', '.join(better)}"] if better else []
-    parts += [f"worse on {', '.join(worse)}"] if worse else []
+            (more if test.difference > 0 else less).append(f"{split} ({test.difference:+.3f})")
+    parts = [f"more right of {', '.join(more)}"] if more else []
+    parts += [f"fewer right of {', '.join(less)}"] if less else []
     if not parts:
-        return f"{name}: no split differs from plain by more than chance on these rows."
-    rest = "" if len(better) + len(worse) == len(SPLITS) else "; no clear difference elsewhere"
-    return f"{name} against plain: {' and '.join(parts)}{rest}."
+        return f"{name}: no split differs from plain by more than the choice of rows explains."
+    rest = "" if len(more) + len(less) == len(SPLITS) else "; no clear difference elsewhere"
+    return f"{name} against plain, these models on these rows: {' and '.join(parts)}{rest}."
 
 
 def _use_one_thread_if_busy(say: Callable[[str], Any]) -> None:

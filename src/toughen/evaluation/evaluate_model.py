@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from .._version import __version__
 from ..internal.atomic import write_json
@@ -124,7 +124,7 @@ _READING = (
 )
 
 # Options of `load` that are ours as well.
-KNOWN = ("task", "dir", "text_column", "label_column", "limit")
+KNOWN = ("task", "dir", "text_column", "label_column", "delimiter", "encoding", "on_bad", "limit")
 _HEADS: dict[str, Head] = {"regression": "regression", "multi_label_classification": "multilabel"}  # by `problem_type`
 
 
@@ -138,6 +138,9 @@ def evaluate(
     dir: "str | os.PathLike[str] | None" = None,
     text_column: str | None = None,
     label_column: str | None = None,
+    delimiter: str | None = None,
+    encoding: str | None = None,
+    on_bad: Literal["error", "skip"] | None = None,
     max_length: int | None = None,
     limit: int | None = None,
     batch_size: int | None = None,
@@ -152,7 +155,8 @@ def evaluate(
     """Score a run's model (or all its seeds or checkpoints) or a model folder; write evaluations/<name>.json.
 
     A run knows its task, data and length. `task` and `dir` evaluate on another set, such as HANS for an MNLI model;
-    `file` on a person's own rows. Intervals are percentile bootstraps over rows, `samples` of them.
+    `file` on a person's own rows; `delimiter`, `encoding` and `on_bad` are those of `tasks.load`. Intervals are
+    percentile bootstraps over rows, `samples` of them.
 
     `attack` names attacks to run as well ("characters,embedding", or "all"); docs/evaluation.md lists them. `settings`
     are their budgets; summaries and attacked examples go to attacks/, and into `attacks` of what is returned. An
@@ -167,10 +171,11 @@ def evaluate(
         from ..attacks.suite import Suite
 
         suite = Suite.of(attack, settings, limit, progress)
-    columns = {"text_column": text_column, "label_column": label_column}
+    reading = {"text_column": text_column, "label_column": label_column, "delimiter": delimiter, "encoding": encoding}
+    reading["on_bad"] = on_bad
     evaluations: list[Evaluation] = []
     for model_ref in model_refs(path, all_seeds=all_seeds, all_checkpoints=all_checkpoints):
-        data = read_rows(model_ref, task, split, file, dir, columns, limit)
+        data = read_rows(model_ref, task, split, file, dir, reading, limit)
         clean = clean_pass(model_ref, data, split, file, limit, max_length, batch_size, samples)
         evaluation, name = clean.evaluation, clean.evaluation.name
         home = model_ref.home if write else None
@@ -178,7 +183,7 @@ def evaluate(
             evaluation, home = replace(evaluation, notes=[*evaluation.notes, problem]), None
         if suite is not None:
             about: dict[str, Any] = {"split": split, "samples": samples, "batch_size": batch_size, **clean.reads}
-            about |= _sets(model_ref, task, dir, columns)
+            about |= _sets(model_ref, task, dir, reading)
             target = suite.target(clean.model, clean.tokenizer, data.task, clean.rows, clean.outputs, **about)
             where = name.removesuffix(f"-{model_ref.label}") if model_ref.label else name
             where = "" if where == "validation" else where
@@ -266,7 +271,7 @@ def _write_or_note(home: Path, evaluation: Evaluation) -> str:
 
 
 def read_rows(
-    model_ref: ModelRef, task: str | Task | None, split: str, file: Any, dir: Any, columns: dict[str, Any], limit: Any
+    model_ref: ModelRef, task: str | Task | None, split: str, file: Any, dir: Any, reading: dict[str, Any], limit: Any
 ) -> Any:
     """Return the data of a split: of the run itself, of another task or folder, or of a file."""
     if limit is not None and limit < 1:
@@ -278,7 +283,7 @@ def read_rows(
     if file is not None:
         settings: dict[str, Any] = {
             **selected_options(own, _OWN_FILE),
-            **selected_options(columns),
+            **selected_options(reading, tuple(reading)),
             f"{split}_file": file,
             "limit": limit,
         }
@@ -294,6 +299,8 @@ def read_rows(
         settings["dir"] = dir
     elif other and task is not None and model_ref.task is not None and "dir" in settings:
         check_apart(Path(settings["dir"]), task_named(task), task_named(model_ref.task))
+    if settings.get("train_file"):
+        settings |= selected_options(reading, ("delimiter", "encoding", "on_bad"))
     settings["limit"] = limit or settings.get("limit")
     data = load(chosen, **settings)
     if getattr(data, split) is None:
@@ -314,12 +321,12 @@ def selected_options(
     return selected
 
 
-def _sets(model_ref: ModelRef, task: str | Task | None, dir: Any, columns: dict[str, Any]) -> dict[str, Any]:
+def _sets(model_ref: ModelRef, task: str | Task | None, dir: Any, reading: dict[str, Any]) -> dict[str, Any]:
     """Return where the attack `sets` finds other sets, and how it reads own files."""
     folder = dir or model_ref.data.get("dir")
     # The form of the run's own files; a published set has a form of its own.
     files = {} if task or model_ref.task else selected_options(model_ref.data, _OWN_FILE)
-    return {"dir": Path(folder) if folder else None, "reading": {**files, **selected_options(columns)}}
+    return {"dir": Path(folder) if folder else None, "reading": {**files, **selected_options(reading, tuple(reading))}}
 
 
 def _same_rows(model_ref: ModelRef, split: str, rows: int) -> None:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from .folder import find_runs as find_runs
     from .folder import read_run as read_run
     from .page import report as report
+    from .verdict import sentence as sentence
 
 _HOME = {
     "Comparison": "comparison",
@@ -21,6 +22,7 @@ _HOME = {
     "find_runs": "folder",
     "read_run": "folder",
     "report": "page",
+    "sentence": "verdict",
 }
 __all__ = sorted(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]
 __getattr__, __dir__ = lazily(__name__, _HOME)

@@ -93,10 +93,14 @@ def _example(row: Mapping[str, Any], model: str, attack: str) -> Example:
 
 
 def _answer(row: Mapping[str, Any], when: str) -> str:
+    """Return the answer and the probability of the true label, which is named if the answer is another."""
     answer, probability = row.get(f"prediction_{when}"), row.get(f"probability_{when}")
     if answer is None:
         return ""
-    return f"{answer} {float(probability):.2f}" if isinstance(probability, (int, float)) else str(answer)
+    if not isinstance(probability, (int, float)):
+        return str(answer)
+    label = row.get("label")
+    return f"{answer} {probability:.2f}" if answer == label else f"{answer} ({label} {probability:.2f})"
 
 
 def _pair(column: str, before: str, after: str, changed: set[int]) -> TextPair:

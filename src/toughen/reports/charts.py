@@ -7,6 +7,8 @@ from typing import Any
 from .drawing import INK, MARKERS, SERIES, SOFT, WIDE, Drawing, figure, plain
 
 Interval = tuple[float, float, float]  # value, low, high
+LEAST_SPAN = 0.2  # of an axis, as a share of its largest value
+MOST_POINTS = 600
 BLUE = (0.0, 0.447, 0.698)
 
 
@@ -40,9 +42,10 @@ def lines(
             xs, ys = [p[0] for p in points], [p[1] for p in points]
             _line(axes, number, name, xs, ys, dashed=name in dashed, markers=len(points) < 12)
         values = [value for points in series.values() for _, value in points]
-        top = max(values, default=0.0)
-        if top > 0 and top - min(values) < 1e-3 * top:  # rounding is no curve
-            axes.set_ylim(0.9 * top, 1.1 * top)
+        low, top = min(values, default=0.0), max(values, default=0.0)
+        least = LEAST_SPAN * max(abs(low), abs(top))
+        if top - low < least:  # noise is no curve
+            axes.set_ylim((low + top - least) / 2, (low + top + least) / 2)
     return drawn[0]
 
 
@@ -121,6 +124,18 @@ def reliability(title: str, arms: Mapping[str, Sequence[Mapping[str, float]]], *
             axes.scatter(xs, ys, s=sizes, color=colour, marker=MARKERS[number % 8])
         axes.set_xlim(-0.02, 1.02)
         axes.set_ylim(-0.02, 1.02)
+    return drawn[0]
+
+
+def agreement(title: str, models: Mapping[str, Sequence[tuple[float, float]]], *, note: str = "") -> Drawing:
+    """Draw the answers of a regression over the labels, of many rows some at even distances."""
+    with figure(title, "label", "answer", note=note, high=3.2) as (axes, drawn):
+        labels = [label for amounts in models.values() for label, _ in amounts]
+        axes.plot([min(labels), max(labels)], [min(labels), max(labels)], ":", color=SOFT, linewidth=1)
+        for number, (name, amounts) in enumerate(models.items()):
+            shown = amounts[:: -(-len(amounts) // MOST_POINTS)]
+            style = {"s": 9, "color": SERIES[number % 8], "marker": MARKERS[number % 8], "alpha": 0.7}
+            axes.scatter([label for label, _ in shown], [answer for _, answer in shown], label=plain(name, 40), **style)
     return drawn[0]
 
 

@@ -1,12 +1,22 @@
 """Runs side by side: mean over seeds, difference from a reference, tests, cost."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
-from typing import Literal
+from typing import Any, Literal
 
-from ..statistics import PairedTestResult, Summary, cost, cost_ratio, mcnemar, paired_bootstrap, paired_t, summarise
+from ..statistics import (
+    PairedTestResult,
+    Summary,
+    bootstrap_of,
+    cost,
+    cost_ratio,
+    mcnemar,
+    paired_bootstrap,
+    paired_t,
+    summarise,
+)
 from .attack_means import Attack
 from .folder import Arm, ReportError, Run, is_numeric, unique_names
 
@@ -39,6 +49,8 @@ class Row:
     task: str
     summary: Summary
     cost: dict[str, float]
+    reference: str = ""
+    """The row that it is held against: its own run's plain baseline, else the table's reference. Empty for these."""
     ratio: dict[str, float] = field(default_factory=dict[str, float])
     over_seeds: PairedTestResult | None = None
     over_rows: tuple[PairedTestResult, ...] = ()
@@ -48,7 +60,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Rows of one metric; the reference first."""
+    """Rows of one metric; the reference of all that have none of their own first."""
 
     metric: str
     rows: Sequence[Row]
@@ -58,6 +70,12 @@ class Comparison:
     def sign(self) -> int:
         """-1 for a metric of which less is better."""
         return -1 if self.metric in LOWER else 1
+
+    @property
+    def reference(self) -> str:
+        """What the rows are held against, in words."""
+        names = {row.reference for row in self.rows} - {""}
+        return names.pop() if len(names) == 1 else "its own plain"
 
     @property
     def best(self) -> Row:
@@ -70,7 +88,8 @@ class Comparison:
 
 
 def compare_runs(runs: Sequence[Run], *, by: By = "run", metric: str | None = None) -> list[Comparison]:
-    """Make one table a task. The reference is plain fine-tuning where it is among them, else the first run.
+    """Make one table a task. A run is held against its own plain baseline; without one against the first plain
+    fine-tuning of the table, else against the first run.
 
     Runs on files of one name with different answers are different tasks.
     """
@@ -99,11 +118,19 @@ def _compare(runs: Sequence[Run], task: str, by: By, metric: str | None) -> Comp
     plain = next((label for label, members in groups.items() if members[0].method == "plain"), None)
     first = plain or next(iter(groups))
     order = [first, *(label for label in groups if label != first)]
-    reference = groups[first]
-    rows = [_row(label, task, groups[label], None if label == first else reference, name) for label in order]
+    rows = [_row(label, task, groups[label], _reference(label, first, groups), name, groups) for label in order]
     without = [run.name for run in runs if not any(run.scores(arm, name) for arm in arms)]
     left_out = [f"Left out, as they have no {name}: {', '.join(without)}."] if without else []
-    return Comparison(name, rows, (*left_out, *_notes(runs, groups)))
+    return Comparison(name, rows, (*left_out, *_notes(runs, rows)))
+
+
+def _reference(label: str, first: str, groups: Mapping[str, Sequence[Member]]) -> str:
+    """Return the row that holds the own baselines of all these runs, else the first; none for a baseline."""
+    members = groups[label]
+    if label == first or members[0].arm == "baseline":
+        return ""
+    own = [name for m in members for name, others in groups.items() if Member(m.run, "baseline") in others]
+    return own[0] if len(own) == len(members) and len(set(own)) == 1 else first
 
 
 def _short(answers: Sequence[str]) -> str:
@@ -120,14 +147,17 @@ def _labels(members: Sequence[Member]) -> list[str]:
     return [name if often[name] == 1 else f"{member.run.name} ({member.method})" for name, member in pairs]
 
 
-def _row(name: str, task: str, members: Sequence[Member], reference: Sequence[Member] | None, metric: str) -> Row:
+def _row(
+    name: str, task: str, members: Sequence[Member], against: str, metric: str, groups: Mapping[str, Sequence[Member]]
+) -> Row:
     scores = [score for m in members for score in m.run.scores(m.arm, metric).values()]
     spent = _cost(members)
-    if reference is None:
+    if not against:
         return Row(name, task, summarise(scores), spent, members=tuple(members))
+    reference = groups[against]
     seeds = paired_t(_by_seed(members, metric), _by_seed(reference, metric))
     ratio, rows = cost_ratio(spent, _cost(reference)), _on_rows(members, reference)
-    return Row(name, task, summarise(scores), spent, ratio, seeds, rows, tuple(members))
+    return Row(name, task, summarise(scores), spent, against, ratio, seeds, rows, tuple(members))
 
 
 def _cost(members: Sequence[Member]) -> dict[str, float]:
@@ -155,42 +185,60 @@ def _on_rows(members: Sequence[Member], reference: Sequence[Member]) -> tuple[Pa
     return ()
 
 
+def difference_of(row: Row) -> PairedTestResult | None:
+    """Return the difference over seeds if they give an interval, else the one on the rows of one seed."""
+    test = row.over_seeds
+    if test is None or not test.count:
+        return None
+    over_rows = next((each for each in row.over_rows if each.low is not None), None)
+    return over_rows if test.low is None and over_rows is not None else test
+
+
 def under_attack(table: Comparison) -> dict[str, dict[str, PairedTestResult]]:
-    """Return attack -> row -> difference from the reference in after-attack accuracy, on the examples that both kept.
+    """Return attack -> row -> difference from its reference in after-attack accuracy, on the examples that both kept.
 
     Of one budget: under another, more examples stay right whatever the model.
     """
     tests: dict[str, dict[str, PairedTestResult]] = {}
-    base = _survivals(table.rows[0])
-    for row in table.rows[1:] if base else ():
-        for (title, terms), held in _survivals(row).items():
-            other = base.get((title, terms), {})
+    survivals = {row.name: _survivals(row) for row in table.rows}
+    for row in (row for row in table.rows if row.reference):
+        for (title, terms), held in survivals[row.name].items():
+            other = survivals[row.reference].get((title, terms), {})
             shared = sorted(held.keys() & other.keys())
             if len(shared) >= FEW:
-                ours, theirs = ([each[key] for key in shared] for each in (held, other))
-                tests.setdefault(title, {})[row.name] = paired_bootstrap(ours, theirs, [True] * len(shared))
+                tests.setdefault(title, {})[row.name] = bootstrap_of([held[key] - other[key] for key in shared])
     return tests
 
 
-def _survivals(row: Row) -> dict[tuple[str, str], dict[tuple[int, str], bool]]:
-    """Return attack and its terms -> (number and text of an example) -> whether its answer was right and stayed so."""
-    survivals: dict[tuple[str, str], dict[tuple[int, str], bool]] = {}
+def _survivals(row: Row) -> dict[tuple[str, str], dict[tuple[int, str], float]]:
+    """Return attack and its terms -> (number and text of an example) -> the share of seeds that answer it rightly."""
+    survivals: dict[tuple[str, str], dict[tuple[int, str], float]] = {}
     for member in row.members:
         for attack in member.attacks:
             kind = attack.title, attack.terms
-            if kind not in survivals:
-                rows = member.run.attacked_rows(attack)
-                survived = {(int(r["index"]), str(r.get("original"))): r.get("status") == "failed" for r in rows}
-                survivals |= {kind: survived} if survived else {}
+            if kind in survivals:
+                continue
+            seeds = [each for source in attack.sources if (each := dict(_survived(member.run.outcomes(source))))]
+            shared = set.intersection(*map(set, seeds)) if seeds else set[tuple[int, str]]()
+            survivals |= {kind: {key: fmean(seed[key] for seed in seeds) for key in shared}} if shared else {}
     return survivals
 
 
-def _notes(runs: Sequence[Run], groups: dict[str, list[Member]]) -> Iterator[str]:
+def _survived(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[tuple[int, str], bool]]:
+    """Yield each example, and whether it is right at the full budget; of curves if its label was kept."""
+    for row in rows:
+        if "status" in row:
+            yield (int(row["index"]), str(row.get("original"))), row["status"] == "failed"
+        elif "text" in row and row.get("answers"):
+            yield (int(row["index"]), str(row["text"])), row["answers"][-1] == row["label"]
+
+
+def _notes(runs: Sequence[Run], rows: Sequence[Row]) -> Iterator[str]:
     models = sorted({run.results.model for run in runs})
     if len(models) > 1:
         yield f"The models differ: {', '.join(models)}."
     sizes = {repr(run.results.data) for run in runs}
     if len(sizes) > 1:
         yield "The runs saw different numbers of rows."
-    if len(groups) > 2:
-        yield f"{len(groups) - 1} comparisons with one reference: p values are not corrected for it."
+    if (tests := sum(bool(row.reference) for row in rows)) > 1:
+        yield f"{tests} comparisons: p values are not corrected for their number."

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from .charts import Difference, forest, scatter
-from .comparison import By, Comparison, Row, under_attack
+from .comparison import By, Comparison, Row, difference_of, under_attack
 from .drawing import Drawing
 
 ROWS, LINES, ATTACKS = 300, 40, 6  # of a table, of a forest plot, and columns of attacks
@@ -70,13 +70,8 @@ def _attacks(rows: Sequence[Row]) -> list[dict[str, float]]:
 
 
 def _difference(row: Row, sign: int) -> Difference | None:
-    """Return the difference over seeds if they give an interval, else the one on the rows of one seed."""
-    test = row.over_seeds
-    if test is None or not test.count:
-        return None
-    over_rows = next((each for each in row.over_rows if each.low is not None), None)
-    chosen = over_rows if test.low is None and over_rows is not None else test
-    return Difference(row.name, chosen.difference, chosen.low, chosen.high, sign * chosen.difference)
+    chosen = difference_of(row)
+    return chosen and Difference(row.name, chosen.difference, chosen.low, chosen.high, sign * chosen.difference)
 
 
 def _ranked(differences: Iterable[Difference]) -> list[Difference]:
@@ -84,7 +79,7 @@ def _ranked(differences: Iterable[Difference]) -> list[Difference]:
 
 
 def _drawings(table: Comparison) -> list[Drawing]:
-    reference, drawings = table.rows[0].name, list[Drawing]()
+    reference, drawings = table.reference, list[Drawing]()
 
     def add_forest(title: str, ranked: Sequence[Difference], of: str, note: str) -> None:
         title = f"{title}: difference from {reference}"

@@ -1,25 +1,35 @@
 """The evaluations of runs: scores with intervals, confusion and reliability."""
 
+import json
+import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ..attacks.summary import Score
+from ..tasks.read.rows import as_number
 from . import charts
 from .comparison import LOWER
 from .drawing import Drawing
-from .folder import ARMS, PLAIN, Arm, ErrorSummary, Predictions, Run, is_numeric, read_json
+from .folder import ARMS, PLAIN, Arm, ClassScore, ErrorSummary, Predictions, Run, is_numeric, read_json
 
 CLASSES = 30  # a larger confusion matrix cannot be read
 COLUMNS, ROWS = 24, 300
 
 
 def error_summaries(run: Run) -> dict[Arm, ErrorSummary]:
-    """Summarize the best seed's predictions; for the method else the first evaluation that has any of it."""
+    """Summarize the best seeds' predictions of the test set, or of the validation rows if that has no labels.
+
+    For the method else the first evaluation that has any of it.
+    """
     summaries: dict[Arm, ErrorSummary] = {}
+    own = run.best()
+    tested = run.predictions(own.seed, "test") if own else None
+    split = "test" if tested and tested.labels else "validation"
     for arm in ARMS:
         best = run.best(arm)
-        predictions = run.predictions(best.seed, arm=arm) if best else None
-        if predictions and (summary := _from_predictions(predictions, _label_names(run))):
+        predictions = run.predictions(best.seed, split, arm) if best else None
+        if predictions and (summary := _from_predictions(predictions, _label_names(run), run.head, split)):
             summaries[arm] = summary
     if "method" not in summaries:
         evaluated = (each.errors for each in run.evaluations.values())
@@ -40,17 +50,30 @@ def error_charts(run: Run, summaries: Mapping[Arm, ErrorSummary]) -> list[Drawin
     if curves:
         note = "On the dotted line a model knows how sure it may be; larger marks are more rows."
         drawings.append(charts.reliability("reliability", curves, note=note))
-    summary = summaries.get("method")
-    if summary and 0 < len(summary.labels) <= CLASSES:
-        drawings.append(charts.confusion(f"confusion, {summary.name}", summary.labels, summary.counts))
+    for arm, summary in summaries.items():
+        if 0 < len(summary.labels) <= CLASSES and summary.counts:
+            title = f"confusion, {summary.name}" + (f", {PLAIN}" if arm == "baseline" else "")
+            drawings.append(charts.confusion(title, summary.labels, summary.counts))
+    amounts = {names[arm]: summary.amounts for arm, summary in summaries.items() if summary.amounts}
+    if amounts:
+        note = "On the dotted line an answer is right."
+        drawings.append(charts.agreement("answers beside labels", amounts, note=note))
     return drawings
 
 
-def _from_predictions(predictions: Predictions, names: list[str] | None) -> ErrorSummary | None:
-    """Return the confusion and calibration of answers; None for regression, which has neither."""
+def _from_predictions(
+    predictions: Predictions, names: list[str] | None, head: str = "", split: str = "validation"
+) -> ErrorSummary | None:
+    """Return what can be said of the errors, by the head; None if the answers are of no known form."""
     y_true, y_pred = predictions.labels, predictions.answers
-    if y_true is None or is_numeric(y_true) or is_numeric(y_pred):
+    if y_true is None:
         return None
+    if head == "regression" or (not head and (is_numeric(y_true) or is_numeric(y_pred))):
+        pairs = [(as_number(label), as_number(answer)) for label, answer in zip(y_true, y_pred, strict=True)]
+        known = [(label, answer) for label, answer in pairs if label is not None and answer is not None]
+        return ErrorSummary(split, amounts=known) if known else None
+    if head in ("tokens", "multilabel"):
+        return _from_lists(y_true, y_pred, head, split)
     from ..tasks.calibration import calibration
 
     labels = names or sorted({*y_true, *y_pred})
@@ -62,8 +85,29 @@ def _from_predictions(predictions: Predictions, names: list[str] | None) -> Erro
         counts[index[label]][index[answer]] += 1
     if predictions.probabilities and len(predictions.probabilities[0]) == len(labels):
         numbers = [index[label] for label in y_true]
-        return ErrorSummary("validation", labels, counts, **calibration(predictions.probabilities, numbers))
-    return ErrorSummary("validation", labels, counts)
+        return ErrorSummary(split, labels, counts, **calibration(predictions.probabilities, numbers))
+    return ErrorSummary(split, labels, counts)
+
+
+def _from_lists(y_true: Sequence[str], y_pred: Sequence[str], head: str, split: str) -> ErrorSummary | None:
+    """Summarize lists: the tags of words, which are confused with each other, or the labels of a row."""
+    try:
+        rows: list[tuple[list[str], list[str]]] = [
+            (json.loads(label), json.loads(answer)) for label, answer in zip(y_true, y_pred, strict=True)
+        ]
+    except json.JSONDecodeError:
+        return None
+    if head == "tokens":
+        words = Counter(pair for label, answer in rows for pair in zip(label, answer, strict=False))
+        tags = sorted({tag for pair in words for tag in pair}, key=lambda tag: (tag != "O", tag))
+        return ErrorSummary(split, tags, [[words[label, answer] for answer in tags] for label in tags])
+    known = sorted({name for pair in rows for names in pair for name in names})
+    scores: list[ClassScore] = []
+    for name in known:
+        right = sum(name in label and name in answer for label, answer in rows)
+        answered, own = (sum(name in pair[side] for pair in rows) for side in (1, 0))
+        scores.append(ClassScore.of(name, right, answered, own))
+    return ErrorSummary(split, scores=scores)
 
 
 def _label_names(run: Run) -> list[str] | None:
@@ -74,7 +118,7 @@ def _label_names(run: Run) -> list[str] | None:
 
 @dataclass(frozen=True)
 class EvaluationTable:
-    """Evaluations by run: rows of (run, scores), a score for each name or None."""
+    """Evaluations by run, seed and plain baseline: rows of (their name, scores), a score for each set or None."""
 
     names: Sequence[str]
     rows: Sequence[tuple[str, Sequence[Score | None]]]
@@ -85,18 +129,34 @@ class EvaluationTable:
 
 def evaluation_table(runs: Sequence[Run]) -> EvaluationTable | None:
     """Put the evaluations of runs side by side; None where nothing was evaluated."""
-    names = list(dict.fromkeys(name for run in runs for name in run.evaluations))[:COLUMNS]
+    cells = {_place(run, name): each for run in runs for name, each in run.evaluations.items()}
+    models = list(dict.fromkeys(model for model, _ in cells))[:ROWS]
+    names = list(dict.fromkeys(name for _, name in cells))[:COLUMNS]
     if not names:
         return None
     scores: dict[str, dict[str, Score]] = {name: {} for name in names}
     best: list[float | None] = []
     for name, column in scores.items():
-        evaluated = {run.name: run.evaluations[name] for run in runs if name in run.evaluations}
-        column |= {run: each.score for run, each in evaluated.items() if each.score}
+        evaluated = {model: cells[model, name] for model in models if (model, name) in cells}
+        column |= {model: each.score for model, each in evaluated.items() if each.score}
         first = min if any(each.metric in LOWER for each in evaluated.values()) else max
-        best.append(first((each.value for each in column.values()), default=None) if len(runs) > 1 else None)
+        best.append(first((each.value for each in column.values()), default=None) if len(models) > 1 else None)
     drawings: list[Drawing] = []
-    if len(names) * len(runs) > 1 and len(names) <= 12 and len(runs) <= 8:
+    if len(names) * len(models) > 1 and len(names) <= 12 and len(models) <= 8:
         drawings.append(charts.bars("evaluations", scores, note="With 95 % intervals over rows."))
-    rows = [(run.name, [column.get(run.name) for column in scores.values()]) for run in runs[:ROWS]]
+    rows = [(model, [column.get(model) for column in scores.values()]) for model in models]
     return EvaluationTable(names, rows, best, drawings)
+
+
+_MODEL = re.compile(r"(?:(.*?)-)?((?:seed|baseline)-\d+(?:-checkpoint-\d+)?|checkpoint-\d+)$")
+
+
+def _place(run: Run, name: str) -> tuple[str, str]:
+    """Return the model of an evaluation and what it was scored on: one seed, or a plain baseline, is a row."""
+    match = _MODEL.match(name)
+    if match is None:
+        return run.name, name
+    words = (
+        match[2].replace("baseline-", f"{PLAIN}, seed ").replace("seed-", "seed ").replace("-checkpoint-", ", step ")
+    )
+    return f"{run.name}, {words.replace('checkpoint-', 'step ')}", match[1] or "validation"

@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from shlex import quote
+from statistics import fmean
 from typing import Any, cast
 
 from ..attacks.summary import AttackSummary, Score, finite
@@ -35,6 +37,27 @@ class Predictions:
 
 
 @dataclass(frozen=True)
+class ClassScore:
+    """How well one class is found."""
+
+    label: str
+    rows: int
+    precision: float
+    recall: float
+
+    @property
+    def f1(self) -> float:
+        """Harmonic mean of precision and recall; 0 where both are."""
+        both = self.precision + self.recall
+        return 2 * self.precision * self.recall / both if both else 0.0
+
+    @classmethod
+    def of(cls, label: str, right: int, answered: int, rows: int) -> "ClassScore":
+        """Score a class that was answered so often, and rightly so often, in so many rows of its own."""
+        return cls(label, rows, right / max(1, answered), right / max(1, rows))
+
+
+@dataclass(frozen=True)
 class ErrorSummary:
     """Where a model errs, and whether it knows: confusion and calibration, as far as they are known."""
 
@@ -45,6 +68,37 @@ class ErrorSummary:
     ece: float | None = None
     bins: Sequence[Mapping[str, float]] = ()
     """Of a reliability plot: rows, confidence, accuracy."""
+    scores: Sequence[ClassScore] = ()
+    """Of heads with several labels a row, which have no confusion."""
+    amounts: Sequence[tuple[float, float]] = ()
+    """Label and answer of each row of a regression."""
+
+    @property
+    def classes(self) -> Sequence[ClassScore]:
+        """The scores of every class."""
+        answered = [sum(column) for column in zip(*self.counts, strict=True)]
+        rows = zip(self.labels, self.counts, strict=True) if self.counts else ()
+        own = [ClassScore.of(label, row[at], answered[at], sum(row)) for at, (label, row) in enumerate(rows)]
+        return self.scores or own
+
+    @property
+    def confused(self) -> Sequence[tuple[str, str, int]]:
+        """Label, wrong answer and count, the most frequent first."""
+        pairs = [
+            (self.labels[down], self.labels[across], count)
+            for down, row in enumerate(self.counts)
+            for across, count in enumerate(row)
+            if down != across and count
+        ]
+        return sorted(pairs, key=lambda pair: -pair[2])
+
+    @property
+    def deviations(self) -> tuple[float, float] | None:
+        """Root mean square and mean absolute error of amounts."""
+        gaps = [answer - label for label, answer in self.amounts]
+        if not gaps:
+            return None
+        return math.sqrt(fmean(gap * gap for gap in gaps)), fmean(map(abs, gaps))
 
 
 @dataclass(frozen=True)
@@ -121,6 +175,11 @@ class Run:
         return tuple(sorted(map(str, manifest.labels))) or (manifest.head,)
 
     @cached_property
+    def head(self) -> str:
+        """The kind of its labels: classes, regression, tokens ...; "" where nothing says so."""
+        return self.folder.manifest().head if self.folder.manifest_file.is_file() else ""
+
+    @cached_property
     def log(self) -> list[dict[str, Any]]:
         """The rows of metrics.jsonl; a last line cut off by a crash is left out."""
         return read_lines(self.folder.metrics_file)
@@ -158,6 +217,11 @@ class Run:
     def attacked_rows(self, attack: Attack) -> list[dict[str, Any]]:
         """Return the examples of an attack, attacks/<name>.jsonl; none where none were kept."""
         return read_lines(self.path / "attacks" / f"{attack.sources[0]}.jsonl")
+
+    def outcomes(self, source: str) -> list[dict[str, Any]]:
+        """Return every row that one model was attacked on: attacked examples, or answers at each strength."""
+        folder = self.path / "attacks"
+        return read_lines(folder / f"{source}.jsonl") or read_lines(folder / f"{source}.rows.jsonl")
 
     def diagnostics(self, name: str) -> dict[str, Any] | None:
         """Return what was measured when the best seed ended and its model does not show, such as masks."""
@@ -208,17 +272,29 @@ def read_run(path: PathLike) -> Run:
         raise ReportError(f"{file} is not the results of a toughen run: {error!r}.") from None
 
 
-def find_runs(paths: Sequence[PathLike]) -> list[Run]:
-    """Read the runs at these paths; a folder of runs stands for all of them, in order of their names."""
+def find_runs(paths: Sequence[PathLike], skipped: list[str] | None = None) -> list[Run]:
+    """Read the runs at these paths; a folder of runs stands for all of them, in order of their names.
+
+    With `skipped`, unfinished runs among several are left out, and a line about each is added to it.
+    """
     runs: list[Run] = []
     for path in map(Path, paths):
+        if skipped is not None and len(paths) > 1 and _is_unfinished(path):
+            resume = f"toughen train --resume {quote(str(path))}"
+            skipped.append(f"{path} is left out: it has no results yet; go on with: {resume}")
+            continue
         inside = [] if RunFolder(path).results_file.is_file() else sorted(path.glob("*/results.json"))
         runs += [read_run(file.parent) for file in inside] if inside else [read_run(path)]
     # A run that is named twice is one run: its seeds would count double.
     runs = list({run.path.resolve(): run for run in runs}.values())
     if not runs:
-        raise ReportError("there is no run to report on: give one or more run folders.")
+        raise ReportError("there is no finished run to report on: give one or more run folders.")
     return unique_names(runs)
+
+
+def _is_unfinished(path: Path) -> bool:
+    folder = RunFolder(path)
+    return folder.config_file.is_file() and not folder.results_file.is_file()
 
 
 def unique_names(runs: Sequence[Run]) -> list[Run]:

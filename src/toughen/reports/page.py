@@ -17,6 +17,7 @@ from .folder import ARMS, PathLike, ReportError, Run, find_runs
 from .formatting import format_p
 from .render import Card, render
 from .run_section import Section, run_section
+from .verdict import sentence
 
 CARDS = 8
 LIMIT = 990_000  # bytes of a page: it must travel by mail and open on a telephone
@@ -87,8 +88,9 @@ class Page:
     @property
     def cards(self) -> list[Card]:
         """The score, the gain and the cost of the best; for a single run what attacks and calibration say."""
-        cards = [card for table in self.tables for card in _scores(table)]
-        if len(self.runs) == 1:
+        single = len(self.runs) == 1
+        cards = [card for table in self.tables for card in _scores(table, single)]
+        if single:
             cards += [*self._attacked(), *self._calibrated()]
         return cards[:CARDS]
 
@@ -125,6 +127,7 @@ class Page:
         return render(
             "page.html",
             title=title,
+            verdicts=[(table.rows[0].task, sentence(table)) for table in self.tables[:CARDS]],
             intro=intro,
             cards=self.cards,
             section=None if several else self.sections[0] if full else None,
@@ -139,13 +142,14 @@ class Page:
         )
 
 
-def _scores(table: Comparison) -> list[Card]:
-    best = table.best
+def _scores(table: Comparison, single: bool) -> list[Card]:
+    """The best score, or that of the one run, whatever its plain baseline has."""
+    best = next(row for row in table.rows if row.members[0].arm == "method") if single else table.best
     spread = "one seed" if best.summary.sd is None else f"± {best.summary.sd:.4f} sd, {best.summary.count} seeds"
     cards = [Card(f"{best.task}: {table.metric}", f"{best.summary.mean:.4f}", f"{best.name}, {spread}")]
     others = table.ranked([row for row in table.rows if row.over_seeds is not None])
     if others and (test := others[0].over_seeds):
-        top, reference = others[0], table.rows[0].name
+        top, reference = others[0], others[0].reference
         value = f"{test.difference:+.4f}" if test.count else "-"
         cards.append(Card(f"{top.name} against {reference}", value, format_p(test.p, test.why)))
         if seconds := top.ratio.get("seconds_per_step"):

@@ -8,7 +8,7 @@ from ..statistics import cost, cost_ratio
 from . import charts
 from .drawing import Drawing
 from .evaluations import error_charts, error_summaries
-from .folder import ARMS, PLAIN, Arm, ErrorSummary, Run, Slice
+from .folder import ARMS, PLAIN, Arm, ClassScore, ErrorSummary, Run, Slice
 from .training_log import (
     GROUPS,
     Figure,
@@ -20,7 +20,7 @@ from .training_log import (
     robust_series,
 )
 
-LINES = 60  # of seeds, figures and slices: no run may burst its page
+LINES, SLICES, CLASSES = 60, 300, 40  # of seeds and figures, of slices, of classes: no run may burst its page
 COSTS = {
     "seconds_per_step": ("seconds a step", "time of a step"),
     "train_seconds": ("seconds of training", "seconds of training"),
@@ -44,7 +44,10 @@ class Section:
     cost: Sequence[tuple[str, float, float | None, float | None]]
     """What is measured, of the run, of its plain baseline, and the ratio."""
     errors: Mapping[Arm, ErrorSummary]
-    slices: Sequence[tuple[str, Sequence[Slice]]]
+    classes: Sequence[tuple[str, Mapping[Arm, ClassScore]]]
+    """Every class with its scores, or the worst of many."""
+    slices: Sequence[tuple[str, str, Slice]]
+    """Evaluation, what its rows are grouped by, and one group."""
     drawings: Mapping[str, Sequence[Drawing]]
     """Drawings by the part of the page they belong to."""
 
@@ -57,10 +60,11 @@ def run_section(run: Run) -> Section:
     ratios, errors = cost_ratio(ours, plain), error_summaries(run)
     times = {short: ratios[key] for key, (_, short) in COSTS.items() if key in ratios}
     slices = [
-        (f"{name}, by {kind}", rows)
+        (name, kind, row)
         for name, evaluation in run.evaluations.items()
         for kind, rows in evaluation.slices.items()
         if len(rows) > 1
+        for row in rows
     ]
     return Section(
         run=run,
@@ -71,7 +75,8 @@ def run_section(run: Run) -> Section:
         figures=last_figures(run)[:LINES],
         cost=[(name, ours[key], plain.get(key), ratios.get(key)) for key, (name, _) in COSTS.items() if key in ours],
         errors=errors,
-        slices=slices[:LINES],
+        classes=_classes(errors),
+        slices=slices[:SLICES],
         drawings={
             "learning": _learning(run),
             "adversarial": [
@@ -83,6 +88,17 @@ def run_section(run: Run) -> Section:
             "spectrum": _spectrum(run),
         },
     )
+
+
+def _classes(errors: Mapping[Arm, ErrorSummary]) -> Sequence[tuple[str, Mapping[Arm, ClassScore]]]:
+    """Return the scores of each class for both arms; of many classes the worst of the method."""
+    rows: dict[str, dict[Arm, ClassScore]] = {}
+    for arm, summary in errors.items():
+        for score in summary.classes:
+            rows.setdefault(score.label, {})[arm] = score
+    if len(rows) <= CLASSES:
+        return list(rows.items())
+    return sorted(rows.items(), key=lambda row: next(iter(row[1].values())).f1)[:CLASSES]
 
 
 def _about(run: Run) -> list[tuple[str, str]]:

@@ -18,7 +18,7 @@ class DataConfig:
     dir: str | None = None
     """Folder of sets on disk (for a named task); without it the task comes from the Hugging Face Hub."""
     train_file: str | None = None
-    """Own data: CSV, TSV, JSON, JSONL, Parquet or CoNLL; .gz too."""
+    """Own data: CSV, TSV, Excel (.xlsx), JSON, JSONL, Parquet or CoNLL; .gz too."""
     validation_file: str | None = None
     """Own development set; without one a share of the training rows is held out."""
     test_file: str | None = None

@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import re
+import shutil
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime
@@ -18,6 +19,8 @@ from .errors import RunError
 from .method_config import parts_of
 from .results import Results, RunManifest, SeedResult
 
+# Names that internal/atomic.py and train_seed.py write to before they move the whole to its place.
+_UNFINISHED = re.compile(r"\..+\.[0-9a-f]{8}|\.model-\d+")
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -127,14 +130,18 @@ class RunFolder:
         return [result for result in results if result is not None]
 
     def checkpoints(self, variant: str, seed: int) -> list[Path]:
-        """List the usable checkpoints of a seed, oldest first.
-
-        Trainer writes its state last: a checkpoint with a complete one is complete, however the process ended.
-        """
+        """List the checkpoints of a seed, oldest first; a killed process may have left the last one unfinished."""
         folder = self.seed_folder(variant, seed)
         numbers = {path: path.name.removeprefix("checkpoint-") for path in folder.glob("checkpoint-*")}
-        usable = [path for path, number in numbers.items() if number.isdigit() and _usable(path)]
-        return sorted(usable, key=lambda path: int(numbers[path]))
+        return sorted((path for path in numbers if numbers[path].isdigit()), key=lambda path: int(numbers[path]))
+
+    def sweep(self) -> None:
+        """Remove what a killed process left half-written; call it under the lock."""
+        seeds = [path for part in ("seeds", "baseline") for path in (self.path / part).glob("*")]
+        for folder in (self.path, *seeds, *(path for seed in seeds for path in seed.glob("[!.]*") if path.is_dir())):
+            for path in folder.glob(".*"):
+                if _UNFINISHED.fullmatch(path.name):
+                    shutil.rmtree(path) if path.is_dir() else path.unlink()
 
     # Results and metrics
 
@@ -264,14 +271,6 @@ def _claim(folder: Path, empty: bool) -> bool:
     except FileExistsError:
         return False
     return True
-
-
-def _usable(checkpoint: Path) -> bool:
-    try:
-        state = json.loads((checkpoint / "trainer_state.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    return isinstance(state, dict) and any(checkpoint.glob("toughen_state_*.safetensors"))
 
 
 def _is_disk_full(error: Exception) -> bool:

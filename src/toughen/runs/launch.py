@@ -19,6 +19,7 @@ from .config_io import rows_per_device
 from .errors import Interrupted, RunError
 from .finish import write_page, write_results
 from .folder import RunFolder
+from .method_config import cost_of
 from .prepare import SeedJob, prepare_run
 from .progress import ProgressLogger, silence_libraries
 from .train_seed import train_seed
@@ -42,6 +43,8 @@ def launch(
     folder = RunFolder.of(path)
     processes = folder.config().nproc
     with folder.lock() if node_rank == 0 else nullcontext(()) as lock:  # the other machines come to a folder in use
+        if node_rank == 0:
+            folder.sweep()
         if processes == 1 and nnodes == 1:
             execute(folder, method)
         else:
@@ -157,20 +160,22 @@ def execute(run: "str | os.PathLike[str]", method: Any = None) -> None:
     with GracefulStop(folder, shared=world_size > 1) as stop, silence_libraries(log, reporter.log):
         with first():
             prepared = prepare_run(folder, config, method, world_size, reporter)
-        for variant in ("method", "baseline") if config.baseline else ("method",):
-            for seed in config.seed:
-                path = folder.seed_folder(variant, seed)
-                if folder.seed_result(variant, seed) is not None:
-                    continue
-                if stop.requested(0):
-                    raise Interrupted(path, 0, stop.signal)
-                job = SeedJob(config, folder, path, variant, seed, world_size, prepared)
-                with folder.disk_full_as_run_error():
-                    result = train_seed(job, reporter, stop)
-                    if rank == 0:
-                        score, epoch = result.metrics[job.data.task.primary_metric], result.best_epoch
-                        reporter.log(f"{job.title}: {job.data.task.primary_metric} {score:.4f} (epoch {epoch:g})")
-                        write_results(folder, config, prepared)
+        variants = ("method", "baseline") if config.baseline else ("method",)
+        pairs = [(variant, seed) for variant in variants for seed in config.seed]
+        left = [(variant, seed) for variant, seed in pairs if folder.seed_result(variant, seed) is None]
+        costs = {"method": cost_of(prepared.method), "baseline": 1.0}
+        for number, (variant, seed) in enumerate(left, start=1):
+            path = folder.seed_folder(variant, seed)
+            if stop.requested(0):
+                raise Interrupted(path, 0, stop.signal)
+            job = SeedJob(config, folder, path, variant, seed, world_size, prepared)
+            reporter.plan(variant, [later for later, _ in left[number:]], costs)
+            with folder.disk_full_as_run_error():
+                result = train_seed(job, reporter, stop)
+                if rank == 0:
+                    score, epoch = result.metrics[job.data.task.primary_metric], result.best_epoch
+                    reporter.log(f"{job.title}: {job.data.task.primary_metric} {score:.4f} (epoch {epoch:g})")
+                    write_results(folder, config, prepared)
         if rank == 0:
             if not folder.is_complete(config):  # ended between a seed's result and the run's
                 write_results(folder, config, prepared)

@@ -22,6 +22,7 @@ def load_tokenizer(name: str, lower_case: bool = False) -> Any:
     model = Path(name) / "model"
     if (model / "config.json").is_file() and not (Path(name) / "config.json").is_file():
         raise RunError(f"model {name!r} is a run; give its model: {str(model)!r}.")
+    check_model_folder(name)
     settings = {"do_lower_case": True} if lower_case else {}
     tokenizer = load_or_run_error(AutoTokenizer.from_pretrained, name, **settings)
     if lower_case and _keeps_case(tokenizer):
@@ -42,6 +43,21 @@ def load_tokenizer(name: str, lower_case: bool = False) -> Any:
 def _keeps_case(tokenizer: Any) -> bool:
     normalizer = getattr(getattr(tokenizer, "backend_tokenizer", None), "normalizer", None)
     return normalizer is None or "A" in normalizer.normalize_str("A")
+
+
+def check_model_folder(name: str) -> None:
+    """Refuse a folder without a model or tokenizer, of which transformers says that sentencepiece is missing."""
+    folder = Path(name)
+    if not folder.exists():
+        return  # on the Hub
+    if not folder.is_dir():
+        raise RunError(f"model {name!r} is a file; give the folder that save_pretrained wrote.")
+    files = {file.name for file in folder.iterdir()}
+    if not files & {"config.json", "adapter_config.json"}:
+        raise RunError(f"model {name!r} is no model folder: it has no config.json; give what save_pretrained wrote.")
+    words = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "merges.txt")
+    if not files.intersection(words) and not any(file.endswith((".model", ".tiktoken")) for file in files):
+        raise RunError(f"model {name!r} has no tokenizer: it knows no word; put one there with save_pretrained.")
 
 
 def max_input_length(config: Config, tokenizer: Any) -> tuple[int, int | None, str | None]:
@@ -74,7 +90,7 @@ def load_model(config: Config, task: Task, tokenizer: Any) -> Any:
         # A head of another size gets random weights; the LOAD REPORT of transformers says so.
         settings |= {"ignore_mismatched_sizes": True, "output_loading_info": True}
         model, report = load_or_run_error(kind.from_pretrained, config.model, **settings)
-        _check_weights(config.model, model, report)
+        _check_weights(config, model, report)
     _check_vocabulary(config.model, model, tokenizer)
     _pad_right(model, tokenizer)
     if getattr(model.config, "pad_token_id", None) is None:
@@ -82,18 +98,23 @@ def load_model(config: Config, task: Task, tokenizer: Any) -> Any:
     return with_adapters(model, config.peft, task, report["missing_keys"]) if config.peft.name else model
 
 
-def _check_weights(name: str, model: Any, report: Mapping[str, Any]) -> None:
-    """Refuse a body with random weights: only the head may have them, or little of the pretraining is left."""
+def _check_weights(config: Config, model: Any, report: Mapping[str, Any]) -> None:
+    """Refuse weights that are no numbers, and a body with random ones: only the head may have them."""
+    name = config.model
     body = {f"{model.base_model_prefix}.{key}" for key, _ in model.base_model.named_parameters()}
     other = next((each for each in sorted(report["mismatched_keys"]) if each[0] in body), None)
     if other is not None:
         shapes = f"{list(other[1])} in the file and {list(other[2])} in the config"
-        raise RunError(f"model {name!r}: {other[0]} is {shapes}; leave out the model_config key that changes it.")
+        ways = "leave out the model_config key that changes it" if config.model_config else "copy both from one model"
+        raise RunError(f"model {name!r}: {other[0]} is {shapes}; {ways}.")
     if len(body & set(report["missing_keys"])) > len(body) // 2:
         kind = type(model.base_model).__name__
         raise RunError(
             f"model {name!r}: its file lacks most weights of a {kind}; do config.json and weights belong together?"
         )
+    broken = next((key for key, value in model.named_parameters() if not value.isfinite().all()), None)
+    if broken is not None:
+        raise RunError(f"model {name!r}: {broken} holds NaN or infinity; copy or fetch the model again.")
 
 
 def load_trained(kind: Any, path: Path, tokenizer: Any) -> Any:
@@ -214,7 +235,11 @@ def load_or_run_error(load: Callable[..., Any], name: str, **settings: Any) -> A
         return load(name, **settings)
     except SafetensorError as error:
         raise RunError(f"model {name!r}: its weights cannot be read ({error}); copy or fetch them again.") from error
+    except (KeyError, AttributeError, TypeError) as error:  # of a file that is JSON and holds something else
+        raise RunError(f"model {name!r}: a file of it is broken ({error!r}); copy or fetch it again.") from error
     except ValueError as error:
+        if "sentencepiece" in str(error) and not any(Path(name).glob("*.model")) and Path(name).is_dir():
+            raise RunError(f"model {name!r} has no tokenizer.json; put one there with save_pretrained.") from error
         if not str(error).startswith("Unrecognized configuration class"):
             raise RunError(f"model {name!r}: {error}") from error
         kind = str(error).partition("for this kind of AutoModel: ")[2].partition(".")[0].removeprefix("AutoModelFor")
@@ -222,7 +247,7 @@ def load_or_run_error(load: Callable[..., Any], name: str, **settings: Any) -> A
     except (OSError, ConnectionError) as error:
         local = Path(name).exists()
         first = str(error).strip().partition("\n")[0]
-        where = "is no model folder" if local else "is neither a folder here nor to be had from the Hub (offline?)"
+        where = "cannot be loaded" if local else "is neither a folder here nor to be had from the Hub (offline?)"
         raise RunError(f"model {name!r} {where}: {first}") from error
 
 

@@ -2,6 +2,7 @@
 
 import logging
 import math
+import re
 import sys
 import time
 import warnings
@@ -13,6 +14,7 @@ from typing import Any
 
 from ..errors import RobustnessWarning
 
+_TERMINAL_CODES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")  # colours and moves of the cursor, as libraries write them
 QUIET_SECONDS = 5.0  # between two plain lines of training
 
 
@@ -32,6 +34,13 @@ class ProgressLogger:
         self._epochs = 0.0
         self._explained = False
         self._losses: list[tuple[int, float]] = []  # (updates, their mean loss) since the last scores
+        self._variant, self._later = "", list[str]()
+        self._costs: Mapping[str, float] = {}
+        self._whole: dict[str, float] = {}  # seconds of a whole seed, by variant, as far as one is done
+
+    def plan(self, variant: str, later: Sequence[str], costs: Mapping[str, float]) -> None:
+        """Note the variant of the next seed and those of all after it; `costs` are passes, in plain ones."""
+        self._variant, self._later, self._costs = variant, list(later), costs
 
     def log(self, text: str) -> None:
         """Write one line to the screen and the file."""
@@ -55,17 +64,30 @@ class ProgressLogger:
 
     def _open(self, step: int, total: int) -> None:
         with suppress(ImportError):
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn
+            from rich.table import Column
+            from rich.text import Text
 
-            columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn())
-            self.bar = Progress(*columns, TextColumn("{task.fields[facts]}"), TimeRemainingColumn(), transient=True)
+            class Facts(ProgressColumn):
+                """Gives way on a narrow terminal; the others stay."""
+
+                def render(self, task: Any) -> Text:
+                    return Text(task.fields["facts"], no_wrap=True, overflow="ellipsis")
+
+            fixed = (
+                BarColumn(bar_width=16, table_column=Column(no_wrap=True)),
+                MofNCompleteColumn("/", Column(no_wrap=True)),
+            )
+            left = TextColumn("{task.fields[left]}")
+            self.bar = Progress(TextColumn("{task.description}"), *fixed, left, Facts(), transient=True)
             self.bar.start()
-            self._task = self.bar.add_task(self._head, total=total, completed=step, facts="")
+            self._task = self.bar.add_task(self._head, total=total, completed=step, facts="", left="")
 
     def step(self, step: int, epoch: float) -> None:
         if self.bar is not None:
             now = min(math.floor(epoch) + 1, math.ceil(self._epochs))
-            self.bar.update(self._task, completed=step, description=f"{self._head} epoch {now}/{self._epochs:g}")
+            head = f"{self._head} epoch {now}/{self._epochs:g}"
+            self.bar.update(self._task, completed=step, description=head, left=self._eta(step))
 
     def log_row(self, row: Mapping[str, Any], terms: Mapping[str, float]) -> None:
         """Show a row of metrics.jsonl; `terms` are the weights of what is added to the clean loss."""
@@ -78,7 +100,7 @@ class ProgressLogger:
         self._logged = row["step"]
         facts = format_loss_terms(row, terms, self._names)
         if self.bar is not None:
-            self.bar.update(self._task, facts=f"{facts} · {self._pace(row['step']):.1f} it/s · ETA")
+            self.bar.update(self._task, facts=f"{self._pace(row['step']):.1f} it/s · {facts}")
         elif time.perf_counter() - self._last_line > QUIET_SECONDS or row["step"] == self._total:
             self._last_line = time.perf_counter()
             self.log(f"{self._head} step {row['step']}/{self._total}: {facts} · {self._left(row['step'])}")
@@ -102,14 +124,25 @@ class ProgressLogger:
         self.log(f"{self._head} epoch {row['epoch']:g} (step {row['step']}): {' · '.join(shown)}")
 
     def _left(self, step: int) -> str:
-        pace = self._pace(step)
-        return f"{pace:.1f} it/s · ETA {format_duration((self._total - step) / pace)}"
+        return f"{self._pace(step):.1f} it/s · {self._eta(step)}"
+
+    def _eta(self, step: int) -> str:
+        """Return the time left of the run: of this seed and, by what is known so far, of those after it."""
+        left = (self._total - step) / self._pace(step)
+        whole = self._total / self._pace(step)
+        for variant in self._later:
+            guess = whole * self._costs.get(variant, 1.0) / self._costs.get(self._variant, 1.0)
+            left += self._whole.get(variant, guess)
+        return f"ETA {format_duration(left)}"
 
     def _pace(self, step: int) -> float:
         return max(step - self._began[0], 1) / max(time.perf_counter() - self._began[1], 1e-9)
 
     def end(self) -> None:
         """Training of the seed is over."""
+        if self._total > self._began[0]:
+            seconds = time.perf_counter() - self._began[1]
+            self._whole[self._variant] = seconds * self._total / (self._total - self._began[0])
         if self.bar is not None:
             self.bar.stop()
             self.bar = None
@@ -119,13 +152,20 @@ def write_line(text: str, log: Path | None, live: Any) -> None:
     """Write a line above what is `live` on the terminal, or alone; with the time to a log."""
     if log is not None:
         with log.open("a", encoding="utf-8") as file:
-            file.write(f"{datetime.now():%Y-%m-%d %H:%M:%S} {text}\n")
+            file.write(f"{datetime.now():%Y-%m-%d %H:%M:%S} {_TERMINAL_CODES.sub('', text)}\n")
     with suppress(OSError):  # nobody reads any more (| head, a closed terminal); the work goes on
         if live is not None:
             live.console.print(text, highlight=False, markup=False, soft_wrap=True)
         else:
             sys.stdout.write(text + "\n")
             sys.stdout.flush()
+
+
+class _PlainFormatter(logging.Formatter):
+    """Leaves terminal codes out: a log is read by editors and by grep."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return _TERMINAL_CODES.sub("", super().format(record))
 
 
 def format_duration(seconds: float | None) -> str:
@@ -182,7 +222,7 @@ def _into(log: Path | None, show: Callable[[str], None] | None) -> Generator[Non
         yield
         return
     handler = logging.FileHandler(log, encoding="utf-8", delay=True)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(name)s: %(message)s", "%Y-%m-%d %H:%M:%S"))
+    handler.setFormatter(_PlainFormatter("%(asctime)s %(name)s: %(message)s", "%Y-%m-%d %H:%M:%S"))
     warned = logging.getLogger("py.warnings")
     transformers_logging.disable_default_handler()
     transformers_logging.add_handler(handler)

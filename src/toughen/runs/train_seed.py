@@ -9,13 +9,13 @@ import gc
 import json
 import math
 import os
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..internal.atomic import move_folder, remove_folder
 from ..needs import declared
 from ..tasks import Data, collator, compute_metrics
+from .checkpoints import last_usable
 from .config_io import rows_per_device
 from .errors import RestartWithSmallerBatch, RunError
 from .method_config import methods_of
@@ -107,8 +107,10 @@ def _train(job: SeedJob, micro: int, scored: int, reporter: ProgressLogger, stop
     if trainer.args.world_size != job.world_size:
         raise RunError(f"{job.world_size} processes were started, but Trainer sees {trainer.args.world_size}.")
     trainer.remove_callback(PrinterCallback)
-    last = next(reversed(job.run.checkpoints(job.variant, job.seed)), None)
-    began = time.perf_counter()
+    last, problems = last_usable(job, model)
+    if problems:
+        start = f"from {last.name}" if last else "from the beginning"
+        reporter.log(f"! {job.title}: {'; '.join(problems)}; going on {start}")
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
     try:
@@ -122,7 +124,7 @@ def _train(job: SeedJob, micro: int, scored: int, reporter: ProgressLogger, stop
                 reporter.log(f"{job.title}: {trainer.fast_steps}")
     finally:
         reporter.end()
-    return finish_seed(job, trainer, rows, time.perf_counter() - began, callback.seconds)
+    return finish_seed(job, trainer, rows)
 
 
 def _arguments(job: SeedJob, model: Any, micro: int, scored: int) -> Any:
@@ -187,10 +189,11 @@ def _is_trained(checkpoint: Path) -> bool:
     return bool(control.get("args", {}).get("should_training_stop"))
 
 
-def finish_seed(job: SeedJob, trainer: Any, rows: Any, seconds: float, in_steps: float) -> SeedResult:
+def finish_seed(job: SeedJob, trainer: Any, rows: Any) -> SeedResult:
     """Write scores and predictions of the best epoch, the model as a plain checkpoint, then the seed's result."""
     import torch
 
+    spent = trainer.spent_so_far()
     task, main = job.data.task, trainer.is_world_process_zero()
     metrics = _scored(job, trainer, job.data, rows, "")
     for ending, data in job.prepared.extra_eval_sets.items():
@@ -203,16 +206,15 @@ def finish_seed(job: SeedJob, trainer: Any, rows: Any, seconds: float, in_steps:
     state = trainer.state
     scored = [row for row in state.log_history if f"eval_{task.primary_metric}" in row]
     best = next((row["epoch"] for row in scored if row["step"] == state.best_global_step), None)
-    done = max(state.global_step - getattr(trainer, "_initial_global_step", 0), 1)
     peak = torch.cuda.max_memory_allocated() / 2**20 if torch.cuda.is_available() else None
     scores = {name: float(value) for name, value in metrics.items()}
     result = SeedResult(
         seed=job.seed,
         metrics=scores,
         best_epoch=float(best if best is not None else state.epoch or 0.0),
-        train_seconds=seconds,
+        train_seconds=spent.seconds,
         passes=trainer.passes,
-        seconds_per_step=in_steps / done,
+        seconds_per_step=spent.in_steps / max(spent.steps, 1),
         peak_memory_mb=peak,
         folder=job.folder.relative_to(job.run.path).as_posix(),
     )

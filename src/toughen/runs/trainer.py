@@ -1,7 +1,10 @@
 """The Trainer of a run: the robust one, with its callback, its watch for NaN, and FSDP by one option."""
 
+import json
 import time
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -13,6 +16,7 @@ from transformers import TrainingArguments as Args
 
 from ..combine.single_pass import Add
 from ..errors import SiteError
+from ..internal.atomic import write_json
 from ..trainers import checkpoint
 from ..trainers.hf import robust
 from .errors import Diverged, Interrupted, RunError
@@ -25,6 +29,7 @@ if TYPE_CHECKING:
 
 Logs = dict[str, Any] | None
 NEVER = 2**31 - 1
+COST_FILE = "toughen_cost.json"  # of a checkpoint
 PARTS = {"loss_clean": "the clean loss", "term": "the perturbed term", "loss_perturbed": "the perturbed loss"}
 
 
@@ -50,9 +55,11 @@ class NanMonitor:
         parts = [name for name, since in first.items() if since == step]
         clean = any(name.endswith("loss_clean") for name in parts)
         part = next((PARTS[key] for key in PARTS for name in parts if name.endswith(key)), "the loss")
-        raise Diverged(f"seed {seed}, step {step}: {part} is not a number any more. {self._suggest_fix(clean)}")
+        raise Diverged(f"seed {seed}, step {step}: {part} is not a number any more. {self._suggest_fix(clean, step)}")
 
-    def _suggest_fix(self, clean: bool) -> str:
+    def _suggest_fix(self, clean: bool, step: int) -> str:
+        if clean and step == 1:  # no update was made
+            return f"No weight has moved yet: try train.precision=fp32 (it is {self.precision}), or another model."
         tries: list[str] = []
         if not clean:
             tries += [f"method.{key}={self.method[key]}" for key in ("step_size", "max_norm") if self.method.get(key)]
@@ -101,6 +108,20 @@ def check_sharded(model: Any) -> None:
         raise RunError("the weights were not shared out among the processes; leave train.shard and trainer.fsdp out.")
 
 
+@dataclass
+class Spent:
+    """What a seed has cost so far, in all processes that trained it one after the other."""
+
+    seconds: float = 0.0
+    """Of training, scoring and saving."""
+    in_steps: float = 0.0
+    """Seconds of training alone: scoring and saving after an epoch is no cost of the method."""
+    steps: int = 0
+    micro_batches: int = 0
+    forwards: int = 0
+    backwards: int = 0
+
+
 class RunCallback(TrainerCallback):
     """One seed of one variant, as it trains."""
 
@@ -109,7 +130,6 @@ class RunCallback(TrainerCallback):
         self.save = job.config.train.save_steps
         self.stopping = False
         self.trainer: Any = None  # set once it is made
-        self.seconds = 0.0  # of training alone: scoring and saving after an epoch is no cost of the method
         self._since = 0.0
 
     def on_train_begin(self, args: Args, state: State, control: Control, **kwargs: Any) -> None:
@@ -121,7 +141,14 @@ class RunCallback(TrainerCallback):
             self.reporter.log(f"! {problem}: the learning rate never gets to its height")
         self.reporter.begin(self.job.title, self.job.names, self.job.data.task.primary_metric, state)
 
+    def _count_seconds(self) -> None:
+        now = time.perf_counter()
+        self.trainer.spent.in_steps += now - self._since
+        self._since = now
+
     def on_step_end(self, args: Args, state: State, control: Control, **kwargs: Any) -> None:
+        self._count_seconds()
+        self.trainer.spent.steps += 1
         self.reporter.step(state.global_step, state.epoch or 0.0)
         self.stopping = self.stopping or self.stop.requested(state.global_step)
         # The last step of an epoch is followed by its evaluation: what is saved before that would resume without it.
@@ -135,11 +162,12 @@ class RunCallback(TrainerCallback):
         self._since = time.perf_counter()
 
     def on_epoch_end(self, args: Args, state: State, control: Control, **kwargs: Any) -> None:
-        self.seconds += time.perf_counter() - self._since
+        self._count_seconds()
         self.nan_monitor.check(self.job.seed)  # a broken model is neither scored nor saved
         control.should_log = True  # the line of the epoch has the mean loss of all its updates
 
     def on_save(self, args: Args, state: State, control: Control, **kwargs: Any) -> None:
+        self._since = time.perf_counter()
         if self.stopping:
             # Not should_training_stop: Trainer would score the unfinished epoch and might take it for the best.
             raise Interrupted(self.job.folder, state.global_step, self.stop.signal)
@@ -173,7 +201,7 @@ class RunTrainer(_Robust):
                 raise RunError(str(error)) from error
             raise
         self.nan_monitor, self.cost, self.searched = nan_monitor, cost_of(method), search_gradients(method)
-        self.forwards = self.backwards = self.micro_batches = 0
+        self.spent, self._began = Spent(), time.perf_counter()
         self._sums: dict[str, Tensor] = {}
         self._summed = 0
 
@@ -195,9 +223,9 @@ class RunTrainer(_Robust):
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Tensor:
         loss = super().training_step(model, inputs, num_items_in_batch)
         batches = self.attached.last_batches
-        self.forwards += batches[0].passes.counts.forwards
-        self.backwards += batches[0].passes.counts.backwards
-        self.micro_batches += 1
+        self.spent.forwards += batches[0].passes.counts.forwards
+        self.spent.backwards += batches[0].passes.counts.backwards + self.searched
+        self.spent.micro_batches += 1
         self._summed += 1
         parts = {"loss": loss.detach()}
         with torch.no_grad():
@@ -212,6 +240,8 @@ class RunTrainer(_Robust):
     def figures(self) -> dict[str, Tensor]:
         """Return losses as means since they were last logged, as the Trainer's own is; all over all processes."""
         metrics = {**super().figures(), **{key: value / self._summed for key, value in self._sums.items()}}
+        # The search's gradients are backward passes, too: the log counts as the results do.
+        metrics |= {key: value + self.searched for key, value in metrics.items() if key.endswith("backwards")}
         self._sums, self._summed = {}, 0
         if self.args.world_size == 1 or not metrics:
             return metrics
@@ -231,20 +261,35 @@ class RunTrainer(_Robust):
     @property
     def passes(self) -> dict[str, float]:
         """Forward and backward passes of one micro-batch, on average; gradients of the search are backward passes."""
-        count = max(self.micro_batches, 1)
-        return {"forward": self.forwards / count, "backward": self.backwards / count + self.searched}
+        count = max(self.spent.micro_batches, 1)
+        return {"forward": self.spent.forwards / count, "backward": self.spent.backwards / count}
+
+    def spent_so_far(self) -> Spent:
+        """Return the cost with the seconds of this process until now."""
+        return replace(self.spent, seconds=self.spent.seconds + time.perf_counter() - self._began)
+
+    def _save_rng_state(self, output_dir: str) -> None:
+        super()._save_rng_state(output_dir)
+        if self.is_world_process_zero():
+            write_json(Path(output_dir) / COST_FILE, asdict(self.spent_so_far()))
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        super()._load_optimizer_and_scheduler(checkpoint)
+        if checkpoint is not None:
+            self._load_cost(Path(checkpoint))
+
+    def _load_cost(self, folder: Path) -> None:
+        file = folder / COST_FILE  # checkpoints of earlier versions have none
+        self.spent = Spent(**json.loads(file.read_text(encoding="utf-8"))) if file.is_file() else Spent()
 
     def load_best(self, folder: Any) -> None:
         """Load the best epoch's weights without training: for a run that ended between training and scoring."""
         self.state = State.load_from_json(str(folder / "trainer_state.json"))
         if self.state.best_global_step:
-            # Beside this one, and not where the state says: the folder may have moved, and if nothing is there Trainer
-            # only warns and keeps the weights it has, which are not trained.
-            best = folder.with_name(f"checkpoint-{self.state.best_global_step}")
-            if not best.is_dir():
-                raise RunError(f"{best} is gone, which holds the best epoch; start a new run.")
-            self.state.best_model_checkpoint = str(best)
+            # Beside this one, and not where the state says: the folder may have moved.
+            self.state.best_model_checkpoint = str(folder.with_name(f"checkpoint-{self.state.best_global_step}"))
             self._load_best_model()
         else:
             self._load_from_checkpoint(str(folder))
+        self._load_cost(folder)
         checkpoint.load(self.attached, folder, self.args.process_index)  # diagnostics look at a trained adversary

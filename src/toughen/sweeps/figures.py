@@ -32,7 +32,8 @@ def _parallel(rows: Sequence[Row], keys: Sequence[str], metric: str, sign: int) 
         for index in reversed(range(len(rows))):  # the best last, on top
             share = 0.5 if len(rows) == 1 else columns[-1][0][index]
             line = [heights[index] for heights, _ in columns]
-            colour = shades(share if sign > 0 else 1 - share)
+            # Not the ends of the scale: the one cannot be seen on a dark page, the other on a light one.
+            colour = shades(0.3 + 0.55 * (share if sign > 0 else 1 - share))
             axes.plot(range(len(names)), line, color=colour, linewidth=3 if index == 0 else 1.3, alpha=0.9)
         for index, (_, ticks) in enumerate(columns):
             axes.axvline(index, color=SOFT, linewidth=0.8)

@@ -69,9 +69,12 @@ class Row:
 
 
 def ranked(rows: Sequence[Row], sign: int) -> list[Row]:
-    """Sort finished rows by mean, earlier rows first among equals; then the others by state."""
+    """Sort finished rows by mean, earlier rows first among equals, which share a rank; then the others by state."""
     by_mean = sorted(rows, key=lambda row: (ORDER.index(row.state), -sign * (row.mean or 0.0), row.number))
-    return [replace(row, rank=rank if row.state == "done" else None) for rank, row in enumerate(by_mean, 1)]
+    ranks: dict[float | None, int] = {}
+    for rank, row in enumerate(by_mean, 1):
+        ranks.setdefault(row.mean, rank)
+    return [replace(row, rank=ranks[row.mean] if row.state == "done" else None) for row in by_mean]
 
 
 def table(rows: Sequence[Row], keys: Sequence[str], seeds: Sequence[int], metric: str) -> tuple[list[str], list[Any]]:

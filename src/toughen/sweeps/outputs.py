@@ -18,8 +18,8 @@ from ..runs.progress import format_duration
 from .controller import Controller
 from .definition import format_settings
 from .figures import draw
-from .leaderboard import shown, table
-from .trials import trial_config
+from .leaderboard import Row, shown, table
+from .trials import trial_config, trial_folder
 
 # The page is one of the reports: their style and their macros.
 TEMPLATES = [Path(__file__).parent, Path(reports.__file__).parent / "templates"]
@@ -85,12 +85,19 @@ def write_page(controller: Controller) -> None:
         inline=inline,
         cards=_cards(controller),
         heads=heads,
-        rows=[[shown(cell) for cell in row] for row in cells],
+        rows=[([shown(cell) for cell in each], _links(controller, row)) for row, each in zip(rows, cells, strict=True)],
         drawings=draw(rows, given.keys, controller.metric, given.sign),
         failures=[(row.number, format_settings(row.settings), row.errors) for row in rows if row.errors],
         best=_best_yaml(controller).partition("\n")[2],
     )
     write_text(controller.folder.path / "leaderboard.html", page)
+
+
+def _links(controller: Controller, row: Row) -> list[tuple[str, str]]:
+    """Return the name and the address of each trial's page that is there, beside the sweep's own page."""
+    pages = {seed: trial_folder(row.number, seed) / "report.html" for seed in row.outcomes}
+    there = {seed: page for seed, page in pages.items() if (controller.folder.path / page).is_file()}
+    return [(f"seed {seed}", page.as_posix()) for seed, page in there.items()]
 
 
 def _cards(controller: Controller) -> list[tuple[str, str, str]]:
@@ -100,6 +107,8 @@ def _cards(controller: Controller) -> list[tuple[str, str, str]]:
     spent = sum(row.seconds for row in controller.rows())
     seeds = f"{len(given.seeds)} seed{'s' * (len(given.seeds) > 1)}"
     score, note = ("-", "no row is done") if best is None else (best.score, format_settings(best.settings))
+    if ties := sum(row.rank == 1 for row in controller.rows()) - 1:
+        note += f"; {ties} other row{'s' * (ties > 1)} with the same score"
     return [
         (f"{goal} {controller.metric}", score, note),
         ("trials", f"{status.ended} of {status.total}", f"{given.search}, {seeds} a row"),

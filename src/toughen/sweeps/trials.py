@@ -48,9 +48,14 @@ class Outcome:
     seconds: float = 0.0
 
 
+def trial_folder(row: int, seed: int) -> Path:
+    """Return where a trial is, below the folder of the sweep."""
+    return Path("trials") / f"{row:03}-seed{seed}"
+
+
 def make(folder: Path, base: Mapping[str, Any], row: int, seed: int, settings: Settings) -> Trial:
     """Return a trial of a sweep; make its run folder if it does not exist."""
-    path = folder / "trials" / f"{row:03}-seed{seed}"
+    path = folder / trial_folder(row, seed)
     trial = Trial(row, seed, settings, path)
     if not (path / "config.yaml").is_file():
         config = trial_config({**base, "output_dir": str(path)}, settings, (seed,))

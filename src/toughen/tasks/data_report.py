@@ -1,7 +1,8 @@
 """Report on data before training: classes, repeated and shared rows, empty and cut texts."""
 
+import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain, combinations
 from typing import Any
@@ -12,6 +13,7 @@ from .spec import Data, Task
 from .tokenising import tokeniser
 
 _SAMPLE = 2000
+_SMALL = 100  # validation rows, below which an accuracy is known to no better than ten points
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,10 @@ class DataReport:
     """Split -> rows that are there before in the same split."""
     shared: Mapping[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
     """Two splits -> rows of the second that are in the first too."""
+    conflicts: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Split -> texts that are there with several labels."""
+    alike: tuple[tuple[str, str], ...] = ()
+    """Labels that differ in case, blanks or signs alone."""
     truncated: Mapping[str, float] = field(default_factory=dict[str, float])
     """Split -> share of rows cut at `max_length`."""
     max_length: int | None = None
@@ -43,6 +49,18 @@ class DataReport:
             found += [f"{split}: {count:,} rows have an empty text"] if count else []
         for (first, second), count in self.shared.items():
             found += [f"{count:,} rows of {second} are in {first} too: scores will flatter"] if count else []
+        for split, count in self.conflicts.items():
+            found += [f"{split}: {count:,} texts come with several labels: no model can learn them"] if count else []
+        found += [
+            f"labels {one!r} and {other!r} are two classes: if they mean one, write one" for one, other in self.alike
+        ]
+        single = [label for label, count in self.balance.get("train", {}).items() if count == 1]
+        if single:
+            found.append(f"train: one row alone of {', '.join(single[:5])}{', ...' if len(single) > 5 else ''}")
+        small = self.rows.get("validation", _SMALL)
+        if 0 < small < _SMALL and self.balance:
+            points = 98 / small**0.5  # 1.96 standard deviations of a share of one half
+            found.append(f"validation: {small} rows: a score on them is known to about {points:.0f} points up or down")
         for split, classes in self.balance.items():
             missing = [label for label, count in classes.items() if not count]
             if missing:
@@ -92,6 +110,8 @@ def data_report(
         task=task.title,
         rows={name: len(split) for name, split in splits.items()},
         balance={name: counts for name, split in splits.items() if (counts := _balance(split, task))},
+        conflicts={name: _conflicts(split, task, hashes[name]) for name, split in splits.items()},
+        alike=tuple(_alike(task)),
         empty={name: empty for name, (_, empty) in looks.items()},
         repeated={name: len(numbers) - len(np.unique(numbers)) for name, numbers in hashes.items()},
         shared={
@@ -114,6 +134,23 @@ def _look(split: Any, task: Task) -> tuple[Any, int]:
         hashes += [hash(repr(row)) for row in zip(*(batch[name] for name in task.columns), strict=True)]
         empty += sum(not all(map(str.strip, row)) for row in zip(*(batch[name] for name in texts), strict=True))
     return np.array(hashes, dtype=np.int64), empty
+
+
+def _conflicts(split: Any, task: Task, hashes: Any) -> int:
+    """Return how many texts have rows of several classes."""
+    if not task.is_single_label or "label" not in split.column_names:
+        return 0
+    pairs = np.unique(np.stack([hashes, np.array(split["label"][:], dtype=np.int64)]), axis=1)
+    return int((np.unique(pairs[0], return_counts=True)[1] > 1).sum())
+
+
+def _alike(task: Task) -> Iterator[tuple[str, str]]:
+    seen: dict[str, str] = {}
+    for label in task.labels:
+        plain = re.sub(r"[\W_]+", "", label.casefold())
+        if any(map(str.isalpha, plain)) and plain in seen:
+            yield seen[plain], label
+        seen.setdefault(plain, label)
 
 
 def _balance(split: Any, task: Task) -> dict[str, int]:

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, cast
 
 from .catalog import ENTITY_METRICS
-from .read.files import ENTITY, FileFormat, Raw, read_rows, suffix
-from .read.rows import as_number, is_missing, numbered_columns
+from .read.files import ENTITY, FileFormat, Raw, match_column, read_rows, suffix
+from .read.rows import as_number, is_ambiguous, is_missing, numbered_columns
 from .spec import DataError, Head, Option, Task
 
 MOST_LABELS = 1000
@@ -92,7 +92,8 @@ class LabelScan:
 
 def _whole_number(value: Any) -> str:
     # By way of float only where it must be: pandas writes 1 as 1.0, and a long number would lose its last digits.
-    return str(int(value if isinstance(value, int) or str(value).lstrip("+-").isdecimal() else float(value)))
+    exact = isinstance(value, int) or str(value).lstrip("+-").isdecimal()
+    return str(int(value if exact else cast(float, as_number(value))))
 
 
 def infer_task(
@@ -106,7 +107,8 @@ def infer_task(
     """Return the task a file describes, and its columns by the task's names. Reads the file once, row by row."""
     source = read_rows(path, form)
     first = next(source)
-    label = _label_column(path, first.fields, label_column)
+    text_column = [match_column(first.fields, name) or name for name in text_column]
+    label = _label_column(path, form, first.fields, label_column, text_column)
     tokens = next((key for key in WORDS if isinstance(first.fields.get(key), list)), None)
     if head == "tokens" or (head is None and tokens):
         head, columns, names = "tokens", (text_column[0] if text_column else tokens or "tokens",), ("tokens",)
@@ -122,7 +124,7 @@ def infer_task(
         raise DataError(f"labels={list(labels)}: a name is there twice; each class needs its own.")
     scan = LabelScan()
     if labels is None or head is None:
-        scan = _scan(chain((first,), source), label, form, head)
+        scan = _scan(path, chain((first,), source), label, form, head)
     head = head or scan.head(form)
     own = tuple(map(str, labels)) if labels is not None else scan.names(path, head, label)
     task = Task(
@@ -139,10 +141,14 @@ def infer_task(
     return task, {**dict(zip(names, columns, strict=True)), "label": label}
 
 
-def _label_column(path: Path, fields: Mapping[str, Any], asked: str | None) -> str:
+def _label_column(
+    path: Path, form: FileFormat, fields: Mapping[str, Any], asked: str | None, texts: Sequence[str]
+) -> str:
     for name in (asked,) if asked else _LABELS:
-        if name in fields:
-            return name
+        if (found := match_column(fields, name)) is not None:
+            return found
+    if not asked and (other := _other_of_two(path, form, fields, texts)):
+        return other
     tagged = any(ENTITY.match(name.split()[-1]) for name in fields if name.strip())
     may_be_conll = not asked and (suffix(path) == ".txt" or (suffix(path) == ".tsv" and tagged))
     tokens = Option("head", ", or give head='tokens' if each line is a word and its tag")
@@ -153,13 +159,33 @@ def _label_column(path: Path, fields: Mapping[str, Any], asked: str | None) -> s
     )
 
 
+def _other_of_two(path: Path, form: FileFormat, fields: Mapping[str, Any], texts: Sequence[str]) -> str | None:
+    """Return the label's column of a file with two columns: beside the text that is named, known or much longer."""
+    if len(fields) != 2 or len(texts) > 1 or not all(isinstance(value, str) for value in fields.values()):
+        return None
+    known = [*texts, *filter(None, (match_column(fields, name) for name in _SINGLE))]
+    rows = [raw.fields for raw in islice(read_rows(path, form), 200) if not raw.problem]
+    short, long = sorted(fields, key=lambda name: sum(len(str(row[name])) for row in rows))
+    if known:
+        return next(name for name in fields if name != known[0])
+    lengths = [sum(len(str(row[name])) for row in rows) for name in (short, long)]
+    values = {str(row[short]).strip() for row in rows}
+    if short in values or as_number(short) is not None:
+        raise DataError(f"{path}: its first line is a row and has no names of columns; add a line such as text,label.")
+    return short if 2 * lengths[0] < lengths[1] and 2 * len(values) <= len(rows) else None
+
+
 def _text_columns(path: Path, fields: Mapping[str, Any], label: str) -> tuple[str, ...]:
+    rest = [name for name in fields if name != label]
     for pair in _PAIRS:
-        if all(name in fields and name != label for name in pair):
-            return pair
+        found = [match_column(rest, name) for name in pair]
+        if None not in found:
+            return cast("tuple[str, str]", tuple(found))
     for name in _SINGLE:
-        if name in fields and name != label:
-            return (name,)
+        if (single := match_column(rest, name)) is not None:
+            return (single,)
+    if len(rest) == 1 and isinstance(fields[rest[0]], str) and as_number(fields[rest[0]]) is None:
+        return (rest[0],)
     texts = [
         name for name, value in fields.items() if name != label and isinstance(value, str) and " " in value.strip()
     ]
@@ -171,9 +197,9 @@ def _text_columns(path: Path, fields: Mapping[str, Any], label: str) -> tuple[st
     )
 
 
-def _scan(rows: Iterator[Raw], label: str, form: FileFormat, head: Head | None) -> LabelScan:
+def _scan(path: Path, rows: Iterator[Raw], label: str, form: FileFormat, head: Head | None) -> LabelScan:
     seen: dict[tuple[bool, Any], None] = {}
-    lists, numbers = False, True
+    lists, numbers, ambiguous, words = False, True, "", False
     for raw in rows:
         value = raw.fields.get(label)
         where = f"{raw.location}: the column {label!r}"
@@ -190,12 +216,21 @@ def _scan(rows: Iterator[Raw], label: str, form: FileFormat, head: Head | None) 
             missing = is_missing(part)
             if not missing or (isinstance(part, str) and part):
                 seen.setdefault((isinstance(part, bool), part))
-            numbers = numbers and (missing or as_number(part) is not None)
+            number = missing or as_number(part) is not None
+            numbers = numbers and number
+            ambiguous = ambiguous or (str(part) if is_ambiguous(part) else "")
+            words = words or not (number or is_ambiguous(part))
         if len(seen) > MOST_LABELS and head != "regression" and not (numbers and head != "classes"):
             raise DataError(
                 f"{where} already has more than {MOST_LABELS} different labels; "
                 "it looks like text: name the right one with label_column=."
             )
+    if ambiguous and not words and head is None:
+        raise DataError(
+            f"{path}: the column {label!r} holds {ambiguous!r}, whose comma may separate decimals or thousands; write "
+            "a point for decimals and nothing between thousands",
+            Option("head", ", or give head='classes' if it is a name"),
+        )
     return LabelScan.of(seen, lists)
 
 

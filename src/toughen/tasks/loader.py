@@ -63,6 +63,10 @@ def load(
         form = replace(form, conll=True)
     if files and dir is not None:
         raise DataError("give either dir= (a folder of sets) or train_file=, not both.")
+    if task is not None:
+        reading = {"delimiter": delimiter, "encoding": encoding, "quoting": quoting, "label_separator": label_separator}
+        given = {"text_column": ", ".join(_columns(text_column)) or None, "label_column": label_column, **reading}
+        _check_named(task_named(task), labels, head, {} if files or dir is not None else given)
     if files:
         named, sources, doubts = _own_sources(task, files, form, _columns(text_column), label_column, labels, head)
         data = _read(Data(named, notes=doubts, doubts=doubts), sources, on_bad, cache_dir, streaming)
@@ -71,8 +75,9 @@ def load(
     elif dir is not None:
         named = task_named(task)
         paths, notes = find_splits(Path(dir), named, splits)
+        columns = _named_columns(named, _columns(text_column), label_column)
         sources = {
-            split: FileSource(path, named, split, form, _parallel_columns(named, path), public=True)
+            split: FileSource(path, named, split, form, _parallel_columns(named, path) or columns, public=True)
             for split, path in paths.items()
             if split in wanted
         }
@@ -101,6 +106,24 @@ def _parallel_columns(task: Task, path: Path) -> dict[str, str]:
     return {**texts, "label": "label"} if parallel_files(path) else {}
 
 
+def _named_columns(task: Task, columns: Sequence[str], label: str | None) -> dict[str, str]:
+    return {**dict(zip(task.columns, columns, strict=False)), **({"label": label} if label else {})}
+
+
+def _check_named(task: Task, labels: Sequence[str] | None, head: Head | None, unused: Mapping[str, Any]) -> None:
+    """Refuse what a named task would ignore: labels and a head of its own, and how to read files if there are none."""
+    own = {"labels": (labels, list(task.labels)), "head": (head, task.head)}
+    for name, (given, known) in own.items():
+        if given is not None and (list(given) if name == "labels" else given) != known:
+            raise DataError(f"{name}={given!r} is for own files; {task.name!r} has {known!r}", _LEAVE_OUT)
+    for name, given in unused.items():
+        if given is not None:
+            raise DataError(f"{name}={given!r} is for files, and {task.name!r} comes from the Hub", _LEAVE_OUT)
+
+
+_LEAVE_OUT = Option("train_file", "; leave it out, or give your files with train_file=", otherwise="; leave it out")
+
+
 def _own_sources(
     name: str | Task | None,
     files: Mapping[str, Path],
@@ -120,7 +143,7 @@ def _own_sources(
         missing = [label for label in task.labels if is_missing(label)] if labels is None else []
     else:
         task = task_named(name)
-        named = {**dict(zip(task.columns, columns, strict=False)), **({"label": label} if label else {})}
+        named = _named_columns(task, columns, label)
     names = Option("labels", "give labels=[...] (--data.labels)", otherwise="leave its rows out")
     doubts = (Message(f"{label!r} is a class; if it means that there is no label, ", names) for label in missing)
     sources = {split: FileSource(path, task, split, form, named) for split, path in files.items()}

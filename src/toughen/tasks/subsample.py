@@ -1,5 +1,6 @@
 """Training data made smaller, noisier or more uneven on purpose, by seed."""
 
+import hashlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -67,19 +68,28 @@ def imbalance(split: Any, ratio: float, seed: int = 0) -> Any:
 
 
 def hold_out(split: Any, task: Task, share: float, seed: int) -> tuple[Any, Any]:
-    """Split rows into training and development rows, each class in the same proportion."""
+    """Split rows into training and development rows, each class in the same proportion, equal texts on one side."""
     if not 0 < share < 1:
         raise DataError(f"validation_share={share} is not a share; give a number between 0 and 1.")
-    rows = len(split)
-    if rows < 2:
-        raise DataError(
-            f"{task.name!r} has {rows} training row; no development set can be made: give validation_file=."
-        )
-    groups = class_numbers(split) if task.is_single_label else np.zeros(rows, dtype=np.int64)
-    held = _proportional(groups, max(1, round(share * rows)), np.random.default_rng(seed))
-    mask = np.zeros(rows, dtype=bool)
-    mask[held] = True
+    texts = _text_numbers(split, task)
+    firsts = np.sort(np.unique(texts, return_index=True)[1])  # where no text repeats, these are all rows
+    if len(firsts) < 2:
+        count = f"{len(firsts)} training row" if len(split) < 2 else f"{len(split)} training rows of one text"
+        raise DataError(f"{task.name!r} has {count}; no development set can be made: give validation_file=.")
+    groups = class_numbers(split)[firsts] if task.is_single_label else np.zeros(len(firsts), dtype=np.int64)
+    held = firsts[_proportional(groups, max(1, round(share * len(firsts))), np.random.default_rng(seed))]
+    mask = np.isin(texts, texts[held])
     return split.select(np.flatnonzero(~mask)), split.select(np.flatnonzero(mask))
+
+
+def _text_numbers(split: Any, task: Task) -> Any:
+    """Return a number for the texts of every row: equal texts have the same."""
+    known: dict[str, int] = {}
+    numbers: list[int] = []
+    for batch in split.select_columns(list(task.columns)).iter(1000):
+        rows = zip(*(batch[name] for name in task.columns), strict=True)
+        numbers += [known.setdefault(hashlib.sha256(repr(row).encode()).hexdigest(), len(known)) for row in rows]
+    return np.array(numbers, dtype=np.int64)
 
 
 def _proportional(groups: Any, wanted: int, rng: np.random.Generator) -> Any:

@@ -32,7 +32,7 @@ from .hf_loss_scaling import (
 from .view_collator import ViewCollator
 
 T = TypeVar("T", bound=Trainer)
-PROBE_EVERY = 50  # updates at least between two probes, which cost three forward passes
+PROBE_EVERY = 50  # updates at least between two probes, which cost a few forward passes
 
 
 def robust(trainer: type[T] = Trainer) -> type[T]:
@@ -102,7 +102,6 @@ class _RobustTrainer(Trainer):
         self._compares = compares_predictions(method)
         self._probe = probe
         self._probed: dict[str, Tensor] = {}
-        self._probed_at = -PROBE_EVERY
         self._losses: Generator[Tensor] | None = None  # those of the training step that is under way
 
     def _attach(self, model: Any) -> None:
@@ -154,7 +153,6 @@ class _RobustTrainer(Trainer):
         self.attached.updates = 0
         for states in self.attached.states:
             states.restart()
-        self._probed_at = -PROBE_EVERY
         return super()._inner_training_loop(*args, **kwargs)
 
     def get_train_dataloader(self) -> Any:
@@ -311,12 +309,10 @@ class _RobustTrainer(Trainer):
         model.zero_grad()
 
     def _probe_is_due(self) -> bool:
-        step = self.state.global_step
-        logging = self.args.logging_strategy == "steps" and (step + 1) % max(int(self.state.logging_steps), 1) == 0
-        if not logging or step - self._probed_at < PROBE_EVERY:
-            return False
-        self._probed_at = step
-        return True
+        """Tell by the step alone, so that a resumed training probes where the whole one does."""
+        every = max(int(self.state.logging_steps), 1)
+        row, rest = divmod(self.state.global_step + 1, every)
+        return self.args.logging_strategy == "steps" and not rest and (row - 1) % -(-PROBE_EVERY // every) == 0
 
     def figures(self) -> dict[str, Tensor]:
         """Return what is logged as `robust/...`: the last micro-batch, as this process saw it."""

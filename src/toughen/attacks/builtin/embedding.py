@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...tasks.spec import DataError
 from ..base import Attack, AttackScores, ChangedRow, Record, register_attack
+from ..runner import digest
 from ..summary import Curve, Point
 
 if TYPE_CHECKING:
@@ -98,9 +99,19 @@ class EmbeddingAttack(Attack):
                 )
             points.append([_answers(target, logits, labels) for logits in (pgd.worst_logits, fgsm, noise)])
         return [
-            {"index": number, **{kind: [point[k][row] for point in points] for k, kind in enumerate(KINDS)}}
+            {
+                "index": number,
+                **self._identity(target, number),
+                **{kind: [point[k][row] for point in points] for k, kind in enumerate(KINDS)},
+            }
             for row, number in enumerate(numbers)
         ]
+
+    def _identity(self, target: "Target", number: int) -> dict[str, Any]:
+        """Return what a report needs to pair the rows of two models: their texts, short, and the right answer."""
+        if not target.task.is_single_label:
+            return {}
+        return {"text": digest(target.victim.key(target.rows[number])), "label": int(target.labels[number])}
 
     def summarize(self, target: "Target", records: Sequence[Record]) -> AttackScores:
         clean = target.score(target.answers())

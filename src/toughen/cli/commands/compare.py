@@ -16,7 +16,10 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    runs = reports.find_runs(arguments.runs)
+    skipped: list[str] = []
+    runs = reports.find_runs(arguments.runs, skipped)
+    for line in skipped:
+        say(f"! {line}")
     for comparison in reports.compare_runs(runs, by=arguments.by, metric=arguments.metric):
         rows: list[list[str]] = []
         for row in comparison.rows:
@@ -30,7 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
         for line in (*_details(comparison), *comparison.notes):
             say(line)
     if arguments.html:
-        say(reports.report(arguments.runs, arguments.html, by=arguments.by))
+        say(reports.report([run.path for run in runs], arguments.html, by=arguments.by))
     return 0
 
 
@@ -38,7 +41,7 @@ def _details(comparison: "reports.Comparison") -> list[str]:
     """Return what the columns cannot hold: the tests by name, medians, and why there is no p."""
     lines = [f"Median: {', '.join(f'{row.name} {row.summary.median:.4f}' for row in comparison.rows)}."]
     if len(comparison.rows) > 1:
-        lines.append(f"Difference from {comparison.rows[0].name}; p of a paired t test over the seeds both have.")
+        lines.append(f"Difference from {comparison.reference}; p of a paired t test over the seeds both have.")
     for row in comparison.rows[1:]:
         if row.over_seeds is not None and row.over_seeds.p is None:
             lines.append(f"{row.name}: no p over seeds, {row.over_seeds.why}.")

@@ -15,7 +15,10 @@ from .. import say
 from ..arguments import split_names
 from ..tables import print_table, span
 
-_NAMED = ("task", "file", "sets", "synonyms", "lexicon", "masked_lm", "judge", "text_column", "label_column", "dir")
+_NAMED = (
+    *("task", "file", "sets", "synonyms", "lexicon", "masked_lm", "judge", "text_column", "label_column", "dir"),
+    *("delimiter", "encoding", "on_bad"),
+)
 FLAGS = {name: f"--{name}" for name in _NAMED}
 
 
@@ -23,10 +26,13 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("paths", nargs="+", metavar="RUN_OR_MODEL", help="run folders, or folders of saved models")
     parser.add_argument("--task", help="evaluate on this set, such as hans or mnli-mm; a run knows its own")
     parser.add_argument("--split", default="validation", help="train, validation or test (default: validation)")
-    parser.add_argument("--file", help="evaluate on the rows of this file: CSV, TSV, JSON, JSONL, Parquet, CoNLL")
+    parser.add_argument("--file", help="evaluate on these rows: CSV, TSV, Excel, JSON, JSONL, Parquet, CoNLL")
     parser.add_argument("--dir", help="folder of sets on disk; a run knows its own")
     parser.add_argument("--text_column", help="column of the text in --file and files of --sets, or two with a comma")
     parser.add_argument("--label_column", help="column of the label in --file and files of --sets")
+    parser.add_argument("--delimiter", help="of a table; inferred if omitted")
+    parser.add_argument("--encoding", help="of a file that is not UTF-8, such as cp1252")
+    parser.add_argument("--on_bad", choices=("error", "skip"), help="rows that cannot be used: stop, or leave them out")
     parser.add_argument("--max_length", type=int, help="tokens a text is cut at; a run knows its own")
     parser.add_argument("--limit", type=int, help="at most so many rows; the names of files and lines say so")
     parser.add_argument("--batch_size", type=int, help="rows of one pass (default: 64; attacks on a GPU: 2048)")
@@ -83,7 +89,10 @@ def run(arguments: argparse.Namespace) -> int:
         sys.stderr.write("toughen: interrupted; the same command goes on from here.\n")
         return 130
     if arguments.json:
-        say(json.dumps([_to_dict(each, evaluations[0][1]) for _, each in evaluations], indent=1, ensure_ascii=False))
+        from ..attack_tables import reference_of
+
+        rows = [_to_dict(each, reference_of(path, each, evaluations)) for path, each in evaluations]
+        say(json.dumps(rows, indent=1, ensure_ascii=False))
         return 0
     _print_scores(evaluations, many=len(arguments.paths) > 1)
     if options["attack"]:
@@ -93,13 +102,13 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _to_dict(each: "evaluation.Evaluation", first: "evaluation.Evaluation") -> dict[str, Any]:
-    """Return an evaluation with its attacks, and paired differences from the first one."""
+def _to_dict(each: "evaluation.Evaluation", reference: "evaluation.Evaluation | None") -> dict[str, Any]:
+    """Return an evaluation with its attacks, and paired differences from its reference."""
     row = each.to_dict()
     if each.attacks:
         row["attacks"] = [attacked.summary.to_dict() for attacked in each.attacks]
-        if each is not first:
-            row["differences"] = [vars(one) for one in evaluation.differences(each.attacks, first.attacks)]
+        if reference is not None:
+            row["differences"] = [vars(one) for one in evaluation.differences(each.attacks, reference.attacks)]
     return row
 
 

@@ -13,7 +13,7 @@ from ...internal.atomic import write_text
 from ...runs.errors import RunError
 from ...runs.progress import silence_libraries
 from ...tasks.infer import WORDS, choice_columns
-from ...tasks.read.files import FileFormat, Raw, read_rows
+from ...tasks.read.files import FileFormat, Raw, match_column, read_rows
 from ...tasks.read.rows import BadRow, numbered_columns, text_of
 from ...tasks.spec import SPLITS, Task, options_of_caller
 from .. import say
@@ -22,6 +22,7 @@ from ..arguments import check_new, split_names
 if TYPE_CHECKING:
     from ...runs.predictor import Input, Prediction
 
+Fields = Mapping[str, Any]
 FLAGS = {name: f"--{name}" for name in ("text_column", "delimiter", "encoding")}
 
 
@@ -29,7 +30,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", help="Run folder, one of its seeds (RUN/seeds/2), or a model folder.")
     parser.add_argument("--text", action="append", default=[], help="A text; again for more.")
     parser.add_argument("--text_pair", "--text-pair", action="append", default=[], help="Its second text.")
-    parser.add_argument("--file", help="CSV, TSV, JSON, JSONL or Parquet with the texts; - is stdin, one a line.")
+    parser.add_argument("--file", help="Texts in CSV, TSV, Excel, JSON, JSONL or Parquet; - is stdin, one a line.")
     parser.add_argument("--split", choices=SPLITS, help="A split of the run's own data, such as its unlabelled test.")
     parser.add_argument("--dir", help="Folder of sets on disk for --split; a run knows its own.")
     parser.add_argument("--text_column", help="Column of the text, or two with a comma between them.")
@@ -55,11 +56,12 @@ def run(arguments: argparse.Namespace) -> int:
         raise RunError("nothing to predict: give --text, --file, --split, or texts on stdin.")
     predictor = load(arguments.run, device=arguments.device, batch_size=arguments.batch_size)
     if arguments.split:
-        inputs = _rows_of_split(arguments)
+        rows = _rows_of_split(arguments)
     else:
         with options_of_caller(*FLAGS):
-            inputs = list(_inputs(arguments, predictor.task))
-    text = FORMATS[form](inputs, predictor(inputs), predictor.task)
+            rows = list(_inputs(arguments, predictor.task))
+    inputs = [given for given, _ in rows]
+    text = FORMATS[form]([fields for _, fields in rows], predictor(inputs), predictor.task)
     if out is None:
         sys.stdout.write(text)
     else:
@@ -68,37 +70,42 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _rows_of_split(arguments: argparse.Namespace) -> "list[Input]":
-    """Return the rows of a split of the run's data as inputs."""
+def _rows_of_split(arguments: argparse.Namespace) -> "list[tuple[Input, Fields]]":
+    """Return the rows of a split of the run's data as inputs, with their columns."""
     from ...evaluation import read_split
 
     if arguments.text or arguments.file:
         raise RunError("--split is of the run's data, and --text and --file are not; give one of them.")
     with silence_libraries():
         task, rows = read_split(arguments.run, arguments.split, arguments.dir)
-    if task.head == "tokens":
-        return list(rows["tokens"])
     if task.head == "choices":
-        return [{name: row[name] for name in task.columns} for row in rows]
-    texts = [list(rows[column]) for column in task.columns]
-    return texts[0] if len(texts) == 1 else list(zip(*texts, strict=True))
+        inputs: list[Input] = [{name: row[name] for name in task.columns} for row in rows]
+    elif task.head == "tokens":
+        inputs = list(rows["tokens"])
+    else:
+        texts = [list(rows[column]) for column in task.columns]
+        inputs = texts[0] if len(texts) == 1 else list(zip(*texts, strict=True))
+    return [(given, _fields(given, task)) for given in inputs]
 
 
-def _inputs(arguments: argparse.Namespace, task: Task) -> "Iterator[Input]":
+def _inputs(arguments: argparse.Namespace, task: Task) -> "Iterator[tuple[Input, Fields]]":
+    """Yield each input, and what stands beside its prediction: of a file all its columns."""
     texts, seconds = arguments.text, arguments.text_pair
     if seconds and len(texts) != len(seconds):
         raise RunError(f"--text is given {len(texts)} times and --text_pair {len(seconds)} times.")
-    yield from zip(texts, seconds, strict=True) if seconds else texts
+    for given in zip(texts, seconds, strict=True) if seconds else texts:
+        yield given, _fields(given, task)
     if arguments.file == "-" or (not arguments.file and not texts):
         # Not splitlines: it also breaks at U+2028, U+0085 and form feeds, which stand within lines of text.
         for number, line in enumerate(sys.stdin.read().rstrip("\r\n").split("\n"), start=1):
             if not line.strip():  # left out, it would leave fewer answers than lines
                 raise RunError(f"stdin, line {number}: it is empty; fill it in or leave the line out.")
-            yield _line(line, task)
+            given = _line(line.removesuffix("\r"), task)
+            yield given, _fields(given, task)
     elif arguments.file:
         columns = split_names(arguments.text_column or "")
         for raw in read_rows(Path(arguments.file), FileFormat(arguments.delimiter, arguments.encoding)):
-            yield _row(raw, columns, task)
+            yield _row(raw, columns, task), raw.fields
 
 
 def _line(line: str, task: Task) -> "Input":
@@ -115,7 +122,7 @@ def _row(raw: Raw, given: Sequence[str], task: Task) -> "Input":
     """Return a row of a file as input; `given` are the columns of the text."""
     if raw.problem:
         raise RunError(f"{raw.location}: {raw.problem.problem}.")
-    names, choices = given or list(task.columns), list[str]()
+    names, choices = [match_column(raw.fields, name) or name for name in given or task.columns], list[str]()
     if task.head == "choices":
         *names, listed = choice_columns(raw.path, raw.row, raw.fields, given)  # no question is ""
         choices = raw.fields[listed] if listed else [raw.fields[name] for name in numbered_columns(raw.fields)]
@@ -142,7 +149,7 @@ def _row(raw: Raw, given: Sequence[str], task: Task) -> "Input":
     return tuple(texts) if len(texts) > 1 else texts[0]
 
 
-def _fields(given: "Input", task: Task) -> Mapping[str, Any]:
+def _fields(given: "Input", task: Task) -> "Fields":
     """Return an input by the names of its columns."""
     if isinstance(given, Mapping):
         return given
@@ -151,7 +158,13 @@ def _fields(given: "Input", task: Task) -> Mapping[str, Any]:
     return dict(zip(names, values, strict=False))
 
 
-def _plain(inputs: "Sequence[Input]", predictions: "Sequence[Prediction]", task: Task) -> str:
+def _kept(rows: "Sequence[Fields]", *added: str) -> "Iterator[Fields]":
+    """Yield the fields of each row; one that has the name of what is added is kept under another."""
+    for row in rows:
+        yield {f"{name} (before)" if name in added else name: value for name, value in row.items()}
+
+
+def _plain(rows: "Sequence[Fields]", predictions: "Sequence[Prediction]", task: Task) -> str:
     return "".join(f"{_shown(each.label, task, str(each))}\n" for each in predictions)
 
 
@@ -162,28 +175,28 @@ def _shown(label: Any, task: Task, alone: str | None = None) -> str:
     return str(label) if alone is None else alone
 
 
-def _jsonl(inputs: "Sequence[Input]", predictions: "Sequence[Prediction]", task: Task) -> str:
+def _jsonl(rows: "Sequence[Fields]", predictions: "Sequence[Prediction]", task: Task) -> str:
     lines: list[str] = []
-    for given, prediction in zip(inputs, predictions, strict=True):
-        row = {**_fields(given, task), "prediction": prediction.label}
+    for fields, prediction in zip(_kept(rows, "prediction", "probabilities"), predictions, strict=True):
+        row = {**fields, "prediction": prediction.label}
         row |= {"probabilities": dict(prediction.probabilities)} if prediction.probabilities else {}
-        lines.append(json.dumps(row, ensure_ascii=False) + "\n")
+        lines.append(json.dumps(row, ensure_ascii=False, default=str) + "\n")
     return "".join(lines)
 
 
-def _csv(inputs: "Sequence[Input]", predictions: "Sequence[Prediction]", task: Task) -> str:
-    out, rows = io.StringIO(), [_fields(given, task) for given in inputs]
-    columns = max(map(list, rows), key=len, default=list(task.columns))
+def _csv(rows: "Sequence[Fields]", predictions: "Sequence[Prediction]", task: Task) -> str:
+    out, rows = io.StringIO(), list(_kept(rows, "prediction", "score"))
+    columns = list(dict.fromkeys(name for row in rows for name in row)) or list(task.columns)
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow([*columns, "prediction", "score"])
     for row, prediction in zip(rows, predictions, strict=True):
-        cells = (*row.values(), prediction.label)
-        values = [cell if isinstance(cell, (str, float)) else json.dumps(cell) for cell in cells]
+        cells = (*(row.get(name, "") for name in columns), prediction.label)
+        values = ["" if c is None else c if isinstance(c, (str, float)) else json.dumps(c, default=str) for c in cells]
         writer.writerow([*values, "" if prediction.score is None else f"{prediction.score:.6f}"])
     return out.getvalue()
 
 
-def _tsv(inputs: "Sequence[Input]", predictions: "Sequence[Prediction]", task: Task) -> str:
+def _tsv(rows: "Sequence[Fields]", predictions: "Sequence[Prediction]", task: Task) -> str:
     from ...tasks.catalog import GLUE
     from ...tasks.glue_zip import write_prediction
 

@@ -14,5 +14,9 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    say(reports.report(arguments.runs, arguments.out, by=arguments.by, title=arguments.title))
+    skipped: list[str] = []
+    runs = reports.find_runs(arguments.runs, skipped)
+    for line in skipped:
+        say(f"! {line}")
+    say(reports.report([run.path for run in runs], arguments.out, by=arguments.by, title=arguments.title))
     return 0

@@ -1,6 +1,6 @@
 """Fine-tune a model with a robust method."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from shlex import quote
 from typing import Any
 
@@ -14,6 +14,8 @@ from ..parser import parse_train
 from . import predict
 
 FLAGS = DATA_FLAGS
+QUICK: Mapping[str, Any] = {"radii": (0.02,), "steps": 5}
+QUICK_ROWS = 200
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -34,6 +36,8 @@ def main(arguments: Sequence[str]) -> int:
         return 128 + stopped.signal
     if launch["node_rank"] == 0:
         print_summary(folder)
+        if folder.results().baseline:
+            decide(folder)
     return 0
 
 
@@ -70,6 +74,28 @@ def _check_machines(launch: dict[str, Any], output_dir: str | None) -> None:
         raise RunError("several machines need --output_dir (a folder that all of them see) and --rdzv_endpoint.")
     if not 0 <= launch["node_rank"] < launch["nnodes"]:
         raise RunError(f"--node_rank {launch['node_rank']}: with --nnodes {launch['nnodes']} it starts at 0.")
+
+
+def decide(folder: RunFolder) -> None:
+    """Attack every seed and its plain baseline on a few rows, write the page again and print what to take."""
+    from ... import evaluation, reports
+    from ...runs.progress import silence_libraries
+
+    say(f"a quick attack on both (PGD on the embeddings, at most {QUICK_ROWS} rows):")
+    split, settings = folder.config().data.eval_split, evaluation.AttackSettings(**QUICK)
+    options: dict[str, Any] = {"split": split, "limit": QUICK_ROWS, "settings": settings, "progress": True}
+    try:
+        with silence_libraries():
+            evaluation.evaluate(folder, all_seeds=True, attack="embedding", **options)
+            if (folder.path / "report.html").is_file():
+                reports.report(folder)
+    except KeyboardInterrupt:
+        say("the attack was interrupted; all of the training is there")
+    except (ValueError, RuntimeError, OSError) as error:  # the training is done, whatever the attack finds
+        say(f"! no quick attack: {' '.join(str(error).split())}")
+    (table,) = reports.compare_runs([reports.read_run(folder)])
+    say(f"decision: {reports.sentence(table)}")
+    say(f"more: toughen evaluate {quote(str(folder))} --all_seeds --attack all")
 
 
 def print_summary(folder: RunFolder) -> None:

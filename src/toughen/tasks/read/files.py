@@ -1,4 +1,4 @@
-"""Read files as raw rows: CSV, TSV, JSON, JSON lines, Parquet and CoNLL."""
+"""Read files as raw rows: CSV, TSV, Excel, JSON, JSON lines, Parquet and CoNLL."""
 
 import codecs
 import csv
@@ -20,7 +20,8 @@ DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 TABLES = (".csv", ".tsv", ".txt")
 CONLL = (".conll", ".bio", ".iob", ".iob2", ".testa", ".testb", ".train", ".dev", ".annotated")
 PARALLEL = ".input0"  # of fairseq's and ParaGen's scripts: a column a file, train.input0, train.input1, train.label
-ENDINGS = (".jsonl", ".json", ".tsv", ".csv", ".parquet", ".txt", *CONLL, PARALLEL)
+ENDINGS = (".jsonl", ".json", ".tsv", ".csv", ".parquet", ".txt", ".xlsx", *CONLL, PARALLEL)
+_SEPARATOR = re.compile(r'"?sep=(.)"?\s*$')  # the first line of tables that Excel writes
 ENTITY = re.compile(r"^(?:O|[BIESLU]-.+)$")
 
 Record = tuple[int, Any]
@@ -87,9 +88,11 @@ def read_rows(
         records = _read_parquet(path)
     elif ending == PARALLEL:
         records = _read_parallel(path, form)
+    elif ending == ".xlsx":
+        records = _read_excel(path)
     else:
         raise DataError(
-            f"{path}: the ending {ending or '(none)'!r} is not known; use {', '.join(ENDINGS[:6])}, .conll."
+            f"{path}: the ending {ending or '(none)'!r} is not known; use {', '.join(ENDINGS[:7])}, .conll."
         )
     for line, record in records:
         for fields in unpack(record) if unpack else (record,):
@@ -119,10 +122,12 @@ def describe(path: Path, form: FileFormat) -> str:
     ending = suffix(path)
     if ending in (".parquet", ".pq"):
         return f"{path.name}: Parquet"
+    if ending == ".xlsx":
+        return f"{path.name}: Excel, its first sheet"
     encoding = find_encoding(path, form).upper().replace("-SIG", " with a mark")
     if ending not in TABLES or is_conll(path, form):
         return f"{path.name}: {encoding}"
-    delimiter = find_delimiter(path, form, next(read_lines(path, form), ""))
+    delimiter, _, _ = _begin_table(path, form)
     quoted = "quoted" if _quoted(delimiter, form) else "quotes are plain characters"
     return f"{path.name}: {encoding}, split at {DELIMITERS.get(delimiter, repr(delimiter))}, {quoted}"
 
@@ -215,6 +220,24 @@ def find_delimiter(path: Path, form: FileFormat, header: str) -> str:
     return max(DELIMITERS, key=unquoted.count)
 
 
+def _begin_table(path: Path, form: FileFormat) -> tuple[str, Iterator[str], int]:
+    """Return the delimiter, the lines from the header on, and the number of lines before it: `sep=;` names one."""
+    lines = read_lines(path, form)
+    first = next(lines, "")
+    if named := _SEPARATOR.match(first):
+        return form.delimiter or named[1], lines, 1
+    return find_delimiter(path, form, first), chain([first], lines), 0
+
+
+def match_column(names: Iterable[str], wanted: str) -> str | None:
+    """Return the name of a column as it is written; without case and outer blanks if there is no doubt."""
+    names = list(names)
+    if wanted in names:
+        return wanted
+    alike = [name for name in names if name.strip().casefold() == wanted.strip().casefold()]
+    return alike[0] if len(alike) == 1 else None
+
+
 def _quoted(delimiter: str, form: FileFormat) -> bool:
     return form.quoting if form.quoting is not None else delimiter != "\t"
 
@@ -227,26 +250,30 @@ class _Ragged(dict[str, Any]):
 
 
 def _read_table(path: Path, form: FileFormat, headerless: tuple[str, ...]) -> Iterator[Record]:
-    lines = read_lines(path, form)
-    first = next(lines, "")
-    delimiter = find_delimiter(path, form, first)
-    quoted, lines = _quoted(delimiter, form), chain([first], lines)
+    delimiter, lines, before = _begin_table(path, form)
+    quoted = _quoted(delimiter, form)
     # Without quotes lines are cut at the delimiter, so that an unbalanced quote cannot swallow rows.
     plain = (
         (number, line.rstrip("\r\n").split(delimiter)) for number, line in enumerate(lines, 1) if line.strip("\r\n")
     )
     records = _quoted_records(path, form, lines, delimiter) if quoted else plain
+    # Programs for tables write rows of nothing but delimiters below the last one.
+    records = ((before + number, record) for number, record in records if any(map(str.strip, record)))
     start, header = next(records, (0, [""]))
     if headerless and not {name.strip() for name in header} & set(headerless):
         # The first line is a row already: the names come from the task.
         records, header = chain([(start, header)], records), headerless
     header = [name.strip() for name in header]
-    if not any(header):  # blank lines alone, or nothing but a mark of the encoding
+    while header and not header[-1]:  # columns that a program for tables left behind
+        header = header[:-1]
+    if not header:  # blank lines alone, or nothing but a mark of the encoding
         raise DataError(f"{path} has no names of columns: its first line is blank; give a header and at least one row.")
     if len(set(header)) < len(header):
         twice = next(name for name in header if header.count(name) > 1)
         raise DataError(f"{path}, line 1: the column {twice!r} is there twice; rename one.")
     for line, record in records:
+        if len(record) > len(header) and not any(map(str.strip, record[len(header) :])):
+            record = record[: len(header)]
         if len(record) == len(header):
             yield line, dict(zip(header, record, strict=True))
             continue
@@ -327,6 +354,23 @@ def _read_parallel(path: Path, form: FileFormat) -> Iterator[Record]:
         raise DataError(f"{path.parent}: the files of a set differ in their number of lines: {shown}; make them again.")
     for number, cells in enumerate(zip(*lines, strict=True), start=1):
         yield number, dict(zip(files, cells, strict=True))
+
+
+def _read_excel(path: Path) -> Iterator[Record]:
+    """Read the first sheet; its first row that is not blank has the names of the columns."""
+    excel = require("openpyxl", "xlsx")
+    try:
+        book: Any = excel.load_workbook(path, read_only=True, data_only=True)
+    except Exception as problem:  # each kind of broken file has an error of its own, none of them documented
+        raise DataError(f"{path} is not Excel ({problem}); save it again as .xlsx or .csv.") from None
+    rows = enumerate(cast("Iterable[tuple[Any, ...]]", book.worksheets[0].iter_rows(values_only=True)), start=1)
+    filled = ((number, row) for number, row in rows if any(cell not in (None, "") for cell in row))
+    _, header = next(filled, (0, ()))
+    names = {at: str(name).strip() for at, name in enumerate(header) if name not in (None, "")}
+    if len(set(names.values())) < len(names):
+        raise DataError(f"{path}, row 1: two columns have one name; rename one.")
+    for number, row in filled:
+        yield number, {name: row[at] if at < len(row) else None for at, name in names.items()}
 
 
 def _read_conll(path: Path, form: FileFormat) -> Iterator[Record]:

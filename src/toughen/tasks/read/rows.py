@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from ..spec import DataError, Message, Option, Task
-from .files import FileFormat, Raw, read_rows
+from .files import FileFormat, Raw, match_column, read_rows
 
+_DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+")
+_THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2}(,\d{3})+")
 _NO_LABEL = ("", "nan", "na", "n/a", "null", "none")
 
 
@@ -98,11 +100,18 @@ def _is_number(label: str) -> bool:
 
 
 def as_number(value: Any) -> float | None:
-    """Return the number that a cell holds, also as text; None if it holds none."""
+    """Return the number that a cell holds, also as text and with a decimal comma; None if it holds none."""
+    if isinstance(value, str) and _DECIMAL_COMMA.fullmatch(value.strip()) and not is_ambiguous(value):
+        value = value.replace(",", ".")
     try:
         return float(value)
     except (TypeError, ValueError):
         return None
+
+
+def is_ambiguous(value: Any) -> bool:
+    """Return whether a comma may separate decimals as well as thousands: 1,234."""
+    return isinstance(value, str) and _THOUSANDS.fullmatch(value.strip()) is not None
 
 
 def is_multi_hot(values: Sequence[Any], task: Task) -> bool:
@@ -117,6 +126,7 @@ def _number(value: Any) -> float | None:
     if number is None:
         share = isinstance(value, str) and as_number(value.strip().removesuffix("%")) is not None
         remedy = "write shares without the sign, in all rows" if share else "fix it"
+        remedy = "write a point for decimals and nothing between thousands" if is_ambiguous(value) else remedy
         options = () if share else (Option("head", " or give head='classes'"),)
         raise BadRow("label is not a number", f"{value!r} should be a number: {remedy}", *options)
     if math.isinf(number):
@@ -159,19 +169,30 @@ class FileSource:
     def rows(self, skipped: Counter[str] | None = None) -> Iterator[dict[str, Any]]:
         """Yield the rows of the file; a bad one is an error that names its location, or is skipped and counted."""
         encode: Callable[[dict[str, Any]], dict[str, Any]] | None = None
+        error: DataError | None = None
+        bad_rows, total = Counter[str](), 0
         for raw in self.read():
+            total += 1
             encode = encode or encoder(self.task, self, raw.fields)
             try:
                 if raw.problem:
                     raise BadRow("ragged row", raw.problem)
-                yield encode(raw.fields)
+                row = encode(raw.fields)
+                if error is None:
+                    yield row
             except BadRow as bad:
                 tolerated = self.public and bad.kind in ("ragged row", "no label")
                 if self.on_bad == "error" and not tolerated:
                     problem = raw.problem or bad.message
-                    raise DataError(f"{raw.location}: {problem.problem}", *problem.options) from None
+                    error = error or DataError(f"{raw.location}: {problem.problem}", *problem.options)
+                    bad_rows[bad.kind] += 1
                 if skipped is not None:
                     skipped[bad.kind] += 1
+        if error is not None:  # the first bad row in full, and all of them counted
+            kinds = ", ".join(f"{count:,} {kind}" for kind, count in bad_rows.most_common())
+            many = bad_rows.total() > 1
+            more = f". Of {total:,} rows {bad_rows.total():,} cannot be used: {kinds}"
+            raise DataError(error.message.problem, *error.message.options, *([Option("", more, more)] if many else []))
 
 
 def all_multi_hot(sources: Iterable[FileSource]) -> bool:
@@ -251,7 +272,7 @@ def find_column(
     """Return the file's name for a column of the task."""
     asked = source.named.get(column)
     names = (asked,) if asked else (column, *task.synonyms.get(column, ()))
-    name = next((name for name in names if name in sample), None)
+    name = next((found for name in names if (found := match_column(sample, name)) is not None), None)
     if not asked and task.head == "choices":
         needed = needed and column != "question" and not (column == "choices" and numbered_columns(sample))
     if name is None and (needed or (asked and column != "label")):

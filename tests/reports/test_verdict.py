@@ -1,0 +1,68 @@
+"""The sentence that a report begins with."""
+
+import json
+
+import pytest
+
+from toughen.reports import compare_runs, read_run, report, sentence
+from toughen.reports.verdict import Part, Verdict, verdict
+from toughen.statistics import PairedTestResult
+
+from .attack_samples import interval, summary, write
+from .samples import make_run
+
+
+def part(low, high, sign=1):
+    return Part("clean", "accuracy", 0.8, 0.7, PairedTestResult("paired t over seeds", 3, 0.1, 0.1, low, high), sign)
+
+
+@pytest.mark.parametrize(
+    ("attacked", "clean", "begins"),
+    [
+        (part(0.01, 0.2), part(-0.1, 0.1), "take smart: it is more robust, with no clear loss"),
+        (part(0.01, 0.2), part(0.01, 0.1), "take smart: it is more robust, and better clean"),
+        (part(0.01, 0.2), part(-0.1, -0.01), "smart is more robust and worse when clean"),
+        (part(-0.1, 0.2), part(0.01, 0.1), "take smart: it is better clean; that"),
+        (part(-0.1, -0.01), part(0.01, 0.1), "smart is better clean and less robust"),
+        (part(-0.1, 0.2), part(-0.1, 0.1), "no clear difference"),
+        (None, part(-0.1, 0.1), "no clear difference"),
+        (part(-0.1, -0.01), part(-0.1, 0.1), "take plain: smart is worse under attack"),
+        (part(-0.1, 0.1), part(-0.1, -0.01), "take plain: smart is worse when clean"),
+        (None, part(0.01, 0.1, sign=-1), "take plain: smart is worse when clean"),
+    ],
+)
+def test_the_intervals_decide(attacked, clean, begins):
+    assert Verdict("smart", "plain", clean, attacked, 2.0).decision.startswith(begins)
+
+
+def add_curve(folder, label, right):
+    """PGD at one radius on 60 rows, of which the first `right` stay right."""
+    score = interval(right / 60)
+    curve = {"axis": "radius", "unit": "", "points": [{"x": 0.0, **interval(0.9)}, {"x": 0.02, **score}]}
+    content = summary("embedding", "embedding", "PGD", label, curve=curve)
+    write(folder, f"embedding-{label}", content)
+    rows = [{"index": n, "text": f"t{n}", "label": 1, "answers": [int(n < right)]} for n in range(60)]
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    (folder / "attacks" / f"embedding-{label}.rows.jsonl").write_text(lines)
+
+
+def test_a_report_begins_with_the_decision(tmp_path):
+    run = make_run(tmp_path / "run", plain=(0.66, 0.68, 0.69))
+    assert "Nothing was attacked" in sentence(compare_runs([read_run(run)])[0])
+    for seed in (1, 2):
+        add_curve(run, f"seed-{seed}", 50)
+        add_curve(run, f"baseline-{seed}", 30)
+    (table,) = compare_runs([read_run(run)])
+    found = verdict(table)
+    assert (found.attacked.score, found.attacked.reference) == pytest.approx((50 / 60, 0.5))
+    assert found.attacked.test.difference == pytest.approx(1 / 3)
+    assert found.attacked.answer == "better"
+    assert found.cost == pytest.approx(3.0)
+    text = report(run).read_text()
+    assert found.sentence in text
+    assert text.index(found.sentence) < text.index('class="cards"')
+
+
+def test_a_run_alone_says_how_to_get_more(tmp_path):
+    (table,) = compare_runs([read_run(make_run(tmp_path / "run"))])
+    assert "--baseline" in sentence(table)
