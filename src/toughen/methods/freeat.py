@@ -17,6 +17,10 @@ class FreeAT(FreeOptions):
     Settings are those of `freelb`'s recommended preset, with two passes. Its authors divide the number of epochs by
     `steps`: at the same number it makes so many times the updates, and with a high learning rate it then does worse
     than plain training.
+
+    Examples:
+        >>> with toughen.freeat().attach(model, tokenizer) as attached:
+        ...     loss = attached.backward(model, batch, step=optimizer.step)
     """
 
     steps: int = 2

@@ -43,10 +43,25 @@ def report(
     title: str | None = None,
     intro: Sequence[str] = (),
 ) -> Path:
-    """Write the page of these run folders (or folders of runs) and return its path.
+    """Write one HTML page of a run, or of several side by side.
 
-    Without `out` it goes into the run's own folder, with the drawings beside it in plots/, or for several runs into the
-    working directory.
+    Args:
+        runs: A run folder, a folder of runs, or several.
+        out: Where the page goes; by default report.html in the run's folder with the drawings in plots/, or for several
+            runs in the working directory.
+        by: One line for each run, or for each method.
+        title: The page's title.
+        intro: Sentences under the title.
+
+    Returns:
+        The path of the page.
+
+    Raises:
+        ReportError: A folder without a run, or a name that is not a page's.
+
+    Examples:
+        >>> toughen.report(run).name
+        'report.html'
     """
     all_runs = find_runs([runs] if isinstance(runs, (str, os.PathLike)) else list(runs))
     path = Path(out) if out is not None else (all_runs[0].path if len(all_runs) == 1 else Path()) / "report.html"
