@@ -7,12 +7,13 @@ import runpy
 import subprocess
 import sys
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 import torch
 
 import toughen
-from benchmarks import method_table
+from benchmarks import front_picture, method_table
 
 from .tiny import TOKENIZER, bert, text_batch
 
@@ -99,6 +100,17 @@ def test_the_site_builds_without_a_warning(tmp_path):
 
 def test_the_method_table_is_current():
     assert method_table.PAGE.read_text() == method_table.text(), "run: python -m benchmarks.method_table"
+
+
+def test_the_readme_says_what_was_measured():
+    means = [[round(fmean(each)) for each in found.values()] for found in front_picture.scores().values()]
+    (clean, toughened), (attacked, held), typos = means
+    text = " ".join((ROOT / "README.md").read_text().split())
+    assert f"right on {held} of 100 instead of {attacked}," in text
+    assert f"unchanged {clean} plain and {toughened} toughened" in text
+    assert f"attacked {attacked} and {held}, typos in 3 of 10 words {typos[0]} and {typos[1]}]" in text
+    shown = re.findall(r">(\d+)</text>", front_picture.PICTURE.read_text())
+    assert {str(each) for pair in means for each in pair} <= set(shown)
 
 
 class LastLines(doctest.OutputChecker):
