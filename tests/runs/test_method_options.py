@@ -153,7 +153,7 @@ def test_a_method_is_one_file(tmp_path, monkeypatch, capsys):
         with pytest.raises(SystemExit):
             main(["train", "--method", "newest", "--help"])
         told = " ".join(capsys.readouterr().out.split())
-        assert "--method.strength STRENGTH Weight of its term. By preset: recommended 2.0, far 3.0." in told
+        assert "--method.strength STRENGTH Weight of its term. By default 2.0; by preset: far 3.0." in told
         assert "--method.max_norm" in told
         assert main(["show", "newest", "--preset", "far"]) == 0
         assert "Ball(radius=0.1" in capsys.readouterr().out
