@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from .charts import Difference, forest, scatter
 from .comparison import By, Comparison, Row, under_attack
 from .drawing import Drawing
+from .formatting import LOWER, format_interval, format_score
 
 ROWS, LINES, ATTACKS = 300, 40, 6  # of a table, of a forest plot, and columns of attacks
 
@@ -53,6 +54,33 @@ def comparison_section(table: Comparison, by: By, *, draw: bool = True) -> Compa
     return ComparisonSection(table, by, lines, titles, notes, _drawings(table) if draw and several else [])
 
 
+def verdict(table: Comparison) -> str:
+    """Return in a sentence or two whether the best method is worth its cost, and how sure that is."""
+    others = table.ranked([row for row in table.rows if row.over_seeds is not None])
+    if not others:
+        return ""
+    row, reference = others[0], table.rows[0].name
+    test = row.over_seeds
+    if test is None or not test.count:
+        return f"{row.name} and {reference} have no seed in common, so they cannot be compared."
+    points = "" if table.metric in LOWER else " points"
+    unsure = test.low is None or test.high is None
+    half = None if unsure else ((test.high or 0.0) - (test.low or 0.0)) / 2
+    difference = format_score(test.difference, table.metric, half, "+").partition(" ")[0]
+    told = f"{row.name} is {difference}{points} of {table.metric} from {reference}"
+    seconds = row.ratio.get("seconds_per_step")
+    cost = f" A step takes {seconds:.2g} times as long." if seconds else ""
+    if unsure:
+        return f"Not known yet: {told} with one seed, which says nothing about chance. Train more seeds.{cost}"
+    ends = f"95 % interval {format_interval(test.low or 0.0, test.high or 0.0, table.metric, '+')}, {test.count} seeds"
+    ahead = sorted(table.sign * (end or 0.0) for end in (test.low, test.high))
+    if ahead[0] > 0:
+        return f"Better than {reference}: {told} ({ends}).{cost}"
+    if ahead[1] < 0:
+        return f"Worse than {reference}: {told} ({ends}).{cost}"
+    return f"No difference shown: {told} ({ends}), which may be chance.{cost}"
+
+
 def _attacks(rows: Sequence[Row]) -> list[dict[str, float]]:
     """Return attack -> score, for every row that was attacked as most were: on those examples, with that budget."""
     ends = [
@@ -87,8 +115,8 @@ def _drawings(table: Comparison) -> list[Drawing]:
     reference, drawings = table.rows[0].name, list[Drawing]()
 
     def add_forest(title: str, ranked: Sequence[Difference], of: str, note: str) -> None:
-        title = f"{title}: difference from {reference}"
-        drawings.append(forest(title, ranked[:LINES], x=f"difference in {of}", note=note))
+        title, x = f"{title}: difference from {reference}", f"difference in {of}"
+        drawings.append(forest(title, ranked[:LINES], x=x, note=note, points=of not in LOWER))
 
     known = _ranked(each for row in table.rows if (each := _difference(row, table.sign)) is not None)
     if known:
@@ -100,7 +128,15 @@ def _drawings(table: Comparison) -> list[Drawing]:
         x, y = f"time of a step, times {reference}", f"difference in {table.metric}"
         note = f"The star is {reference}."
         drawings.append(
-            scatter("what is gained, and what it costs", costs, x=x, y=y, note=note, names=len(costs) <= 12)
+            scatter(
+                "what is gained, and what it costs",
+                costs,
+                x=x,
+                y=y,
+                note=note,
+                names=len(costs) <= 12,
+                points=table.metric not in LOWER,
+            )
         )
     for title, rows in list(under_attack(table).items())[:ATTACKS]:
         each = (Difference(name, test.difference, test.low, test.high, test.difference) for name, test in rows.items())

@@ -6,6 +6,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote, unquote
 
 from ..errors import require
 
@@ -83,6 +84,16 @@ class Drawing:
         return text.replace(">", f" {names}>{style}", 1)
 
 
+def tip(artist: Any, text: str) -> None:
+    """Say what a mark is when the mouse is over it."""
+    artist.set_gid(f"tip={quote(text)}")
+
+
+def in_points(axis: Any) -> None:
+    """Number an axis of shares in points of 100, as the tables do."""
+    axis.set_major_formatter(lambda value, _position: f"{100 * value:.4g}")
+
+
 @contextmanager
 def figure(
     title: str, x: str = "", y: str = "", *, note: str = "", wide: float = WIDE, high: float = HIGH, rows: int = 1
@@ -125,6 +136,7 @@ def _svg(figure: Any, title: str) -> str:
     width = float(box.group(1).split()[2]) * 4 / 3 if box else 400
     head = f'<svg viewBox="{box.group(1) if box else ""}" style="max-width:{1.2 * width:.0f}px" role="img" '
     text = re.sub(r"<svg[^>]*>", lambda _: f'{head}aria-label="{escape(title)}">', text, count=1)
+    text = re.sub(r'<g id="tip=([^"]*)">', lambda tip: f"<g><title>{escape(unquote(tip[1]))}</title>", text)
     used = set(re.findall(r'(?:href="#|url\(#)([^")]+)', text))
     text = re.sub(r' id="([^"]*)"', lambda name: name[0] if name[1] in used else "", text)
     text = re.sub(r"font: ([\d.]+)px [^;\"]*", r"font-size:\1px", text)

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from ..attacks.summary import Score
 from . import charts
-from .comparison import LOWER
 from .drawing import Drawing
 from .folder import ARMS, PLAIN, Arm, ErrorSummary, Predictions, Run, is_numeric, read_json
+from .formatting import LOWER
 
 CLASSES = 30  # a larger confusion matrix cannot be read
 COLUMNS, ROWS = 24, 300
@@ -77,6 +77,8 @@ class EvaluationTable:
     """Evaluations by run: rows of (run, scores), a score for each name or None."""
 
     names: Sequence[str]
+    metrics: Sequence[str]
+    """The metric of each evaluation."""
     rows: Sequence[tuple[str, Sequence[Score | None]]]
     best: Sequence[float | None]
     """The best score of each column; None if there is one run alone."""
@@ -90,13 +92,17 @@ def evaluation_table(runs: Sequence[Run]) -> EvaluationTable | None:
         return None
     scores: dict[str, dict[str, Score]] = {name: {} for name in names}
     best: list[float | None] = []
+    metrics: list[str] = []
     for name, column in scores.items():
         evaluated = {run.name: run.evaluations[name] for run in runs if name in run.evaluations}
         column |= {run: each.score for run, each in evaluated.items() if each.score}
-        first = min if any(each.metric in LOWER for each in evaluated.values()) else max
+        metrics.append(next((each.metric for each in evaluated.values()), ""))
+        first = min if metrics[-1] in LOWER else max
         best.append(first((each.value for each in column.values()), default=None) if len(runs) > 1 else None)
     drawings: list[Drawing] = []
     if len(names) * len(runs) > 1 and len(names) <= 12 and len(runs) <= 8:
-        drawings.append(charts.bars("evaluations", scores, note="With 95 % intervals over rows."))
+        drawings.append(
+            charts.bars("evaluations", scores, note="With 95 % intervals over rows.", points=not {*metrics} & {*LOWER})
+        )
     rows = [(run.name, [column.get(run.name) for column in scores.values()]) for run in runs[:ROWS]]
-    return EvaluationTable(names, rows, best, drawings)
+    return EvaluationTable(names, metrics, rows, best, drawings)

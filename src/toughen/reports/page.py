@@ -1,36 +1,24 @@
 """`report`: one or several runs as one HTML page that needs no other file."""
 
-import base64
-import hashlib
-import json
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cache, partial
-from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from .._version import __version__
-from ..errors import require
 from ..internal.atomic import write_text
 from .attack_examples import attack_examples
 from .attack_means import Attack
 from .attacks import robustness
 from .comparison import By, Comparison, compare_runs
-from .comparison_section import comparison_section
+from .comparison_section import comparison_section, verdict
 from .drawing import Drawing
 from .evaluations import evaluation_table
 from .folder import ARMS, PathLike, ReportError, Run, find_runs
-from .formatting import format_p, format_passes, shorten
+from .formatting import format_p, format_score, hide_folders
+from .render import Card, render
 from .run_section import Section, run_section
 
-if TYPE_CHECKING:
-    from jinja2 import Environment
-    from markupsafe import Markup
-
-CARDS = 8
+CARDS, VERDICTS = 8, 3
 LIMIT = 990_000  # bytes of a page: it must travel by mail and open on a telephone
 IN_FULL, COMPARED = 8, 6  # runs shown with their own drawings, and tasks compared with drawings
 
@@ -78,15 +66,6 @@ def report(
     return path
 
 
-@dataclass(frozen=True)
-class Card:
-    """A headline number."""
-
-    name: str
-    value: str
-    note: str
-
-
 class Page:
     """The parts of a page, computed once; the text is rendered again with less in it while it is too long."""
 
@@ -132,12 +111,16 @@ class Page:
         """What each attack leaves of the score, beside plain fine-tuning where that was attacked too."""
         rows = self.robustness.rows if self.robustness else ()
         ends = [(title, model, attack, *attack.end) for title, model, attack in rows if attack.end]
-        plain = {title: f", plain {score.value:.4f}" for title, model, _, score, _ in ends if model == "plain"}
+        plain = {
+            title: f", plain {format_score(score.value, attack.metric)}"
+            for title, model, attack, score, _ in ends
+            if model == "plain"
+        }
         cards: list[Card] = []
         for title, model, attack, score, at in ends:
             if model != "plain":
-                note = f"{attack.metric}, clean {attack.clean.value:.4f}{plain.get(title, '')}"
-                cards.append(Card(f"under {title} {at}".rstrip(), f"{score.value:.4f}", note))
+                note = f"{attack.metric}, clean {format_score(attack.clean.value, attack.metric)}{plain.get(title, '')}"
+                cards.append(Card(f"under {title} {at}".rstrip(), format_score(score.value, attack.metric), note))
         return cards[:3]
 
     def _calibrated(self) -> list[Card]:
@@ -157,24 +140,13 @@ class Page:
             full //= 2
 
     def _text(self, full: int, title: str, intro: Sequence[str]) -> str:
-        from markupsafe import Markup
-
-        environment, numbers = _environment(), count()
-
-        def inline(drawing: Drawing) -> "Markup":
-            # The one thing that is put in as it is: matplotlib escaped what it wrote.
-            return Markup(drawing.inline(next(numbers)))
-
-        script = environment.get_template("page.js").render()
         several = len(self.runs) > 1
-        return environment.get_template("page.html").render(
+        return render(
+            "page.html",
+            kind="comparison" if several else "report",
             title=title,
+            verdicts=self.verdicts,
             intro=intro,
-            version=__version__,
-            inline=inline,
-            script=script,
-            # What the page's policy names the one script by that may run.
-            script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
             cards=self.cards,
             section=None if several else self.sections[0] if full else None,
             comparisons=[each for each in self.comparisons if len(each.table.rows) > 1 or several],
@@ -184,41 +156,35 @@ class Page:
             evaluations=self.evaluations,
             sections=self.sections[:full],
             left=self.runs[full:],
-            format_p=format_p,
-            format_passes=format_passes,
-            shorten=shorten,
-            to_json=partial(json.dumps, ensure_ascii=False),
         )
+
+    @property
+    def verdicts(self) -> list[str]:
+        """Whether the best method is worth its cost, for each task."""
+        task = "{}: " if len(self.tables) > 1 else ""
+        told = [f"{task.format(table.rows[0].task)}{text}" for table in self.tables if (text := verdict(table))]
+        if not told and self.runs[0].method != "plain":
+            told = ["Nothing to compare with: train with --baseline to learn what the method brings."]
+        return [hide_folders(text) for text in told[:VERDICTS]]
 
 
 def _scores(table: Comparison) -> list[Card]:
     best = table.best
-    spread = "one seed" if best.summary.sd is None else f"± {best.summary.sd:.4f} sd, {best.summary.count} seeds"
-    cards = [Card(f"{best.task}: {table.metric}", f"{best.summary.mean:.4f}", f"{best.name}, {spread}")]
+    seeds = "one seed" if best.summary.sd is None else f"sd of {best.summary.count} seeds"
+    score = format_score(best.summary.mean, table.metric, best.summary.sd)
+    cards = [Card(f"{hide_folders(best.task)}: {table.metric}", score, f"{best.name}, {seeds}")]
     others = table.ranked([row for row in table.rows if row.over_seeds is not None])
     if others and (test := others[0].over_seeds):
         top, reference = others[0], table.rows[0].name
-        value = f"{test.difference:+.4f}" if test.count else "-"
+        error = None if test.low is None or test.high is None else (test.high - test.low) / 2
+        value = format_score(test.difference, table.metric, error, "+") if test.count else "-"
         cards.append(Card(f"{top.name} against {reference}", value, format_p(test.p, test.why)))
         if seconds := top.ratio.get("seconds_per_step"):
             cards.append(Card("cost of a step", f"{seconds:.2f}x", f"{top.name} to {reference}"))
     return cards
 
 
-@cache  # it keeps compiled templates: they are a good part of a page's time
-def _environment() -> "Environment":
-    jinja = require("jinja2", "cli")
-    # Text from data, file names and configs is escaped in every template.
-    return jinja.Environment(
-        loader=jinja.FileSystemLoader(Path(__file__).parent / "templates"),
-        autoescape=True,
-        undefined=jinja.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-
-
 def _title(runs: Sequence[Run]) -> str:
     if len(runs) == 1:
-        return f"{runs[0].results.task} with {runs[0].method}"
+        return f"{hide_folders(runs[0].results.task)} with {runs[0].method}"
     return f"{len(runs)} runs: " + ", ".join(list(dict.fromkeys(run.method for run in runs))[:12])
