@@ -9,8 +9,10 @@ import sys
 from pathlib import Path
 from statistics import fmean
 
+import nbformat
 import pytest
 import torch
+from nbclient import NotebookClient
 
 import toughen
 from benchmarks import front_picture, method_table
@@ -152,3 +154,17 @@ def test_examples_run(example, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", [example.name])
     runpy.run_path(str(example), run_name="__main__")
     assert capsys.readouterr().out.strip(), f"{example.name} prints nothing"
+
+
+def test_the_notebook_runs_from_top_to_bottom(tmp_path):
+    """In a kernel of its own, as in a fresh environment, with the tiny model."""
+    notebook = nbformat.read(ROOT / "examples" / "get_started.ipynb", as_version=4)
+    assert all(not cell.get("outputs") for cell in notebook.cells)  # nothing of a machine is kept in the file
+    tiny = "from toughen.demo import encoder; encoder.PACKAGE = 'a package that is not there'"
+    notebook.cells.insert(0, nbformat.v4.new_code_cell(tiny))
+    NotebookClient(
+        notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}
+    ).execute()
+    printed = "".join(each.get("text", "") for cell in notebook.cells for each in cell.get("outputs", ()))
+    assert "embeddings moved by 5 %" in printed
+    assert (tmp_path / "notebook-files" / "reviews.csv").is_file()

@@ -80,7 +80,7 @@ def test_one_run(smart):
     text, parser = checked(page)
     assert "71.0 ± 1.0" in text  # 0.70, 0.72, 0.71
     assert "+3.3 ± 2.9" in text
-    assert "smart is +3.3 points of accuracy from plain (95 % interval +0.5 to +6.2, 3 seeds)" in text
+    assert "smart gains 3.3 points of accuracy against plain (95 % interval +0.5 to +6.2, 3 seeds)" in text
     assert "3.00x" in text
     for figure in (
         "loss and its parts",
@@ -127,10 +127,10 @@ def test_marks_say_what_they_are(smart, freelb, tmp_path):
 @pytest.mark.parametrize(
     ("scores", "plain", "words"),
     [
-        ((0.70, 0.72, 0.71), (0.60, 0.62, 0.61), "Better than plain: smart is"),
-        ((0.60, 0.62, 0.61), (0.70, 0.72, 0.72), "Worse than plain: smart is"),
-        ((0.70, 0.60, 0.71), (0.66, 0.68, 0.64), "No difference shown: smart is"),
-        ((0.70,), (0.66,), "Not known yet: smart is +4.0 points"),
+        ((0.70, 0.72, 0.71), (0.60, 0.62, 0.61), "Better than plain: smart gains"),
+        ((0.60, 0.62, 0.61), (0.70, 0.72, 0.72), "Worse than plain: smart loses"),
+        ((0.70, 0.60, 0.71), (0.66, 0.68, 0.64), "No difference shown: smart gains"),
+        ((0.70,), (0.66,), "Not known yet: smart gains 4.0 points"),
         ((0.70, 0.72), None, "Nothing to compare with: train with --baseline"),
     ],
 )

@@ -1,14 +1,17 @@
 """One comparison as a section of a page: a table to sort and filter, differences with intervals, cost against gain."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from ..statistics import PairedTestResult
 from .charts import Difference, forest, scatter
 from .comparison import By, Comparison, Row, under_attack
 from .drawing import Drawing
 from .formatting import LOWER, format_interval, format_score
 
+Attacked = Mapping[str, Mapping[str, PairedTestResult]]
+"""Attack -> row -> difference from the reference, on the examples that both kept."""
 ROWS, LINES, ATTACKS = 300, 40, 6  # of a table, of a forest plot, and columns of attacks
 
 
@@ -34,6 +37,8 @@ class ComparisonSection:
     attacks: Sequence[str]
     notes: Sequence[str]
     drawings: Sequence[Drawing]
+    verdict: str
+    """Whether the best method is worth its cost; empty if there is nothing to compare."""
 
 
 def comparison_section(table: Comparison, by: By, *, draw: bool = True) -> ComparisonSection:
@@ -51,34 +56,49 @@ def comparison_section(table: Comparison, by: By, *, draw: bool = True) -> Compa
         gain = table.sign * row.over_seeds.difference if row.over_seeds and row.over_seeds.count else 0.0
         direction = "up" if gain > 0 else "down" if gain < 0 else ""
         lines.append(Line(row, several and row.summary.mean == best, direction, [scores.get(each) for each in titles]))
-    return ComparisonSection(table, by, lines, titles, notes, _drawings(table) if draw and several else [])
+    attacked = under_attack(table) if draw and several else {}
+    drawings = _drawings(table, attacked) if draw and several else []
+    return ComparisonSection(table, by, lines, titles, notes, drawings, _verdict(table, attacked))
 
 
-def verdict(table: Comparison) -> str:
-    """Return in a sentence or two whether the best method is worth its cost, and how sure that is."""
+def _verdict(table: Comparison, attacked: Attacked) -> str:
+    """Return in a few sentences whether a method is worth its cost, and how sure that is."""
     others = table.ranked([row for row in table.rows if row.over_seeds is not None])
     if not others:
         return ""
-    row, reference = others[0], table.rows[0].name
+    better = [row for row in others if row.over_seeds and _sure(row.over_seeds, table.sign) > 0]
+    row, reference = (better or others)[0], table.rows[0].name
     test = row.over_seeds
     if test is None or not test.count:
         return f"{row.name} and {reference} have no seed in common, so they cannot be compared."
-    points = "" if table.metric in LOWER else " points"
-    unsure = test.low is None or test.high is None
-    half = None if unsure else ((test.high or 0.0) - (test.low or 0.0)) / 2
-    difference = format_score(test.difference, table.metric, half, "+").partition(" ")[0]
-    told = f"{row.name} is {difference}{points} of {table.metric} from {reference}"
-    seconds = row.ratio.get("seconds_per_step")
-    cost = f" A step takes {seconds:.2g} times as long." if seconds else ""
-    if unsure:
-        return f"Not known yet: {told} with one seed, which says nothing about chance. Train more seeds.{cost}"
-    ends = f"95 % interval {format_interval(test.low or 0.0, test.high or 0.0, table.metric, '+')}, {test.count} seeds"
-    ahead = sorted(table.sign * (end or 0.0) for end in (test.low, test.high))
-    if ahead[0] > 0:
-        return f"Better than {reference}: {told} ({ends}).{cost}"
-    if ahead[1] < 0:
-        return f"Worse than {reference}: {told} ({ends}).{cost}"
-    return f"No difference shown: {told} ({ends}), which may be chance.{cost}"
+    sentences = [_clean_verdict(table, row, test, reference)]
+    for title, rows in list(attacked.items())[:2]:
+        if (under := rows.get(row.name)) and under.low is not None and under.high is not None:
+            ends = format_interval(under.low, under.high, sign="+")
+            sentences.append(f"Under {title}: {format_score(under.difference, sign='+')} points ({ends}).")
+    if seconds := row.ratio.get("seconds_per_step"):
+        sentences.append(f"A step takes {seconds:.2g} times as long.")
+    return " ".join(sentences)
+
+
+def _clean_verdict(table: Comparison, row: Row, test: PairedTestResult, reference: str) -> str:
+    half = None if test.low is None or test.high is None else (test.high - test.low) / 2
+    size = format_score(abs(test.difference), table.metric, half).partition(" ")[0]
+    verb = "gains" if table.sign * test.difference >= 0 else "loses"
+    unit = table.metric if table.metric in LOWER else f"points of {table.metric}"
+    told = f"{row.name} {verb} {size} {unit} against {reference}"
+    if test.low is None or test.high is None:
+        return f"Not known yet: {told} with one seed, which says nothing about chance. Train more seeds."
+    ends = f"95 % interval {format_interval(test.low, test.high, table.metric, '+')}, {test.count} seeds"
+    answers = {1: f"Better than {reference}", -1: f"Worse than {reference}", 0: "No difference shown"}
+    sure = _sure(test, table.sign)
+    return f"{answers[sure]}: {told} ({ends}){'' if sure else ', which may be chance'}."
+
+
+def _sure(test: PairedTestResult, sign: int) -> int:
+    """1 if the whole interval is better than the reference, -1 if it is worse, 0 if it holds both or there is none."""
+    ends = [sign * end for end in (test.low, test.high) if end is not None]
+    return 1 if ends and min(ends) > 0 else -1 if ends and max(ends) < 0 else 0
 
 
 def _attacks(rows: Sequence[Row]) -> list[dict[str, float]]:
@@ -111,7 +131,7 @@ def _ranked(differences: Iterable[Difference]) -> list[Difference]:
     return sorted(differences, key=lambda each: -each.gain)
 
 
-def _drawings(table: Comparison) -> list[Drawing]:
+def _drawings(table: Comparison, attacked: Attacked) -> list[Drawing]:
     reference, drawings = table.rows[0].name, list[Drawing]()
 
     def add_forest(title: str, ranked: Sequence[Difference], of: str, note: str) -> None:
@@ -138,7 +158,7 @@ def _drawings(table: Comparison) -> list[Drawing]:
                 points=table.metric not in LOWER,
             )
         )
-    for title, rows in list(under_attack(table).items())[:ATTACKS]:
+    for title, rows in list(attacked.items())[:ATTACKS]:
         each = (Difference(name, test.difference, test.low, test.high, test.difference) for name, test in rows.items())
         add_forest(title, _ranked(each), "after-attack accuracy", "95 %: paired bootstrap over the attacked examples.")
     return drawings

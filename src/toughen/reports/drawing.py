@@ -91,7 +91,11 @@ def tip(artist: Any, text: str) -> None:
 
 def in_points(axis: Any) -> None:
     """Number an axis of shares in points of 100, as the tables do."""
-    axis.set_major_formatter(lambda value, _position: f"{100 * value:.4g}")
+
+    def number(value: float, _position: int) -> str:
+        return f"{100 * value:.4g}"
+
+    axis.set_major_formatter(number)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from .attack_examples import attack_examples
 from .attack_means import Attack
 from .attacks import robustness
 from .comparison import By, Comparison, compare_runs
-from .comparison_section import comparison_section, verdict
+from .comparison_section import comparison_section
 from .drawing import Drawing
 from .evaluations import evaluation_table
 from .folder import ARMS, PathLike, ReportError, Run, find_runs
@@ -162,7 +162,7 @@ class Page:
     def verdicts(self) -> list[str]:
         """Whether the best method is worth its cost, for each task."""
         task = "{}: " if len(self.tables) > 1 else ""
-        told = [f"{task.format(table.rows[0].task)}{text}" for table in self.tables if (text := verdict(table))]
+        told = [f"{task.format(each.table.rows[0].task)}{each.verdict}" for each in self.comparisons if each.verdict]
         if not told and self.runs[0].method != "plain":
             told = ["Nothing to compare with: train with --baseline to learn what the method brings."]
         return [hide_folders(text) for text in told[:VERDICTS]]
