@@ -91,7 +91,7 @@ def test_the_reference_has_every_public_name():
 
 def test_the_site_builds_without_a_warning(tmp_path):
     """Links, anchors, the navigation and every name of the reference; without network."""
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")]
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     fetched = re.findall(

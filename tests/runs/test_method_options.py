@@ -39,7 +39,7 @@ def test_options_and_presets_are_those_of_the_class(name):
     kind = options_class(get_factory(name))
     described = {option.name: option for option in METHODS[name].options}
     assert set(described) == {each.name for each in fields(kind) if each.name != "init"}
-    assert METHODS[name].doc == inspect.getdoc(get_factory(name))
+    assert METHODS[name].doc == inspect.getdoc(kind)
     assert all(option.help for option in described.values()), "every option is explained"
     assert list(METHODS[name].presets) == list(kind.PRESETS)
     for preset, values in METHODS[name].presets.items():
@@ -49,7 +49,9 @@ def test_options_and_presets_are_those_of_the_class(name):
         }
         for key, option in described.items():
             if option.default is None and values[key] is not None:
-                assert f"{preset} {values[key]!r}" in option.help
+                usual = METHODS[name].presets["recommended"][key]
+                shown = f"By default {usual}" if values[key] == usual else f"{preset} {values[key]}"
+                assert shown in option.help
 
 
 def test_every_option_of_a_config_is_explained():
