@@ -86,13 +86,13 @@ def _clean_verdict(table: Comparison, row: Row, test: PairedTestResult, referenc
     size = format_score(abs(test.difference), table.metric, half).partition(" ")[0]
     verb = "gains" if table.sign * test.difference >= 0 else "loses"
     unit = table.metric if table.metric in LOWER else f"points of {table.metric}"
-    told = f"{row.name} {verb} {size} {unit} against {reference}"
+    change = f"{row.name} {verb} {size} {unit} against {reference}"
     if test.low is None or test.high is None:
-        return f"Not known yet: {told} with one seed, which says nothing about chance. Train more seeds."
+        return f"Not known yet: {change} with one seed, which says nothing about chance. Train more seeds."
     ends = f"95 % interval {format_interval(test.low, test.high, table.metric, '+')}, {test.count} seeds"
     answers = {1: f"Better than {reference}", -1: f"Worse than {reference}", 0: "No difference shown"}
     sure = _sure(test, table.sign)
-    return f"{answers[sure]}: {told} ({ends}){'' if sure else ', which may be chance'}."
+    return f"{answers[sure]}: {change} ({ends}){'' if sure else ', which may be chance'}."
 
 
 def _sure(test: PairedTestResult, sign: int) -> int:

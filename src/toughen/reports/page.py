@@ -162,10 +162,12 @@ class Page:
     def verdicts(self) -> list[str]:
         """Whether the best method is worth its cost, for each task."""
         task = "{}: " if len(self.tables) > 1 else ""
-        told = [f"{task.format(each.table.rows[0].task)}{each.verdict}" for each in self.comparisons if each.verdict]
-        if not told and self.runs[0].method != "plain":
-            told = ["Nothing to compare with: train with --baseline to learn what the method brings."]
-        return [hide_folders(text) for text in told[:VERDICTS]]
+        verdicts = [
+            f"{task.format(each.table.rows[0].task)}{each.verdict}" for each in self.comparisons if each.verdict
+        ]
+        if not verdicts and self.runs[0].method != "plain":
+            verdicts = ["Nothing to compare with: train with --baseline to learn what the method brings."]
+        return [hide_folders(text) for text in verdicts[:VERDICTS]]
 
 
 def _scores(table: Comparison) -> list[Card]:
