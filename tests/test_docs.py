@@ -161,6 +161,8 @@ def test_the_notebook_runs_from_top_to_bottom(tmp_path):
     notebook = nbformat.read(ROOT / "examples" / "get_started.ipynb", as_version=4)
     assert all(not cell.get("outputs") for cell in notebook.cells)  # nothing of a machine is kept in the file
     tiny = "from toughen.demo import encoder; encoder.PACKAGE = 'a package that is not there'"
+    for cell in notebook.cells:
+        cell.source = cell.source.replace("seeds=[1, 2]", "seeds=[1]")  # half the time, the same calls
     notebook.cells.insert(0, nbformat.v4.new_code_cell(tiny))
     NotebookClient(
         notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}

@@ -79,6 +79,7 @@ def public_factory(name: str) -> Callable[..., Any]:
     make = get_factory(name)
     kind = options_class(make)
     if kind is not None and "\nArgs:" not in (make.__doc__ or ""):
+        make.__dict__["__signature__"] = signature(kind).replace(return_annotation="Method")
         with suppress(ImportError):  # what reads the options' texts comes with the command line
             make.__doc__ = _full_doc(kind)
     return make
