@@ -8,7 +8,7 @@ export HF_HUB_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := false
 APT := DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends
 
-.PHONY: demo test browser lint bench leaderboard clean
+.PHONY: demo test browser lint docs bench leaderboard clean
 
 test: $(VENV)/dev.stamp browser lint
 	$(BIN)/python -m pytest -n 2 --dist loadgroup --durations=10
@@ -28,6 +28,9 @@ lint: $(VENV)/dev.stamp
 demo: export OMP_NUM_THREADS := 2
 demo: $(VENV)/demo.stamp
 	$(BIN)/python examples/demo.py
+
+docs: $(VENV)/dev.stamp
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 bench: $(VENV)/dev.stamp
 	$(BIN)/python benchmarks/step_time.py

@@ -1,12 +1,21 @@
 """Every Python block of the README and the docs runs, and so does every example."""
 
+import doctest
+import inspect
 import re
 import runpy
+import subprocess
 import sys
 from pathlib import Path
+from statistics import fmean
 
+import nbformat
 import pytest
 import torch
+from nbclient import NotebookClient
+
+import toughen
+from benchmarks import front_picture, method_table
 
 from .tiny import TOKENIZER, bert, text_batch
 
@@ -57,6 +66,79 @@ def namespace(folder: Path) -> dict[str, object]:
     }
 
 
+def test_every_public_name_is_explained():
+    """What it does, every argument, what comes back and what is refused, in the form that the reference reads."""
+    problems: list[str] = []
+    for name in toughen.__all__:
+        thing = getattr(toughen, name)
+        doc = inspect.getdoc(thing) or ""
+        named = set(re.findall(r"^    \**(\w+):", doc.partition("\nArgs:\n")[2].partition("\n\n")[0], flags=re.M))
+        wanted = set(inspect.signature(thing).parameters) if thing is not toughen.MethodOptions else set()
+        problems += [f"{name}: {each} is not in Args" for each in sorted(wanted ^ named)]
+        sections = () if isinstance(thing, type) else ("Returns", *(("Raises",) if wanted else ()))
+        problems += [f"{name} has no {each}" for each in (*sections, "Examples") if f"\n{each}:\n" not in doc]
+    assert problems == []
+    assert {*toughen._HOMES, *toughen.list_methods()} == set(toughen.__all__)
+
+
+def test_the_reference_has_every_public_name():
+    pages = "".join(page.read_text() for page in (ROOT / "docs" / "api").glob("*.md"))
+    shown = set(re.findall(r"^::: toughen\.([\w.]+)$", pages, flags=re.M))
+    packages = ("tasks", "evaluation", "reports", "sweeps", "cuda_graphs")
+    wanted = {f"{name}.{each}" for name in packages for each in getattr(toughen, name).__all__}
+    assert {*toughen.__all__, *wanted} - shown == set()
+
+
+def test_the_site_builds_without_a_warning(tmp_path):
+    """Links, anchors, the navigation and every name of the reference; without network."""
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    fetched = re.findall(
+        r'<(?:script|link|img)[^>]+(?:src|href)="(https?://[^"]+)', (tmp_path / "site" / "index.html").read_text()
+    )
+    assert fetched == []
+
+
+def test_the_method_table_is_current():
+    assert method_table.PAGE.read_text() == method_table.text(), "run: python -m benchmarks.method_table"
+
+
+def test_the_readme_says_what_was_measured():
+    means = [[round(fmean(each)) for each in found.values()] for found in front_picture.scores().values()]
+    (clean, toughened), (attacked, held), typos = means
+    text = " ".join((ROOT / "README.md").read_text().split())
+    assert f"right on {held} of 100 instead of {attacked}," in text
+    assert f"unchanged {clean} plain and {toughened} toughened" in text
+    assert f"attacked {attacked} and {held}, typos in 3 of 10 words {typos[0]} and {typos[1]}]" in text
+    shown = re.findall(r">(\d+)</text>", front_picture.PICTURE.read_text())
+    assert {str(each) for pair in means for each in pair} <= set(shown)
+
+
+class LastLines(doctest.OutputChecker):
+    """Compares the end of what is printed: before it a training prints its progress."""
+
+    def check_output(self, want: str, got: str, optionflags: int) -> bool:
+        end = "".join(got.splitlines(keepends=True)[-want.count("\n") :])
+        return not want or super().check_output(want, end, optionflags)
+
+
+def test_every_example_of_a_public_name_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    runner = doctest.DocTestRunner(LastLines(), optionflags=doctest.ELLIPSIS)
+    said: list[str] = []
+    made: dict[str, object] = {"toughen": toughen}
+    for name in sorted(toughen.__all__, key=lambda name: (name != "train", name != "sweep")):  # the others use these
+        doc = inspect.getdoc(getattr(toughen, name)) or ""
+        names = namespace(tmp_path / name) | made
+        test = doctest.DocTestParser().get_doctest(doc, names, name, None, None)
+        test.globs = names  # not the copy of it that the parser made
+        assert test.examples, name
+        runner.run(test, out=said.append, clear_globs=False)
+        made |= {key: names[key] for key in ("run", "swept") if key in names}
+    assert runner.failures == 0, "".join(said)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_blocks_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -72,3 +154,19 @@ def test_examples_run(example, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", [example.name])
     runpy.run_path(str(example), run_name="__main__")
     assert capsys.readouterr().out.strip(), f"{example.name} prints nothing"
+
+
+def test_the_notebook_runs_from_top_to_bottom(tmp_path):
+    """In a kernel of its own, as in a fresh environment, with the tiny model."""
+    notebook = nbformat.read(ROOT / "examples" / "get_started.ipynb", as_version=4)
+    assert all(not cell.get("outputs") for cell in notebook.cells)  # nothing of a machine is kept in the file
+    tiny = "from toughen.demo import encoder; encoder.PACKAGE = 'a package that is not there'"
+    for cell in notebook.cells:
+        cell.source = cell.source.replace("seeds=[1, 2]", "seeds=[1]")  # half the time, the same calls
+    notebook.cells.insert(0, nbformat.v4.new_code_cell(tiny))
+    NotebookClient(
+        notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}
+    ).execute()
+    printed = "".join(each.get("text", "") for cell in notebook.cells for each in cell.get("outputs", ()))
+    assert "embeddings moved by 5 %" in printed
+    assert (tmp_path / "notebook-files" / "reviews.csv").is_file()

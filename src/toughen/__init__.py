@@ -105,6 +105,49 @@ if TYPE_CHECKING:
     Ramp = LinearSchedule
     accelerated_backward = accelerate_backward
 
+__all__ = [
+    "Attached",
+    "LinearSchedule",
+    "Method",
+    "MethodOptions",
+    "MethodSum",
+    "Run",
+    "Sweep",
+    "accelerate_backward",
+    "alum",
+    "asa",
+    "asam",
+    "awp",
+    "bregman",
+    "creat",
+    "create_method",
+    "draw_attention",
+    "evaluate",
+    "fgm",
+    "freeat",
+    "freelb",
+    "list_methods",
+    "load",
+    "neftune",
+    "pgd",
+    "plain",
+    "r3f",
+    "r4f",
+    "rdrop",
+    "register_method",
+    "report",
+    "resume",
+    "robust",
+    "sam",
+    "second_order",
+    "sift",
+    "smart",
+    "spectral",
+    "sweep",
+    "train",
+    "vat",
+]
+
 # Where each public name lives. Nothing is imported before it is asked for, so `import toughen` costs nothing.
 _MODULES = {
     "engine.attached": "Attached",
@@ -148,7 +191,7 @@ def __getattr__(name: str) -> Any:
     if not name.startswith("_"):
         registry = import_module(".registry", __name__)
         if name in registry.list_methods():
-            return registry.get_factory(name)
+            return registry.public_factory(name)
     raise AttributeError(f"module 'toughen' has no attribute {name!r}")
 
 

@@ -39,8 +39,23 @@ class _Attachable:
     ) -> Attached:
         """Bind the method or methods to a model; `attached.detach()` gives the model back as it was.
 
-        `tokenizer` says which tokens are special. `seed` starts the noise (default: torch's). `task` overrides what
-        the head's class name says. `total_steps` is the number of updates, for methods with a schedule.
+        Args:
+            model: A transformers model, or any module that returns a loss and logits.
+            tokenizer: Says which tokens are special, so that they are left alone.
+            seed: Starts the noise; by default torch's own seed.
+            task: What the head predicts, where its class name does not say it: "tokens", "choices", "span" and so on.
+            total_steps: The number of updates, for methods with a schedule.
+
+        Returns:
+            The bound method, whose `backward` stands in place of `loss.backward()`.
+
+        Raises:
+            MethodError: The model already has a method attached, or is not a module.
+            SiteError: The model has no place that this method perturbs.
+
+        Examples:
+            >>> with toughen.smart().attach(model, tokenizer) as attached:
+            ...     loss = attached.backward(model, batch)
         """
         from .engine.attached import Attached
 
@@ -49,17 +64,40 @@ class _Attachable:
 
 @dataclass(frozen=True)
 class Method(_Attachable):
-    """WHERE, HOW, WHAT and how it is combined; every published method is one of these."""
+    """Where a model is perturbed, how, what is compared, and how that is combined with the loss.
+
+    Every published method is one of these. Parts that do not fit together are refused when the method is made.
+
+    Args:
+        site: Where the model is perturbed.
+        search: How the perturbation is found.
+        compare: What is compared: a divergence from the clean prediction, or the task loss.
+        combine: How the comparison enters the update.
+        search_objective: What the search maximizes; by default `compare`.
+        dropout: One mask for all passes of a batch ("shared"), one for each ("fresh"), or none ("off").
+        reference: What the comparison is with; by default the clean pass.
+        constraint: What holds for the weights after every update.
+        options: The options that the method was built from.
+
+    Raises:
+        MethodError: Parts that do not fit together, with the reason.
+
+    Examples:
+        >>> from dataclasses import replace
+        >>> from toughen.compare import Divergence
+        >>> method = replace(toughen.smart(), compare=Divergence("js"))
+        >>> attached = method.attach(model, tokenizer)
+    """
 
     site: Site
     search: Search
     compare: Compare
     combine: Combine
-    search_objective: Compare | None = None  # what the search maximises; `compare` unless said otherwise
-    dropout: Dropout = "shared"  # one mask for all passes of a batch, a "fresh" one for each, or "off"
-    reference: EmaTeacher | None = None  # what the comparison is with; None: the clean pass
+    search_objective: Compare | None = None
+    dropout: Dropout = "shared"
+    reference: EmaTeacher | None = None
     constraint: Constraint | None = None
-    options: MethodOptions | None = field(default=None, repr=False, compare=False)  # those it was built from
+    options: MethodOptions | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for problem in (_dropout, _targets, _tokens, _clean_pass, _steps, _dead_start):
@@ -94,6 +132,16 @@ class MethodSum(_Attachable):
     """Several methods at once: one clean pass, the regularisers of all added to it.
 
     One of them may be a method with backward passes of its own, such as FreeLB; the others must add to the clean loss.
+
+    Args:
+        methods: The methods; `a + b` makes the sum of two.
+
+    Raises:
+        MethodError: Methods that cannot share one update, with the reason.
+
+    Examples:
+        >>> full_smart = toughen.smart("paper") + toughen.bregman(1.0)
+        >>> attached = full_smart.attach(model, tokenizer, total_steps=100)
     """
 
     methods: tuple[Method, ...]

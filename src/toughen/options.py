@@ -39,6 +39,11 @@ class MethodOptions:
 
     Defaults are those of the recommended preset; a row of `PRESETS` holds what another preset changes. A class with
     presets is a `PresetOptions`.
+
+    Examples:
+        >>> options = toughen.smart("robust", weight=2.0).options
+        >>> options.step_size, options.weight
+        (0.03, 2.0)
     """
 
     name: ClassVar[str]
@@ -149,6 +154,7 @@ class AscentOptions(SiteOptions, DropoutOptions):
     radius_schedule: Schedule = 1.0
     """Factor on all lengths of the search; [start, end] or [start, end, duration] if it grows over the training."""
     init: Start | None = None
+    """A function that gives the starting perturbation, in place of the random draw."""
 
     @property
     def ball_radius(self) -> Schedule:
@@ -195,12 +201,13 @@ def _check(name: str, value: Any) -> None:
         raise MethodError(f"steps={value}: at least one is needed.")
 
 
-@cache
 def attribute_docs(record: type) -> dict[str, str]:
     """What stands under each field of a dataclass, those it inherits among them."""
+    return {name: text for each in reversed(record.__mro__[:-1]) for name, text in _own_attribute_docs(each).items()}
+
+
+@cache
+def _own_attribute_docs(record: type) -> dict[str, str]:
     from docstring_parser.attrdoc import AttributeDocstrings  # comes with jsonargparse
 
-    docs: dict[str, str] = {}
-    for each in reversed(record.__mro__[:-1]):
-        docs |= {name: text for name, (text, *_) in AttributeDocstrings().get_attr_docs(each).items()}
-    return docs
+    return {name: text for name, (text, *_) in AttributeDocstrings().get_attr_docs(record).items()}

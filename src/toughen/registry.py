@@ -1,7 +1,9 @@
 """Methods by name: the package's own, a plug-in's (entry points `toughen.methods`), or a person's."""
 
+import inspect
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import fields
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -10,7 +12,7 @@ from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from .errors import MethodError, nearest
-from .options import OLD_NAMES, MethodOptions
+from .options import OLD_NAMES, MethodOptions, attribute_docs
 
 if TYPE_CHECKING:
     from .method import Method, MethodSum
@@ -22,7 +24,25 @@ _COLLECTING: list[dict[str, Callable[..., Any]]] = []
 
 
 def register_method(name: str) -> Callable[[T], T]:
-    """Give a class of options, or a function that returns a method, its name."""
+    """Give a class of options, or a function that returns a method, its name.
+
+    Args:
+        name: What `create_method` and `toughen train --method` call it.
+
+    Returns:
+        A decorator, which returns the class or the function as it is.
+
+    Raises:
+        MethodError: A method of this name is there already.
+
+    Examples:
+        >>> from dataclasses import replace
+        >>> @toughen.register_method("small-step")
+        ... def small_step(step_size: float = 0.002):
+        ...     '''SMART with a smaller step.'''
+        ...     return replace(toughen.smart(step_size=step_size), options=None)
+        >>> attached = toughen.create_method("small-step").attach(model, tokenizer)
+    """
 
     def register(made: T) -> T:
         if name in _NAMED and _NAMED[name].__module__ != made.__module__:
@@ -54,6 +74,42 @@ def factory(options: Callable[P, MethodOptions]) -> "Callable[P, Method]":
     return make
 
 
+def public_factory(name: str) -> Callable[..., Any]:
+    """Return the function that makes a method, with every option in its docstring, for `help(toughen.smart)`."""
+    make = get_factory(name)
+    kind = options_class(make)
+    if kind is not None and "\nArgs:" not in (make.__doc__ or ""):
+        make.__dict__["__signature__"] = signature(kind).replace(return_annotation="Method")
+        with suppress(ImportError):  # what reads the options' texts comes with the command line
+            make.__doc__ = _full_doc(kind)
+    return make
+
+
+def _full_doc(kind: type[MethodOptions]) -> str:
+    docs = attribute_docs(kind)
+    text, _, example = inspect.cleandoc(kind.__doc__ or "").partition("\nExamples:\n")
+    usual = (
+        f"    >>> with toughen.{kind.name}().attach(model, tokenizer, total_steps=100) as attached:\n"
+        "    ...     loss = attached.backward(model, batch)"
+    )
+    arguments = [f"    {each.name}: {' '.join(docs[each.name].split())}" for each in fields(kind)]
+    return "\n".join(
+        [
+            text.rstrip(),
+            *(["", "Args:", *arguments] if arguments else []),
+            "",
+            "Returns:",
+            "    Method: What `attach` binds to a model; `options` holds these options.",
+            "",
+            "Raises:",
+            "    MethodError: An unknown preset, or a value that cannot be.",
+            "",
+            "Examples:",
+            example.rstrip() or usual,
+        ]
+    )
+
+
 def options_class(factory: Callable[..., Any]) -> type[MethodOptions] | None:
     """The options behind a factory; None where a plain function makes the method."""
     kind = getattr(factory, "__wrapped__", None)
@@ -80,7 +136,15 @@ def _load_own() -> None:
 
 
 def list_methods() -> list[str]:
-    """The names of all methods that can be made."""
+    """Return the names of all methods that can be made.
+
+    Returns:
+        The names, sorted; plug-ins and methods of your own are among them once they are imported.
+
+    Examples:
+        >>> toughen.list_methods()
+        ['alum', 'asa', ...]
+    """
     _load_own()
     return sorted(_NAMED)
 
@@ -101,9 +165,23 @@ def get_factory(name: str) -> Callable[..., Any]:
 
 
 def create_method(name: str, **settings: Any) -> "Method | MethodSum":
-    """A method by name, or a sum of names: `make("freelb", step_size=0.1)`, `make("smart+bregman")`.
+    """Make a method by name, or a sum of methods: "freelb", "smart+bregman".
 
-    The settings of a sum go by part: `make("smart+bregman", smart={"preset": "paper"})`.
+    Args:
+        name: The name of a method, or several with + between them.
+        **settings: The options of the method. Those of a sum go by part: `smart={"preset": "paper"}`.
+
+    Returns:
+        The method, as `toughen.smart(...)` and its siblings return it.
+
+    Raises:
+        MethodError: An unknown name or option, or methods that do not go together.
+
+    Examples:
+        >>> method = toughen.create_method("freelb", steps=2)
+        >>> both = toughen.create_method("smart+bregman", smart={"preset": "paper"})
+        >>> [type(each.combine).__name__ for each in both.methods]
+        ['Add', 'Add']
     """
     parts = [part.strip() for part in name.split("+")]
     if len(parts) == 1:

@@ -38,8 +38,19 @@ class TrainingProgress:
 class LinearSchedule:
     """A straight line from `start` to `end`, then level.
 
-    `duration` is the share of the training it takes if at most 1 - the number of updates is then asked of `attach` or
-    taken from the Trainer - and a number of updates otherwise. `over` is its old name.
+    Args:
+        start: The value at the first update.
+        end: The value after `duration`.
+        duration: Up to 1 a share of the training, of which `attach(total_steps=...)` or the Trainer knows the length;
+            above 1 a number of updates.
+        over: The old name of `duration`.
+
+    Raises:
+        MethodError: A number that is not finite, or a duration of 0.
+
+    Examples:
+        >>> grows = toughen.LinearSchedule(0.1, 1.0, duration=0.5)
+        >>> attached = toughen.smart(radius_schedule=grows).attach(model, tokenizer, total_steps=100)
     """
 
     start: float

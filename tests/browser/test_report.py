@@ -1,7 +1,11 @@
 """The report in a real browser: it is quiet, fetches nothing, runs nothing of what it shows, and can be used."""
 
+import shutil
+from pathlib import Path
+
 import pytest
 
+from toughen import sweeps
 from toughen.reports import report
 
 from ..reports.attack_samples import add_characters, add_embedding, add_noise
@@ -9,6 +13,13 @@ from ..reports.samples import add_evaluation, make_run
 
 pytestmark = pytest.mark.xdist_group("browser")  # one browser, in one process
 
+OLD = Path(__file__).parents[1] / "old" / "data"
+SCREENS = {
+    "desktop": {},
+    "dark": {"dark": True},
+    "phone": {"width": 390, "height": 844},
+    "dark phone": {"width": 390, "height": 844, "dark": True},
+}
 EVIL = (
     "<script>window.hacked = 1</script> a <b>bold</b> & <img src=x onerror='window.hacked=2'> film "
     "</script><svg onload=window.hacked=3> </mark></p></article>"
@@ -70,7 +81,7 @@ def shown(tab) -> list[str]:
 
 def test_pictures_of_every_kind_are_kept(look, one, many, pictures):
     for name, page in (("one", one), ("many", many)):
-        for kind, settings in {"desktop": {}, "dark": {"dark": True}, "phone": {"width": 390, "height": 844}}.items():
+        for kind, settings in SCREENS.items():
             tab = look(page, **settings)
             kept = tab.screenshot(pictures / f"{name}-{kind}.png", whole=True)
             assert kept.stat().st_size > 20_000
@@ -178,3 +189,32 @@ def test_even_a_script_that_was_not_escaped_would_not_run(look, one, tmp_path):
     assert tab.run("typeof window.hacked") == "undefined"
     assert any("Content Security Policy" in text for text in tab.complaints)
     tab.complaints.clear()
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory):
+    """The page of a finished sweep, made again by the sweep itself."""
+    folder = tmp_path_factory.mktemp("swept") / "old"
+    shutil.copytree(OLD, folder)
+    for path in folder.rglob("*.yaml"):  # its config names the files beside it
+        path.write_text(path.read_text().replace("HERE", str(folder)))
+    sweeps.sweep(folder / "sweep-finished", resume=True, engine="serial")
+    return folder / "sweep-finished" / "leaderboard.html"
+
+
+def test_a_sweep_has_the_same_frame(look, swept, pictures):
+    for kind, settings in SCREENS.items():
+        tab = look(swept, **settings)
+        assert tab.screenshot(pictures / f"sweep-{kind}.png", whole=True).stat().st_size > 20_000
+        wide = tab.run("[document.documentElement.scrollWidth, innerWidth]")
+        assert wide[0] <= wide[1], f"the sweep is wider than a {kind}"
+    assert tab.run("document.querySelector('nav a').textContent") == "Leaderboard"
+
+
+def test_a_button_copies_the_command(look, one):
+    tab = look(one)
+    tab.run("document.querySelectorAll('details').forEach(each => { each.open = true; })")
+    tab.run("window.said = []; navigator.clipboard.writeText = async (text) => { window.said.push(text); }")
+    tab.click("#exact > .copied button")
+    assert tab.run("window.said") == ["toughen train --config config.yaml"]
+    assert tab.run("document.querySelector('#exact > .copied button').textContent") == "copied"

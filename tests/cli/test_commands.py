@@ -11,6 +11,7 @@ import subprocess
 import sys
 import zipfile
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
 
@@ -18,9 +19,10 @@ import pytest
 import yaml
 
 from toughen.cli import commands
+from toughen.cli.arguments import CommandParser
 from toughen.cli.commands.predict import FORMATS
 from toughen.cli.main import COMMANDS, RENAMED, main
-from toughen.cli.parser import parse_train
+from toughen.cli.parser import parse_flags, parse_train
 from toughen.runs.config_io import build
 from toughen.runs.folder import RunFolder
 from toughen.runs.predictor import Prediction
@@ -80,6 +82,29 @@ def test_help_lists_every_command(capsys):
     files = {module.name.replace("_", "-") for module in iter_modules(commands.__path__)}
     assert files == set(COMMANDS)
     assert all(f"\n  {name} " in text for name in COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_has_a_purpose_and_examples_that_parse(name, capsys):
+    with suppress(SystemExit):
+        assert main([name, "--help"]) == 0
+    text, _, examples = capsys.readouterr().out.partition("\nExamples:\n")
+    assert re.match(rf"usage: toughen {name} .*\n\n[A-Z](.+\n)*.*\.\n\n", text)
+    command = import_module(f"toughen.cli.commands.{name.replace('-', '_')}")
+    lines = [shlex.split(re.split("[|<>]", line)[0])[1:] for line in examples.strip().splitlines()]
+    assert len(lines) == 3
+    for words in (words[1:] for words in lines if words[0] == name):
+        if hasattr(command, "add"):
+            parser = CommandParser(name)
+            command.add(parser)
+            parser.parse_args(words)
+            assert [action.dest for action in parser._actions if not action.help] == []
+        elif name == "train":
+            assert parse_train(words)[0].model
+        elif name == "sweep":
+            parse_flags([word for word in words[1:] if not word.startswith(("--seeds", "--resume", "1"))], None)
+        else:
+            assert main([name, *words]) == 0
 
 
 @pytest.mark.parametrize(("old", "new"), RENAMED.items())

@@ -110,24 +110,26 @@ def model_of(head: str) -> nn.Module:
     return FAMILIES[one.family].build(one.auto, **one.settings)
 
 
+def refusal(head: str, method: str) -> str | None:
+    """Why a head cannot carry a method; None if it can."""
+    one = HEADS[head]
+    if method == "sift" and FAMILIES[one.family].norm is None:
+        return "needs one norm inside the embedding block"
+    if method in {"r4f", "spectral", "temperature"} and one.tied:
+        return "shares its weights with the input embedding.*r3f"
+    if method == "temperature" and head.startswith("regression"):
+        return "gives one amount"
+    if method == "typos" and one.task in NO_VIEWS:
+        return "tokens or places of its own text"
+    return NO_ATTENTION.get(one.family) if method == "asa" else None
+
+
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("head", HEADS)
 def test_a_step_is_finite(head: str, method: str) -> None:
     one, model = HEADS[head], model_of(head)
     batch = one.batch()
-    refused = (
-        "needs one norm inside the embedding block"
-        if method == "sift" and FAMILIES[one.family].norm is None
-        else "shares its weights with the input embedding.*r3f"
-        if method in {"r4f", "spectral", "temperature"} and one.tied
-        else "gives one amount"
-        if method == "temperature" and head.startswith("regression")
-        else "tokens or places of its own text"
-        if method == "typos" and one.task in NO_VIEWS
-        else NO_ATTENTION.get(one.family)
-        if method == "asa"
-        else None
-    )
+    refused = refusal(head, method)
     if refused:
         with pytest.raises(SiteError, match=refused), attached_to(model, make(method)) as attached:
             step(attached, model, batch)

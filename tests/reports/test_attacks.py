@@ -61,7 +61,7 @@ def test_curves_carry_noise_of_the_same_size(folder):
     assert section.rows == [("PGD on embeddings", "smart", attack)]
     text, _ = checked(report(folder))
     cells = re.findall(r">PGD on embeddings .*?</tr>", text, re.S)[-1]
-    assert re.findall(r"<td data-sort[^>]*>([\d.]+)", cells)[:3] == ["0.9000", "0.6000", "0.3000"]
+    assert re.findall(r"<td data-sort[^>]*>([\d.]+)", cells)[:3] == ["90.0", "60.0", "30.0"]
     (drawing,) = section.drawings
     assert "smart, attacked" in drawing.svg
     assert "smart, random noise" in drawing.svg

@@ -14,6 +14,7 @@ from toughen.cli.commands import report as report_command
 from toughen.reports import ReportError, charts, compare_runs, find_runs, read_run, report
 from toughen.reports.evaluations import _from_predictions, error_charts, error_summaries, evaluation_table
 from toughen.reports.folder import Predictions, is_numeric
+from toughen.reports.formatting import format_score
 from toughen.reports.page import Page
 from toughen.statistics import mcnemar
 
@@ -78,8 +79,9 @@ def test_one_run(smart):
     page = report(smart)
     assert page == smart / "report.html"
     text, parser = checked(page)
-    assert "0.7100 ± 0.0100" in text  # 0.70, 0.72, 0.71
-    assert "+0.0333" in text
+    assert "71.0 ± 1.0" in text  # 0.70, 0.72, 0.71
+    assert "+3.3 ± 2.9" in text
+    assert "smart gains 3.3 points of accuracy against plain (95 % interval +0.5 to +6.2, 3 seeds)" in text
     assert "3.00x" in text
     for figure in (
         "loss and its parts",
@@ -97,6 +99,61 @@ def test_one_run(smart):
     assert "prefers-color-scheme: dark" in text
     assert 'name="viewport"' in text
     assert not list(smart.glob(".report*"))  # nothing unfinished is left
+
+
+def test_a_page_names_no_folder_of_the_machine(smart):
+    config = "task: rte\nmodel: /home/anna/models/tiny\ndata: {train_file: ~/rte/train.csv}\n"
+    (smart / "config.yaml").write_text(config)
+    results = json.loads((smart / "results.json").read_text())
+    results |= {
+        "model": "/home/anna/models/tiny",
+        "notes": ["read /data/anna/x.csv"],
+        "hardware": {"at": "/mnt/anna/a"},
+    }
+    (smart / "results.json").write_text(json.dumps(results))
+    text, _ = checked(report(smart))
+    assert "anna" not in text
+    assert "~/rte" not in text
+    assert "<dd>tiny</dd>" in text
+
+
+def test_marks_say_what_they_are(smart, freelb, tmp_path):
+    add_evaluation(smart, "hans", 0.7)
+    text, _ = checked(report([smart, freelb], tmp_path / "both.html"))
+    tips = re.findall(r"<title>(.*?)</title>", text.partition("<body>")[2])
+    assert any(re.fullmatch(r"freelb: \+4.0, 95 % interval .* to .*", each) for each in tips)
+    assert any(each.startswith("rte-smart: 70.0") for each in tips)
+
+
+@pytest.mark.parametrize(
+    ("scores", "plain", "words"),
+    [
+        ((0.70, 0.72, 0.71), (0.60, 0.62, 0.61), "Better than plain: smart gains"),
+        ((0.60, 0.62, 0.61), (0.70, 0.72, 0.72), "Worse than plain: smart loses"),
+        ((0.70, 0.60, 0.71), (0.66, 0.68, 0.64), "No difference shown: smart gains"),
+        ((0.70,), (0.66,), "Not known yet: smart gains 4.0 points"),
+        ((0.70, 0.72), None, "Nothing to compare with: train with --baseline"),
+    ],
+)
+def test_the_first_sentence_says_whether_to_use_it(tmp_path, scores, plain, words):
+    text, _ = checked(report(make_run(tmp_path / "run", scores=scores, plain=plain)))
+    assert words in text.partition("<nav")[0]
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "metric", "text"),
+    [
+        (0.8625, 0.0177, "accuracy", "86.3 ± 1.8"),
+        (0.8625, 0.0012, "f1", "86.25 ± 0.12"),
+        (0.8625, 0.123, "f1", "86 ± 12"),
+        (0.8625, None, "f1", "86.3"),
+        (-0.00001, None, "matthews", "0.0"),
+        (0.8625, 0.0177, "loss", "0.8625 ± 0.018"),
+        (None, None, "f1", "-"),
+    ],
+)
+def test_a_score_has_the_digits_its_error_allows(value, error, metric, text):
+    assert format_score(value, metric, error) == text
 
 
 def test_drawings_are_files_too(smart):

@@ -40,7 +40,7 @@ def test_options_and_presets_are_those_of_the_class(name):
     described = {option.name: option for option in METHODS[name].options}
     python_only = ("init", "candidates", "site")
     assert set(described) == {each.name for each in fields(kind) if each.name not in python_only}
-    assert METHODS[name].doc == inspect.getdoc(get_factory(name))
+    assert METHODS[name].doc == inspect.getdoc(kind)
     assert all(option.help for option in described.values()), "every option is explained"
     assert list(METHODS[name].presets) == list(kind.PRESETS)
     for preset, values in METHODS[name].presets.items():
@@ -50,7 +50,9 @@ def test_options_and_presets_are_those_of_the_class(name):
         }
         for key, option in described.items():
             if option.default is None and values[key] is not None:
-                assert f"{preset} {values[key]!r}" in option.help
+                usual = METHODS[name].presets["recommended"][key]
+                shown = f"By default {usual}" if values[key] == usual else f"{preset} {values[key]}"
+                assert shown in option.help
 
 
 def test_every_option_of_a_config_is_explained():
@@ -154,7 +156,7 @@ def test_a_method_is_one_file(tmp_path, monkeypatch, capsys):
         with pytest.raises(SystemExit):
             main(["train", "--method", "newest", "--help"])
         told = " ".join(capsys.readouterr().out.split())
-        assert "--method.strength STRENGTH Weight of its term. By preset: recommended 2.0, far 3.0." in told
+        assert "--method.strength STRENGTH Weight of its term. By default 2.0; by preset: far 3.0." in told
         assert "--method.max_norm" in told
         assert main(["show", "newest", "--preset", "far"]) == 0
         assert "Ball(radius=0.1" in capsys.readouterr().out

@@ -114,7 +114,8 @@ def test_page_is_self_contained_and_escaped(pretend):
     assert titles[0] == "Parallel coordinates: accuracy by setting"
     assert "Heat map: accuracy by method.weight and train.batch_size" in titles
     assert len(drawings) == 4  # three pairs of settings
-    assert "0.9180 ± 0.0071" in page
+    assert "91.80 ± 0.71" in page
+    assert "Take method.weight=0.3, train.batch_size=8, data.text_column=text: accuracy 91.80 ± 0.71. 3 other" in page
 
 
 def test_no_heat_map_of_holes(pretend):

@@ -3,6 +3,8 @@
 import argparse
 import difflib
 import re
+import shutil
+import textwrap
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -16,11 +18,56 @@ from ..runs.errors import RunError
 DATA_FLAGS: Mapping[str, str] = {each.name: f"--data.{each.name}" for each in fields(DataConfig)}
 
 
-class CommandParser(argparse.ArgumentParser):
-    """Raises `UsageError` in one line, with the nearest option, where argparse prints the usage and exits."""
+class HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """Help of at most 100 columns; each option once, with the default it has."""
 
-    def __init__(self, *names: Any, **settings: Any) -> None:
+    def __init__(self, prog: str, **_settings: Any) -> None:
+        super().__init__(prog, max_help_position=30, width=min(100, shutil.get_terminal_size().columns))
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        lines = text.splitlines() if "\n" in text else textwrap.wrap(text, width)  # examples stay as they are
+        return "\n".join(f"{indent}{line}" for line in lines)
+
+    def add_usage(self, usage: Any, actions: Any, groups: Any, prefix: str | None = None) -> None:
+        """Show the arguments that a command needs: its options are listed below, in groups."""
+        several = {"+": "{0} [{0} ...]", "*": "[{0} ...]", "?": "[{0}]"}
+        needed = [
+            several.get(str(each.nargs), "{0}").format(each.metavar or each.dest.upper())
+            for each in actions
+            if not each.option_strings
+        ]
+        super().add_usage(usage or " ".join(["%(prog)s", *needed, "[options]"]), actions, groups, prefix)
+
+    def _format_action_invocation(self, action: argparse.Action) -> str:
+        if not action.option_strings:
+            return super()._format_action_invocation(action)
+        names = ", ".join(name for name in action.option_strings if not name.endswith("+"))  # --x+ adds to a list
+        value = "" if action.nargs == 0 else self._format_args(action, self._get_default_metavar_for_optional(action))
+        return f"{names} {value}".rstrip()
+
+    def _get_help_string(self, action: argparse.Action) -> str:
+        text, default = action.help or "", action.default
+        if not action.option_strings or "default" in text or default in (None, False, [], (), "", argparse.SUPPRESS):
+            return text
+        shown = ",".join(map(str, default)) if isinstance(default, (list, tuple)) else str(default)
+        return f"{text} (default: {shown.replace('%', '%%')})"
+
+
+class CommandParser(argparse.ArgumentParser):
+    """Raises `UsageError` in one line, with the nearest option, where argparse prints the usage and exits.
+
+    A description may end with examples, under "Examples:"; help shows them last.
+    """
+
+    def __init__(self, *names: Any, description: str | None = None, **settings: Any) -> None:
+        purpose, found, examples = (description or "").partition("\n\nExamples:\n")
+        texts = {"description": purpose, "epilog": f"Examples:\n{examples.rstrip()}"} if found else {}
+        settings = {"formatter_class": HelpFormatter, "description": description, **settings, **texts}
         super().__init__(*names, allow_abbrev=False, **settings)
+        self._positionals.title, self._optionals.title = "Arguments", "Options"
+        for action in self._actions:
+            if isinstance(action, argparse._HelpAction):  # pyright: ignore[reportPrivateUsage]
+                action.help = "Show this help and exit."
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         message = " ".join(message.split()).removesuffix(".")

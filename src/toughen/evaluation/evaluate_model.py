@@ -155,12 +155,41 @@ def evaluate(
     """Score a run's model (or all its seeds or checkpoints) or a model folder; write evaluations/<name>.json.
 
     A run knows its task, data and length. `task` and `dir` evaluate on another set, such as HANS for an MNLI model;
-    `file` on a person's own rows; `delimiter`, `encoding` and `on_bad` are those of `tasks.load`. Intervals are
-    percentile bootstraps over rows, `samples` of them.
+    `file` on a person's own rows. Summaries of attacks and attacked examples go to attacks/. An interrupted attack goes
+    on when it is called again.
 
-    `attack` names attacks to run as well ("characters,embedding", or "all"); docs/evaluation.md lists them. `settings`
-    are their budgets; summaries and attacked examples go to attacks/, and into `attacks` of what is returned. An
-    interrupted attack goes on when it is called again.
+    Args:
+        path: A run folder, or a folder with a model.
+        task: Another task than the run's own.
+        split: Which part of the data.
+        file: Own rows.
+        dir: The folder of named tasks on this machine.
+        text_column: The column of texts in the file.
+        label_column: The column of labels.
+        delimiter: Of a table; inferred if omitted.
+        encoding: Of a file that is not UTF-8.
+        on_bad: Rows that cannot be used: "error" stops, "skip" leaves them out.
+        max_length: Tokens at which texts are cut.
+        limit: The number of rows at most.
+        batch_size: Rows that go through the model at once.
+        samples: Bootstrap samples over rows, for the 95 % intervals.
+        all_seeds: Score every seed of the run, and its plain baseline.
+        all_checkpoints: Score every kept checkpoint.
+        attack: Attacks to run as well, such as "characters,embedding", or "all"; docs/evaluation.md lists them.
+        settings: The budgets of the attacks.
+        progress: Say how far the attacks are.
+        write: Write files; False only returns what was found.
+
+    Returns:
+        One evaluation for each model, with its attacks in `attacks`.
+
+    Raises:
+        DataError: No model in the folder, rows that cannot be used, or an unknown attack.
+
+    Examples:
+        >>> (found,) = toughen.evaluate(run, attack="noise", limit=8)
+        >>> sorted(found.metrics["accuracy"])
+        ['high', 'low', 'value']
     """
     if batch_size is not None and batch_size < 1:
         raise DataError(f"batch_size={batch_size}: it must be at least 1.")

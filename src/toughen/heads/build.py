@@ -31,11 +31,35 @@ def second_order(
 ) -> Any:
     """Return a pretrained model whose classifier is a second-order head, ready for training.
 
-    `model_or_name` is a name or folder for `AutoModel.from_pretrained` (which gets the arguments in
-    `from_pretrained`), or a model: its body is taken over, its task head left behind. Of an encoder-decoder the encoder
-    is used, of a model of text and images the part that reads text. `num_labels=1` is regression unless `problem_type`
-    says otherwise. The head: `q`, `k`, `dropout` and every other field of `HeadSettings`, on top of `preset` (one name
-    or several, e.g. "rte" or ("original-text", "rte")), or all of it in `settings`.
+    The body of the model is taken over, its task head is left behind. Of an encoder-decoder the encoder is used,
+    of a model of text and images the part that reads text.
+
+    Args:
+        model_or_name: A name or folder for `AutoModel.from_pretrained`, or a model.
+        num_labels: The number of classes; 1 is regression unless `problem_type` says otherwise.
+        q: Width of the queries in the covariance.
+        k: Width of the keys.
+        dropout: Dropout on the pooled vector.
+        preset: One name or several of published settings, such as "rte" or ("original-text", "rte").
+        settings: All settings of the head at once, in place of `q`, `k`, `dropout`, `preset` and `**head`.
+        task: "sequence-classification", "multiple-choice" or "image-classification"; by default by the backbone.
+        problem_type: As in transformers' configs.
+        id2label: The names of the classes.
+        class_token: Which token stands for the whole text: "first", "last" or "pooled".
+        special_token_ids: Tokens that `skip_special` leaves out.
+        from_pretrained: Arguments of `AutoModel.from_pretrained`.
+        **head: Any other field of `toughen.heads.HeadSettings`.
+
+    Returns:
+        The model, which saves and loads as any transformers model.
+
+    Raises:
+        ValueError: Settings that contradict each other, or a model that already has such a head or adapters.
+
+    Examples:
+        >>> second = toughen.second_order(model, num_labels=3, q=8, k=4)
+        >>> tuple(second(**batch).logits.shape)
+        (4, 3)
     """
     from . import modeling
     from .configuration import SecondOrderConfig

@@ -21,6 +21,10 @@ class FreeAT(PresetOptions, FreeOptions):
     Presets:
         recommended: the settings of `freelb`'s, with two passes. Ours.
         robust: those of `freelb("robust")`, a ball of 3 %, with two passes. Ours; not measured.
+
+    Examples:
+        >>> with toughen.freeat().attach(model, tokenizer) as attached:
+        ...     loss = attached.backward(model, batch, step=optimizer.step)
     """
 
     steps: int = 2

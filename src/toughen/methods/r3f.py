@@ -25,6 +25,7 @@ class R3F(PresetOptions, SiteOptions, RegularizerOptions):
     noise: Literal["normal", "uniform"] = "normal"
     """Distribution of the noise."""
     init: Start | None = None
+    """A function that gives the starting perturbation, in place of the random draw."""
 
     PRESETS: ClassVar = {
         "recommended": {},

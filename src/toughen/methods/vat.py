@@ -31,6 +31,7 @@ class VAT(PresetOptions, SiteOptions, RegularizerOptions):
     radius_schedule: Schedule = 1.0
     """Factor on all lengths of the search; [start, end] or [start, end, duration] if it grows over the training."""
     init: Start | None = None
+    """A function that gives the starting perturbation, in place of the random draw."""
 
     PRESETS: ClassVar = {
         "recommended": {},

@@ -7,6 +7,7 @@ from ..attacks.summary import Point
 from . import charts
 from .attack_means import Attack
 from .drawing import Drawing
+from .formatting import LOWER
 
 _LINES, _BARS = 8, 4
 Named = Sequence[tuple[str, Attack]]  # the model's name on the page, and one attack on it
@@ -70,7 +71,7 @@ def _drawings(title: str, attacks: Named) -> list[Drawing]:
         strengths = {points[-1].x for _, attack in grouped for points in attack.groups.values()}
         note = "At the highest strength of each kind." if strengths != {0} else ""
         note += f" The first {_BARS} of {len(grouped)} models." if len(grouped) > _BARS else ""
-        drawings.append(charts.bars(title, scores, y=grouped[0][1].metric, note=note))
+        drawings.append(charts.bars(title, scores, y=grouped[0][1].metric, note=note, points=_in_points(grouped)))
     return drawings
 
 
@@ -91,7 +92,12 @@ def _curve(title: str, curved: Named) -> Drawing:
     if len(curved) > _LINES:
         note += f"The first {_LINES} of {len(curved)} models. "
     first = curved[0][1]
-    return charts.curves(title, bands, x=first.axis, y=first.metric, note=f"{note}Shaded: 95 % over rows.")
+    note += "Shaded: 95 % over rows."
+    return charts.curves(title, bands, x=first.axis, y=first.metric, note=note, points=_in_points(curved))
+
+
+def _in_points(attacks: Named) -> bool:
+    return all(attack.metric not in LOWER for _, attack in attacks)
 
 
 def _group_table(title: str, attacks: Named) -> GroupTable:

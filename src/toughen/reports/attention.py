@@ -49,9 +49,28 @@ def draw_attention(
     head: int | None = None,
     sample: bool = False,
 ) -> Path:
-    """Draw one layer's attention to a text (or pair of texts) and save it; the file's ending says PNG, SVG or PDF.
+    """Draw one layer's attention to a text, as it is and under the adversary, with hidden pairs crossed out.
 
-    Left: attention as it is; right: under the adversary, hidden pairs crossed out. `head` chooses one, else their mean.
+    Args:
+        attached: A method with a learned adversary (`asa`) on a model.
+        tokenizer: The model's tokenizer.
+        text: A text, or a pair of texts.
+        path: The file; its ending says PNG, SVG or PDF.
+        layer: The number of the layer.
+        head: The number of the head; by default the mean of all.
+        sample: Draw the adversary's mask instead of the likelier choice for each pair.
+
+    Returns:
+        The path of the picture.
+
+    Raises:
+        MethodError: A layer without an adversary, a head that is not there, or a model that gives no attention.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> with toughen.asa().attach(model, tokenizer) as attached:
+        ...     toughen.draw_attention(attached, tokenizer, "w10 w20", Path(folder) / "attention.svg").name
+        'attention.svg'
     """
     texts = (text,) if isinstance(text, str) else tuple(text)
     batch: dict[str, Any] = dict(tokenizer(*texts, return_tensors="pt"))

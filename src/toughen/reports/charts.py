@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .drawing import INK, MARKERS, SERIES, SOFT, WIDE, Drawing, figure, plain
+from .drawing import INK, MARKERS, SERIES, SOFT, WIDE, Drawing, figure, in_points, plain, tip
+from .formatting import format_interval, format_score
 
 Interval = tuple[float, float, float]  # value, low, high
 LEAST_SPAN = 0.2  # of an axis, as a share of its largest value
@@ -21,6 +22,17 @@ def _line(
     return colour
 
 
+def _tips(axes: Any, name: str, xs: Sequence[float], ys: Sequence[float], *, points: bool) -> None:
+    """Lay marks that cannot be seen over the points of a line, each with its numbers."""
+    for x, y in zip(xs, ys, strict=True):
+        (mark,) = axes.plot([x], [y], "o", markersize=9, alpha=0)
+        tip(mark, f"{name}: {_number(y, points)} at {x:g}")
+
+
+def _number(value: float, points: bool, sign: str = "") -> str:
+    return format_score(value, sign=sign) if points else f"{value:{sign}.4g}"
+
+
 def _band(axes: Any, xs: Sequence[float], scores: Sequence[Interval], colour: str) -> None:
     axes.fill_between(
         xs, [low for _, low, _ in scores], [high for _, _, high in scores], color=colour, alpha=0.14, linewidth=0
@@ -35,13 +47,18 @@ def lines(
     y: str = "",
     dashed: Sequence[str] = (),
     note: str = "",
+    points: bool = False,
 ) -> Drawing:
     """Draw one line for each series; those named in `dashed` are the baseline's."""
     with figure(title, x, y, note=note) as (axes, drawn):
-        for number, (name, points) in enumerate(series.items()):
-            xs, ys = [p[0] for p in points], [p[1] for p in points]
-            _line(axes, number, name, xs, ys, dashed=name in dashed, markers=len(points) < 12)
-        values = [value for points in series.values() for _, value in points]
+        for number, (name, line) in enumerate(series.items()):
+            xs, ys = [p[0] for p in line], [p[1] for p in line]
+            _line(axes, number, name, xs, ys, dashed=name in dashed, markers=len(line) < 12)
+            if len(line) < 12:
+                _tips(axes, name, xs, ys, points=points)
+        if points:
+            in_points(axes.yaxis)
+        values = [value for line in series.values() for _, value in line]
         low, top = min(values, default=0.0), max(values, default=0.0)
         least = LEAST_SPAN * max(abs(low), abs(top))
         if top - low < least:  # noise is no curve
@@ -49,7 +66,9 @@ def lines(
     return drawn[0]
 
 
-def bars(title: str, groups: Mapping[str, Mapping[str, Interval]], *, y: str = "", note: str = "") -> Drawing:
+def bars(
+    title: str, groups: Mapping[str, Mapping[str, Interval]], *, y: str = "", note: str = "", points: bool = False
+) -> Drawing:
     """Draw groups of bars side by side with their intervals."""
     names = list(dict.fromkeys(name for group in groups.values() for name in group))
     wide = min(8.4, max(WIDE, 0.26 * len(groups) * max(1, len(names)) + 1.5, 0.62 * len(groups) + 1))
@@ -59,10 +78,14 @@ def bars(title: str, groups: Mapping[str, Mapping[str, Interval]], *, y: str = "
             scores = [(index, group[name]) for index, group in enumerate(groups.values()) if name in group]
             xs = [index + (number - (len(names) - 1) / 2) * width for index, _ in scores]
             values = [value for _, (value, _, _) in scores]
-            axes.bar(xs, values, width * 0.86, color=SERIES[number % 8], label=plain(name, 40))
+            drawn_bars = axes.bar(xs, values, width * 0.86, color=SERIES[number % 8], label=plain(name, 40))
+            for bar, value in zip(drawn_bars, values, strict=True):
+                tip(bar, f"{name}: {_number(value, points)}")
             below = [max(0.0, value - low) for _, (value, low, _) in scores]
             above = [max(0.0, high - value) for _, (value, _, high) in scores]
             axes.errorbar(xs, values, yerr=[below, above], fmt="none", ecolor=INK, capsize=2, lw=0.9)
+        if points:
+            in_points(axes.yaxis)
         axes.set_xticks(range(len(groups)), [plain(group, 18) for group in groups])
         if len(groups) > 4:
             axes.tick_params(axis="x", rotation=25)
@@ -151,7 +174,7 @@ class Difference:
     """Above 0 where the difference is one for the better."""
 
 
-def forest(title: str, rows: Sequence[Difference], *, x: str, note: str = "") -> Drawing:
+def forest(title: str, rows: Sequence[Difference], *, x: str, note: str = "", points: bool = False) -> Drawing:
     """Draw differences from the reference with their intervals: what does not touch the line is more than chance."""
     with figure(title, x, note=note, wide=4.4, high=max(1.3, 0.26 * len(rows) + 0.8)) as (axes, drawn):
         for index, row in enumerate(rows):
@@ -161,7 +184,10 @@ def forest(title: str, rows: Sequence[Difference], *, x: str, note: str = "") ->
             if known:
                 axes.plot([row.low, row.high], [index, index], "-", color=colour, linewidth=1.8)
             marker = "o" if known else "|"
-            axes.plot([row.value], [index], marker, color=colour, markersize=5 if known else 9)
+            (mark,) = axes.plot([row.value], [index], marker, color=colour, markersize=5 if known else 9)
+            tip(mark, _describe(row, points))
+        if points:
+            in_points(axes.xaxis)
         axes.axvline(0, color=INK, linewidth=1, linestyle=":")
         axes.set_yticks(range(len(rows)), [plain(row.name, 26) for row in rows])
         axes.set_ylim(len(rows) - 0.4, -0.6)
@@ -169,19 +195,37 @@ def forest(title: str, rows: Sequence[Difference], *, x: str, note: str = "") ->
     return drawn[0]
 
 
+def _describe(row: Difference, points: bool) -> str:
+    text = f"{row.name}: {_number(row.value, points, '+')}"
+    if row.low is None or row.high is None:
+        return text
+    ends = format_interval(row.low, row.high, sign="+") if points else f"{row.low:+.4g} to {row.high:+.4g}"
+    return f"{text}, 95 % interval {ends}"
+
+
 def scatter(
-    title: str, points: Mapping[str, tuple[float, Difference]], *, x: str, y: str, note: str = "", names: bool = True
+    title: str,
+    marks: Mapping[str, tuple[float, Difference]],
+    *,
+    x: str,
+    y: str,
+    note: str = "",
+    names: bool = True,
+    points: bool = False,
 ) -> Drawing:
     """Draw gain against cost; names and intervals where there is room. The reference is at (1, 0)."""
     with figure(title, x, y, note=note, high=3.2) as (axes, drawn):
         axes.axhline(0, color=INK, linewidth=1, linestyle=":")
         axes.plot([1], [0], "*", color=INK, markersize=9)
-        ranked = sorted(points.items(), key=lambda point: point[1][0])
+        ranked = sorted(marks.items(), key=lambda mark: mark[1][0])
+        if points:
+            in_points(axes.yaxis)
         for number, (name, (cost, gain)) in enumerate(ranked):
             colour = SERIES[number % 8] if names else SERIES[0]
             if names and gain.low is not None and gain.high is not None:
                 axes.plot([cost, cost], [gain.low, gain.high], "-", color=colour, linewidth=1)
-            axes.plot([cost], [gain.value], MARKERS[number % 8 if names else 0], color=colour, markersize=5)
+            (mark,) = axes.plot([cost], [gain.value], MARKERS[number % 8 if names else 0], color=colour, markersize=5)
+            tip(mark, f"{_describe(gain, points)}, at {cost:.2g} times the time")
             if names:
                 offset = (5, 4) if number % 2 else (5, -10)  # neighbours do not write over each other
                 at: dict[str, Any] = {"textcoords": "offset points", "fontsize": 8, "color": INK}
@@ -199,7 +243,7 @@ class Band:
     colour: int = 0
 
 
-def curves(title: str, bands: Mapping[str, Band], *, x: str, y: str, note: str = "") -> Drawing:
+def curves(title: str, bands: Mapping[str, Band], *, x: str, y: str, note: str = "", points: bool = False) -> Drawing:
     """Draw scores against the strength of an attack, with their intervals."""
     with figure(title, x, y, note=note, high=2.4 + 0.15 * len(bands)) as (axes, drawn):
         for name, band in bands.items():
@@ -208,6 +252,9 @@ def curves(title: str, bands: Mapping[str, Band], *, x: str, y: str, note: str =
             colour = _line(axes, band.colour, name, xs, values, dashed=band.dashed, markers=not band.dashed)
             if not band.dashed:
                 _band(axes, xs, scores, colour)
+            _tips(axes, name, xs, values, points=points)
+        if points:
+            in_points(axes.yaxis)
         axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
     return drawn[0]
 

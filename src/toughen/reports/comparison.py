@@ -19,9 +19,9 @@ from ..statistics import (
 )
 from .attack_means import Attack
 from .folder import Arm, ReportError, Run, is_numeric, unique_names
+from .formatting import LOWER
 
 By = Literal["run", "method"]
-LOWER = ("loss", "mse")  # metrics of which less is better
 FEW = 20  # attacked examples in common: fewer tell nothing
 
 

@@ -1,13 +1,17 @@
 """One comparison as a section of a page: a table to sort and filter, differences with intervals, cost against gain."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from ..statistics import PairedTestResult
 from .charts import Difference, forest, scatter
 from .comparison import By, Comparison, Row, difference_of, under_attack
 from .drawing import Drawing
+from .formatting import LOWER
 
+Attacked = Mapping[str, Mapping[str, PairedTestResult]]
+"""Attack -> row -> difference from the reference, on the examples that both kept."""
 ROWS, LINES, ATTACKS = 300, 40, 6  # of a table, of a forest plot, and columns of attacks
 
 
@@ -50,7 +54,9 @@ def comparison_section(table: Comparison, by: By, *, draw: bool = True) -> Compa
         gain = table.sign * row.over_seeds.difference if row.over_seeds and row.over_seeds.count else 0.0
         direction = "up" if gain > 0 else "down" if gain < 0 else ""
         lines.append(Line(row, several and row.summary.mean == best, direction, [scores.get(each) for each in titles]))
-    return ComparisonSection(table, by, lines, titles, notes, _drawings(table) if draw and several else [])
+    attacked = under_attack(table) if draw and several else {}
+    drawings = _drawings(table, attacked) if draw and several else []
+    return ComparisonSection(table, by, lines, titles, notes, drawings)
 
 
 def _attacks(rows: Sequence[Row]) -> list[dict[str, float]]:
@@ -78,12 +84,12 @@ def _ranked(differences: Iterable[Difference]) -> list[Difference]:
     return sorted(differences, key=lambda each: -each.gain)
 
 
-def _drawings(table: Comparison) -> list[Drawing]:
+def _drawings(table: Comparison, attacked: Attacked) -> list[Drawing]:
     reference, drawings = table.reference, list[Drawing]()
 
     def add_forest(title: str, ranked: Sequence[Difference], of: str, note: str) -> None:
-        title = f"{title}: difference from {reference}"
-        drawings.append(forest(title, ranked[:LINES], x=f"difference in {of}", note=note))
+        title, x = f"{title}: difference from {reference}", f"difference in {of}"
+        drawings.append(forest(title, ranked[:LINES], x=x, note=note, points=of not in LOWER))
 
     known = _ranked(each for row in table.rows if (each := _difference(row, table.sign)) is not None)
     if known:
@@ -95,9 +101,17 @@ def _drawings(table: Comparison) -> list[Drawing]:
         x, y = f"time of a step, times {reference}", f"difference in {table.metric}"
         note = f"The star is {reference}."
         drawings.append(
-            scatter("what is gained, and what it costs", costs, x=x, y=y, note=note, names=len(costs) <= 12)
+            scatter(
+                "what is gained, and what it costs",
+                costs,
+                x=x,
+                y=y,
+                note=note,
+                names=len(costs) <= 12,
+                points=table.metric not in LOWER,
+            )
         )
-    for title, rows in list(under_attack(table).items())[:ATTACKS]:
+    for title, rows in list(attacked.items())[:ATTACKS]:
         each = (Difference(name, test.difference, test.low, test.high, test.difference) for name, test in rows.items())
         add_forest(title, _ranked(each), "after-attack accuracy", "95 %: paired bootstrap over the attacked examples.")
     return drawings

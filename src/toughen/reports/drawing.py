@@ -6,6 +6,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote, unquote
 
 from ..errors import require
 
@@ -14,9 +15,16 @@ INK, SOFT, RULE = "#0a0b01", "#0a0b02", "#0a0b03"
 SERIES = tuple(f"#0a0b1{number}" for number in range(8))
 # After Okabe and Ito: distinct for colour-blind readers; darkened to 3:1 on a light background.
 _LIGHT = ("#0072b2", "#d55e00", "#008a64", "#b25a8e", "#b07d00", "#2e8fcb", "#6b7280", "#857600")
-COLOURS = {INK: ("ink", "#1a2029"), SOFT: ("soft", "#59626f"), RULE: ("rule", "#dfe3e8")} | {
-    stand_in: (f"c{number}", light) for number, (stand_in, light) in enumerate(zip(SERIES, _LIGHT, strict=True))
+_DARK = ("#4da6e6", "#f5823a", "#2fc79b", "#e39cc6", "#e9b23c", "#86cdf7", "#a6afbd", "#cfc04a")
+COLOURS = {
+    INK: ("ink", "#1a2029", "#e7eaef"),
+    SOFT: ("soft", "#59626f", "#a6afbd"),
+    RULE: ("rule", "#dfe3e8", "#2d333d"),
+} | {
+    stand_in: (f"c{number}", light, dark)
+    for number, (stand_in, light, dark) in enumerate(zip(SERIES, _LIGHT, _DARK, strict=True))
 }
+GROUND = ("#ffffff", "#12151a")
 MARKERS = "osD^vPXh"
 WIDE, HIGH = 4.0, 2.6  # inches: a column of the page, and the width of a telephone
 
@@ -56,16 +64,38 @@ class Drawing:
     def inline(self, number: int) -> str:
         """Return it for a page: colours are the page's variables, names its own, as a page may hold many drawings."""
         text = self.svg
-        for stand_in, (name, _) in COLOURS.items():
+        for stand_in, (name, *_) in COLOURS.items():
             text = text.replace(stand_in, f"var(--{name})")
         return re.sub(r'(id="|href="#|url\(#)', rf"\g<1>d{number}-", text)
 
     def file(self) -> str:
-        """Return it for a file of its own, on a light background."""
+        """Return it for a file of its own: light, and dark where a browser shows it to a reader who wants that.
+
+        The colours stand in the drawing itself, since other programs know no variables.
+        """
         text = self.svg
-        for stand_in, (_, light) in COLOURS.items():
+        dark = [f"svg{{background:{GROUND[1]}}}"]
+        for stand_in, (_, light, other) in COLOURS.items():
+            kinds = [kind for kind in ("fill", "stroke") if f"{kind}: {stand_in}" in text]
+            dark += [f'[style*="{kind}: {light}"]{{{kind}:{other}!important}}' for kind in kinds]
             text = text.replace(stand_in, light)
-        return text.replace(">", ' xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink">', 1)
+        style = f"<style>svg{{background:{GROUND[0]}}}@media(prefers-color-scheme:dark){{{''.join(dark)}}}</style>"
+        names = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
+        return text.replace(">", f" {names}>{style}", 1)
+
+
+def tip(artist: Any, text: str) -> None:
+    """Say what a mark is when the mouse is over it."""
+    artist.set_gid(f"tip={quote(text)}")
+
+
+def in_points(axis: Any) -> None:
+    """Number an axis of shares in points of 100, as the tables do."""
+
+    def number(value: float, _position: int) -> str:
+        return f"{100 * value:.4g}"
+
+    axis.set_major_formatter(number)
 
 
 @contextmanager
@@ -110,6 +140,7 @@ def _svg(figure: Any, title: str) -> str:
     width = float(box.group(1).split()[2]) * 4 / 3 if box else 400
     head = f'<svg viewBox="{box.group(1) if box else ""}" style="max-width:{1.2 * width:.0f}px" role="img" '
     text = re.sub(r"<svg[^>]*>", lambda _: f'{head}aria-label="{escape(title)}">', text, count=1)
+    text = re.sub(r'<g id="tip=([^"]*)">', lambda tip: f"<g><title>{escape(unquote(tip[1]))}</title>", text)
     used = set(re.findall(r'(?:href="#|url\(#)([^")]+)', text))
     text = re.sub(r' id="([^"]*)"', lambda name: name[0] if name[1] in used else "", text)
     text = re.sub(r"font: ([\d.]+)px [^;\"]*", r"font-size:\1px", text)

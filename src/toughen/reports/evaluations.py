@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from ..attacks.summary import Score
 from ..tasks.read.rows import as_number
 from . import charts
-from .comparison import LOWER
 from .drawing import Drawing
 from .folder import ARMS, PLAIN, Arm, ClassScore, ErrorSummary, Predictions, Run, is_numeric, read_json
+from .formatting import LOWER
 
 CLASSES = 30  # a larger confusion matrix cannot be read
 COLUMNS, ROWS = 24, 300
@@ -121,6 +121,8 @@ class EvaluationTable:
     """Evaluations by run, seed and plain baseline: rows of (their name, scores), a score for each set or None."""
 
     names: Sequence[str]
+    metrics: Sequence[str]
+    """The metric of each evaluation."""
     rows: Sequence[tuple[str, Sequence[Score | None]]]
     best: Sequence[float | None]
     """The best score of each column; None if there is one run alone."""
@@ -136,16 +138,19 @@ def evaluation_table(runs: Sequence[Run]) -> EvaluationTable | None:
         return None
     scores: dict[str, dict[str, Score]] = {name: {} for name in names}
     best: list[float | None] = []
+    metrics: list[str] = []
     for name, column in scores.items():
         evaluated = {model: cells[model, name] for model in models if (model, name) in cells}
         column |= {model: each.score for model, each in evaluated.items() if each.score}
-        first = min if any(each.metric in LOWER for each in evaluated.values()) else max
+        metrics.append(next((each.metric for each in evaluated.values()), ""))
+        first = min if metrics[-1] in LOWER else max
         best.append(first((each.value for each in column.values()), default=None) if len(models) > 1 else None)
     drawings: list[Drawing] = []
     if len(names) * len(models) > 1 and len(names) <= 12 and len(models) <= 8:
-        drawings.append(charts.bars("evaluations", scores, note="With 95 % intervals over rows."))
+        points = not {*metrics} & {*LOWER}
+        drawings.append(charts.bars("evaluations", scores, note="With 95 % intervals over rows.", points=points))
     rows = [(model, [column.get(model) for column in scores.values()]) for model in models]
-    return EvaluationTable(names, rows, best, drawings)
+    return EvaluationTable(names, metrics, rows, best, drawings)
 
 
 _MODEL = re.compile(r"(?:(.*?)-)?((?:seed|baseline)-\d+(?:-checkpoint-\d+)?|checkpoint-\d+)$")

@@ -14,12 +14,12 @@ from .comparison_section import comparison_section
 from .drawing import Drawing
 from .evaluations import evaluation_table
 from .folder import ARMS, PathLike, ReportError, Run, find_runs
-from .formatting import format_p
+from .formatting import format_p, format_score, hide_folders
 from .render import Card, render
 from .run_section import Section, run_section
 from .verdict import sentence
 
-CARDS = 8
+CARDS, VERDICTS = 8, 3
 LIMIT = 990_000  # bytes of a page: it must travel by mail and open on a telephone
 IN_FULL, COMPARED = 8, 6  # runs shown with their own drawings, and tasks compared with drawings
 
@@ -32,10 +32,25 @@ def report(
     title: str | None = None,
     intro: Sequence[str] = (),
 ) -> Path:
-    """Write the page of these run folders (or folders of runs) and return its path.
+    """Write one HTML page of a run, or of several side by side.
 
-    Without `out` it goes into the run's own folder, with the drawings beside it in plots/, or for several runs into the
-    working directory.
+    Args:
+        runs: A run folder, a folder of runs, or several.
+        out: Where the page goes; by default report.html in the run's folder with the drawings in plots/, or for several
+            runs in the working directory.
+        by: One line for each run, or for each method.
+        title: The page's title.
+        intro: Sentences under the title.
+
+    Returns:
+        The path of the page.
+
+    Raises:
+        ReportError: A folder without a run, or a name that is not a page's.
+
+    Examples:
+        >>> toughen.report(run).name
+        'report.html'
     """
     all_runs = find_runs([runs] if isinstance(runs, (str, os.PathLike)) else list(runs))
     path = Path(out) if out is not None else (all_runs[0].path if len(all_runs) == 1 else Path()) / "report.html"
@@ -98,12 +113,16 @@ class Page:
         """What each attack leaves of the score, beside plain fine-tuning where that was attacked too."""
         rows = self.robustness.rows if self.robustness else ()
         ends = [(title, model, attack, *attack.end) for title, model, attack in rows if attack.end]
-        plain = {title: f", plain {score.value:.4f}" for title, model, _, score, _ in ends if model == "plain"}
+        plain = {
+            title: f", plain {format_score(score.value, attack.metric)}"
+            for title, model, attack, score, _ in ends
+            if model == "plain"
+        }
         cards: list[Card] = []
         for title, model, attack, score, at in ends:
             if model != "plain":
-                note = f"{attack.metric}, clean {attack.clean.value:.4f}{plain.get(title, '')}"
-                cards.append(Card(f"under {title} {at}".rstrip(), f"{score.value:.4f}", note))
+                note = f"{attack.metric}, clean {format_score(attack.clean.value, attack.metric)}{plain.get(title, '')}"
+                cards.append(Card(f"under {title} {at}".rstrip(), format_score(score.value, attack.metric), note))
         return cards[:3]
 
     def _calibrated(self) -> list[Card]:
@@ -126,8 +145,9 @@ class Page:
         several = len(self.runs) > 1
         return render(
             "page.html",
+            kind="comparison" if several else "report",
             title=title,
-            verdicts=[(table.rows[0].task, sentence(table)) for table in self.tables[:CARDS]],
+            verdicts=self.verdicts,
             intro=intro,
             cards=self.cards,
             section=None if several else self.sections[0] if full else None,
@@ -141,16 +161,25 @@ class Page:
             left=self.runs[full:],
         )
 
+    @property
+    def verdicts(self) -> list[str]:
+        """What to take, in a sentence for each task."""
+        several = len(self.tables) > 1
+        tables = self.tables[:VERDICTS]
+        return [hide_folders(f"{f'{each.rows[0].task}: ' if several else ''}{sentence(each)}") for each in tables]
+
 
 def _scores(table: Comparison, single: bool) -> list[Card]:
     """The best score, or that of the one run, whatever its plain baseline has."""
     best = next(row for row in table.rows if row.members[0].arm == "method") if single else table.best
-    spread = "one seed" if best.summary.sd is None else f"± {best.summary.sd:.4f} sd, {best.summary.count} seeds"
-    cards = [Card(f"{best.task}: {table.metric}", f"{best.summary.mean:.4f}", f"{best.name}, {spread}")]
+    seeds = "one seed" if best.summary.sd is None else f"sd of {best.summary.count} seeds"
+    score = format_score(best.summary.mean, table.metric, best.summary.sd)
+    cards = [Card(f"{hide_folders(best.task)}: {table.metric}", score, f"{best.name}, {seeds}")]
     others = table.ranked([row for row in table.rows if row.over_seeds is not None])
     if others and (test := others[0].over_seeds):
         top, reference = others[0], others[0].reference
-        value = f"{test.difference:+.4f}" if test.count else "-"
+        error = None if test.low is None or test.high is None else (test.high - test.low) / 2
+        value = format_score(test.difference, table.metric, error, "+") if test.count else "-"
         cards.append(Card(f"{top.name} against {reference}", value, format_p(test.p, test.why)))
         if seconds := top.ratio.get("seconds_per_step"):
             cards.append(Card("cost of a step", f"{seconds:.2f}x", f"{top.name} to {reference}"))
@@ -159,5 +188,5 @@ def _scores(table: Comparison, single: bool) -> list[Card]:
 
 def _title(runs: Sequence[Run]) -> str:
     if len(runs) == 1:
-        return f"{runs[0].results.task} with {runs[0].method}"
+        return f"{hide_folders(runs[0].results.task)} with {runs[0].method}"
     return f"{len(runs)} runs: " + ", ".join(list(dict.fromkeys(run.method for run in runs))[:12])

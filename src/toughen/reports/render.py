@@ -1,4 +1,4 @@
-"""Pages from templates: one self-contained HTML file each, with the same head, script and style."""
+"""The frame of every page: one style, one script, one policy; text from data is escaped in every template."""
 
 import base64
 import hashlib
@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 from .._version import __version__
 from ..errors import require
 from .drawing import Drawing
-from .formatting import format_p, format_passes, shorten
+from .formatting import format_interval, format_p, format_passes, format_score, hide_folders, shorten
 
 if TYPE_CHECKING:
     from jinja2 import Environment
-    from markupsafe import Markup
+
+TEMPLATES = Path(__file__).parent / "templates"
 
 
 @dataclass(frozen=True)
@@ -28,39 +29,46 @@ class Card:
     note: str
 
 
-def render(template: str, **values: Any) -> str:
-    """Return the page of a template that extends layout.html."""
+def render(template: str, folder: Path = TEMPLATES, **values: Any) -> str:
+    """Return a page that needs no other file; its template extends base.html.
+
+    Args:
+        template: The name of the template.
+        folder: Where it is, if not among the reports' own.
+        **values: What the template shows: `kind`, `title`, `verdicts`, `intro`, `cards` and its own.
+    """
     from markupsafe import Markup
 
-    environment, numbers = _environment(), count()
+    environment, numbers = _environment(folder), count()
 
-    def inline(drawing: Drawing) -> "Markup":
+    def inline(drawing: Drawing) -> Any:
         # The one thing that is put in as it is: matplotlib escaped what it wrote.
         return Markup(drawing.inline(next(numbers)))
 
     script = environment.get_template("page.js").render()
-    return environment.get_template(template).render(
-        version=__version__,
-        inline=inline,
-        script=script,
-        # What the page's policy names the one script by that may run.
-        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        format_p=format_p,
-        format_passes=format_passes,
-        shorten=shorten,
-        to_json=partial(json.dumps, ensure_ascii=False),
-        **values,
-    )
+    # What the page's policy names the one script by that may run.
+    script_hash = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    frame = {"version": __version__, "inline": inline, "script": script, "script_hash": script_hash}
+    return environment.get_template(template).render(**{"verdicts": (), "intro": (), **frame, **values})
 
 
 @cache  # it keeps compiled templates: they are a good part of a page's time
-def _environment() -> "Environment":
+def _environment(folder: Path) -> "Environment":
     jinja = require("jinja2", "cli")
-    # Text from data, file names and configs is escaped in every template.
-    return jinja.Environment(
-        loader=jinja.FileSystemLoader(Path(__file__).parent / "templates"),
+    environment = jinja.Environment(
+        loader=jinja.FileSystemLoader([folder, TEMPLATES]),
         autoescape=True,
         undefined=jinja.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["hide_folders"] = hide_folders
+    environment.globals |= {
+        "format_interval": format_interval,
+        "format_p": format_p,
+        "format_passes": format_passes,
+        "format_score": format_score,
+        "shorten": shorten,
+        "to_json": partial(json.dumps, ensure_ascii=False),
+    }
+    return environment

@@ -9,6 +9,7 @@ from . import charts
 from .drawing import Drawing
 from .evaluations import error_charts, error_summaries
 from .folder import ARMS, PLAIN, Arm, ClassScore, ErrorSummary, Run, Slice
+from .formatting import LOWER
 from .training_log import (
     GROUPS,
     Figure,
@@ -123,7 +124,8 @@ def _learning(run: Run) -> list[Drawing]:
         note = "Means over seeds." if len(run.seeds()) > 1 else ""
         drawings.append(charts.lines("loss and its parts", parts, dashed=(f"loss, {PLAIN}",), note=note))
     if curve := eval_curves(run, run.metric):
-        drawings.append(charts.lines(f"{run.metric} while training", curve, y=run.metric, dashed=(PLAIN,)))
+        title = f"{run.metric} while training"
+        drawings.append(charts.lines(title, curve, y=run.metric, dashed=(PLAIN,), points=run.metric not in LOWER))
     return drawings
 
 

@@ -21,8 +21,9 @@ def write_page(scan: "Scan") -> None:
         scan.page,
         render(
             "scan.html",
+            kind="scan",
             title=f"Scan of {scan.model}",
-            intro=[scan.decision],
+            verdicts=[scan.decision],
             cards=_cards(scan),
             scan=scan,
             drawings=_drawings(scan),

@@ -22,7 +22,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Run:
-    """A run folder; stands for its path: `toughen.load(run)`, `toughen.evaluate(run)`."""
+    """A run folder; stands for its path: `toughen.load(run)`, `toughen.evaluate(run)`.
+
+    Args:
+        path: The folder.
+
+    Examples:
+        >>> toughen.Run(run.path).results.metric
+        'accuracy'
+    """
 
     path: Path
 
@@ -68,11 +76,43 @@ def train(
 ) -> Run:
     """Fine-tune a model with a method and leave a run folder; what `toughen train` does.
 
-    `settings` are the method's own: `train("freelb", ..., step_size=0.1)`. `data`, `train` and `trainer` are the
-    groups of the same name (`toughen train --help`), `config` a whole config below all of them; what is given nowhere
-    is smart with seed 1 on one process. A method may be an object, too: `train(toughen.smart(weight=5.0) +
-    toughen.rdrop(), ...)`. config.yaml holds its name and options if they make the same
-    method, and then runs it again; else it holds its text.
+    A method may be an object, too: `train(toughen.smart(weight=5.0) + toughen.rdrop(), ...)`. config.yaml holds its
+    name and options if they make the same method, and then runs it again; else it holds its text.
+
+    Args:
+        method: A method or its name; by default "smart".
+        model: A name on the Hugging Face Hub, or a folder.
+        task: A named task; see `toughen.tasks.available()`.
+        seeds: One seed or several; by default 1.
+        data: Own files, or how the task is read: the group `data` of `toughen train --help`.
+        train: Epochs, batch size, learning rate and so on: the group `train`.
+        trainer: Any field of `transformers.TrainingArguments`.
+        model_config: Any key of the model's own config.
+        head: The head and its options; "second-order" or by default the model's own.
+        peft: True for LoRA, or its options.
+        baseline: Train plainly, too, with the same budget.
+        fast: Run steps as CUDA graphs.
+        output_dir: The run folder; must be new or empty.
+        nproc: Processes on this machine, one for each GPU.
+        config: A whole config, which all the others go over.
+        **settings: The options of the method, if it is given by name: `train("freelb", ..., step_size=0.1)`.
+
+    Returns:
+        The finished run.
+
+    Raises:
+        RunError: An option that cannot be, or a folder that holds something.
+        DataError: Rows that cannot be used, with their place in the file.
+        MethodError: An unknown method or option.
+
+    Examples:
+        >>> from toughen.demo import sample
+        >>> encoder, reviews = sample(folder)
+        >>> run = toughen.train(
+        ...     "freelb", model=encoder, data={"train_file": reviews}, train={"max_steps": 2}, steps=2
+        ... )
+        >>> run.results.method.name
+        'freelb'
     """
     if model is not None and not isinstance(model, (str, os.PathLike)):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise RunError(f"model is a {type(model).__name__}: save it with save_pretrained and give the folder.")
@@ -120,7 +160,22 @@ def _without_paths(value: Any) -> Any:
 
 
 def resume(run: "str | os.PathLike[str]", method: "Method | MethodSum | None" = None) -> Run:
-    """Go on with an unfinished run; a method that was an object which no name makes must be given again."""
+    """Go on with an unfinished run; one that is finished is left as it is.
+
+    Args:
+        run: The run folder.
+        method: The method, if the run began with an object that no name makes.
+
+    Returns:
+        The finished run.
+
+    Raises:
+        RunError: The folder holds no run, or the run began with another method.
+
+    Examples:
+        >>> toughen.resume(run).results == run.results
+        True
+    """
     folder = RunFolder(run)
     config = folder.config()
     if method is not None and not is_method_of(config.method, method):

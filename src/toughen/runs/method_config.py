@@ -75,9 +75,16 @@ def _of_class(name: str, kind: type[MethodOptions]) -> MethodDescription:
             text += f" One of {', '.join(presets)}."
         elif presets and default is not None and not isinstance(default, bool):
             option, default = option | None, None
-            text += f" By preset: {', '.join(f'{preset} {row[each.name]!r}' for preset, row in presets.items())}."
+            text += f" {_by_preset({preset: row[each.name] for preset, row in presets.items()})}"
         options.append(Option(each.name, option, default, text))
     return MethodDescription(name, inspect.getdoc(kind) or "", tuple(options), presets)
+
+
+def _by_preset(values: Mapping[str, Any]) -> str:
+    """Return the value of an option by default, and that of the presets where it differs."""
+    usual = values["recommended"]
+    differing = [f"{preset} {value}" for preset, value in values.items() if value != usual]
+    return f"By default {usual}{'; by preset: ' if differing else ''}{', '.join(differing)}."
 
 
 def _of_function(name: str, function: Callable[..., Any]) -> MethodDescription:

@@ -149,7 +149,26 @@ def _word_tags(task: Task, words: list[int | None], answers: Any, count: int) ->
 
 
 def load(run: "str | os.PathLike[str]", *, device: str | None = None, batch_size: int = 32) -> Predictor:
-    """Load a predictor from a run folder, one of its seeds, or any folder with a classifier of transformers."""
+    """Load a predictor from a run folder, one of its seeds, or any folder with a classifier of transformers.
+
+    Args:
+        run: The folder.
+        device: Where the model goes: "cpu", "cuda:1"; by default a GPU if there is one.
+        batch_size: How many texts go through the model at once.
+
+    Returns:
+        A function of a text, a pair of texts, or a list of them.
+
+    Raises:
+        RunError: The folder holds no trained classifier, or the device is not there.
+
+    Examples:
+        >>> classify = toughen.load(run)
+        >>> classify("the story was wonderful").label in ("negative", "positive")
+        True
+        >>> len(classify(["the plot was boring", "the plot was borng"]))
+        2
+    """
     import torch
 
     from .modeling import load_tokenizer, load_trained

@@ -32,7 +32,20 @@ PathLike = str | os.PathLike[str]
 
 @dataclass(frozen=True)
 class Sweep:
-    """The result of a sweep: its folder, and its rows, best first."""
+    """The result of a sweep: its folder, and its rows, best first.
+
+    Args:
+        path: The folder of the sweep.
+        metric: What the rows are ranked by.
+        rows: One row for each setting.
+        definition: The sweep as it was defined.
+
+    Examples:
+        >>> swept.path.name, len(swept.rows)
+        ('rates', 1)
+        >>> swept.best.state
+        'done'
+    """
 
     path: Path
     metric: str
@@ -74,12 +87,34 @@ def sweep(
     address: str | None = None,
     minutes: float | None = None,
 ) -> Sweep:
-    """Run a sweep in its folder, as `toughen sweep` does.
+    """Try many settings of a config, each with several seeds, as `toughen sweep` does.
 
-    `source` is a sweep file (YAML, or ManyTasks' search.json), a recipe of a sweep, the same as values, or the folder
-    of a sweep to go on with. `base` and `seeds` stand in for its own, `config` goes over the base. The engine is Ray,
-    or one trial after the other where Ray is missing; `address` is a cluster's, whose machines all see the folder.
-    After `minutes` no trial but the first begins; those that run finish.
+    Args:
+        source: A sweep file (YAML, or ManyTasks' search.json), a recipe of a sweep, the same as values, or the folder
+            of a sweep to go on with.
+        base: A config file, a recipe or values in place of the source's own base.
+        config: Options that go over the base.
+        seeds: Seeds in place of the source's own.
+        output_dir: The folder of the sweep; by default sweeps/NAME.
+        resume: Go on with a sweep, and refuse to start one.
+        engine: "ray", "serial" (one trial after the other), or "auto": Ray where it is installed.
+        address: The address of a Ray cluster, whose machines all see the folder.
+        minutes: After them no trial but the first begins; those that run finish.
+
+    Returns:
+        The sweep with its rows, best first.
+
+    Raises:
+        SweepError: A sweep that cannot run, found before the first trial.
+        SweepStopped: It was interrupted; the same call goes on.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> rates = {"train.learning_rate": {"values": [1e-3]}}
+        >>> given = {"base": str(run.path / "config.yaml"), "parameters": rates}
+        >>> swept = toughen.sweep(given, output_dir=Path(folder) / "rates", engine="serial")
+        >>> len(swept.rows)
+        1
     """
     definition, path = _load(source, base, config or {}, seeds, output_dir)
     if resume and not is_sweep(path):

@@ -7,6 +7,7 @@ from typing import Any
 from ..errors import require
 from ..reports.charts import blue_shades
 from ..reports.drawing import INK, SOFT, Drawing, figure, plain
+from ..reports.formatting import LOWER, format_score
 from .definition import format_value
 from .leaderboard import Row
 
@@ -23,7 +24,8 @@ def draw(rows: Sequence[Row], keys: Sequence[str], metric: str, sign: int) -> li
 
 def _parallel(rows: Sequence[Row], keys: Sequence[str], metric: str, sign: int) -> Drawing:
     """Draw each row as a line through its settings and its score; better rows are brighter, the best is thick."""
-    names, means = [*keys, metric], [row.mean or 0.0 for row in rows]
+    names, scale = [*keys, metric], 1 if metric in LOWER else 100  # scores in points, as in the table
+    means = [round(scale * (row.mean or 0.0), 6) for row in rows]
     columns = [_scale([row.settings[key] for row in rows]) for key in keys]
     columns.append(_scale(means, max_ticks=1))
     shades = require("matplotlib", "plot").colormaps[SHADES]
@@ -79,7 +81,7 @@ def _heat_map(rows: Sequence[Row], down: str, across: str, metric: str) -> Drawi
         axes.invert_yaxis()
         for (y, x), mean in means.items():
             ink = "#ffffff" if shares[y, x] > 0.5 else INK
-            axes.text(x + 0.5, y + 0.5, f"{mean:.3f}", ha="center", va="center", color=ink)
+            axes.text(x + 0.5, y + 0.5, format_score(mean, metric), ha="center", va="center", color=ink)
         axes.set_xticks([x + 0.5 for x in range(len(acrosses))], [plain(format_value(each)) for each in acrosses])
         axes.set_yticks([y + 0.5 for y in range(len(downs))], [plain(format_value(each)) for each in downs])
         axes.grid(visible=False)

@@ -3,16 +3,13 @@
 import csv
 import io
 from collections.abc import Sequence
-from itertools import count
 from pathlib import Path
 from typing import Any
 
-from .. import reports
-from .._version import __version__
-from ..errors import require
 from ..internal.atomic import write_text
 from ..internal.markdown import line
-from ..reports.drawing import Drawing
+from ..reports.formatting import format_score
+from ..reports.render import Card, render
 from ..runs.config_io import to_yaml
 from ..runs.progress import format_duration
 from .controller import Controller
@@ -20,9 +17,6 @@ from .definition import format_settings
 from .figures import draw
 from .leaderboard import Row, shown, table
 from .trials import trial_config, trial_folder
-
-# The page is one of the reports: their style and their macros.
-TEMPLATES = [Path(__file__).parent, Path(reports.__file__).parent / "templates"]
 
 
 def write_tables(controller: Controller) -> None:
@@ -62,30 +56,18 @@ def _best_yaml(controller: Controller) -> str:
 
 
 def write_page(controller: Controller) -> None:
-    """Write the page with the figures, in the look of the reports; called at the end. Text is escaped."""
-    from markupsafe import Markup
-
-    jinja: Any = require("jinja2", "cli")
-    environment = jinja.Environment(
-        loader=jinja.FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        undefined=jinja.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    given, rows, number = controller.definition, controller.rows(), count()
-
-    def inline(drawing: Drawing) -> Any:
-        return Markup(drawing.inline(next(number)))  # matplotlib escaped what it wrote
-
-    heads, cells = table(rows, given.keys, given.seeds, controller.metric)
-    page = environment.get_template("page.html").render(
+    """Write the page with the figures, in the look of the reports; called at the end."""
+    given, rows = controller.definition, controller.rows()
+    heads, cells = _scores(rows, *table(rows, given.keys, given.seeds, controller.metric), controller.metric)
+    page = render(
+        "leaderboard.html",
+        Path(__file__).parent,
+        kind="sweep",
         title=f"Sweep {controller.folder.path.resolve().name}",
-        version=__version__,
-        inline=inline,
+        verdicts=_verdicts(controller),
         cards=_cards(controller),
         heads=heads,
-        rows=[([shown(cell) for cell in each], _links(controller, row)) for row, each in zip(rows, cells, strict=True)],
+        rows=[(each, _links(controller, row)) for row, each in zip(rows, cells, strict=True)],
         drawings=draw(rows, given.keys, controller.metric, given.sign),
         failures=[(row.number, format_settings(row.settings), row.errors) for row in rows if row.errors],
         best=_best_yaml(controller).partition("\n")[2],
@@ -100,18 +82,58 @@ def _links(controller: Controller, row: Row) -> list[tuple[str, str]]:
     return [(f"seed {seed}", page.as_posix()) for seed, page in there.items()]
 
 
-def _cards(controller: Controller) -> list[tuple[str, str, str]]:
-    """Return the name, value and note of each headline number."""
+def _scores(
+    rows: Sequence[Row], heads: Sequence[str], cells: Sequence[Sequence[Any]], metric: str
+) -> tuple[list[str], list[list[tuple[Any, str]]]]:
+    """Return heads, and cells as values to sort by and texts: scores in points, the mean with its deviation."""
+    kept = [(index, head) for index, head in enumerate(heads) if head != "sd"]
+    seeds = {head for head in heads if head.startswith("seed ")}
+
+    def text(row: Row, head: str, cell: Any) -> str:
+        if head == metric:
+            return format_score(cell, metric, row.sd)
+        return format_score(cell, metric) if head in seeds else shown(cell)
+
+    shown_rows = [
+        [(line[index], text(row, head, line[index])) for index, head in kept]
+        for row, line in zip(rows, cells, strict=True)
+    ]
+    return [head if head != metric else f"{metric}, mean ± sd" for _, head in kept], shown_rows
+
+
+def _verdicts(controller: Controller) -> list[str]:
+    """Return in a sentence which setting to take, and whether the next one can be told apart."""
+    best = controller.best
+    if best is None or best.mean is None:
+        return []
+    metric, sd = controller.metric, best.sd
+    text = f"Take {format_settings(best.settings)}: {metric} {format_score(best.mean, metric, sd)}."
+    others = [
+        row for row in controller.rows() if row.state == "done" and row.number != best.number and row.mean is not None
+    ]
+    if sd is None:
+        return [f"{text} One seed says nothing about chance: give several seeds."]
+    near = [row for row in others if abs((row.mean or 0.0) - best.mean) <= sd]
+    if not near:
+        return [text]
+    number = "another setting is" if len(near) == 1 else f"{len(near)} other settings are"
+    return [f"{text} {number[0].upper()}{number[1:]} within one standard deviation of it."]
+
+
+def _cards(controller: Controller) -> list[Card]:
+    """Return the headline numbers."""
     status, given, best = controller.status(), controller.definition, controller.best
     goal = "highest" if given.sign > 0 else "lowest"
     spent = sum(row.seconds for row in controller.rows())
     seeds = f"{len(given.seeds)} seed{'s' * (len(given.seeds) > 1)}"
-    score, note = ("-", "no row is done") if best is None else (best.score, format_settings(best.settings))
+    score, note = "-", "no row is done"
+    if best is not None:
+        score, note = format_score(best.mean, controller.metric, best.sd), format_settings(best.settings)
     if ties := sum(row.rank == 1 for row in controller.rows()) - 1:
         note += f"; {ties} other row{'s' * (ties > 1)} with the same score"
     return [
-        (f"{goal} {controller.metric}", score, note),
-        ("trials", f"{status.ended} of {status.total}", f"{given.search}, {seeds} a row"),
-        ("failed", str(status.failed), f"{status.stopped} stopped early"),
-        ("training time", format_duration(spent), "of all finished trials together"),
+        Card(f"{goal} {controller.metric}", score, note),
+        Card("trials", f"{status.ended} of {status.total}", f"{given.search}, {seeds} a row"),
+        Card("failed", str(status.failed), f"{status.stopped} stopped early"),
+        Card("training time", format_duration(spent), "of all finished trials together"),
     ]

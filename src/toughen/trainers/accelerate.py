@@ -18,11 +18,31 @@ def accelerate_backward(
     *,
     step: Callable[[], Any] | None = None,
 ) -> Tensor:
-    """Forward and backward for one batch; stands in place of `accelerator.backward(model(**batch).loss)`.
+    """Run forward and backward for one batch, in place of `accelerator.backward(model(**batch).loss)`.
 
     Works inside `accelerator.accumulate(model)`; Accelerate divides by the number of micro-batches and scales for
-    half precision. Returns the loss, detached. Methods that go over the whole window once more (SAM, AWP, FreeAT) make
-    their passes at its last micro-batch: the loss there is the window's sum, and that of the others 0.
+    half precision. Methods that go over the whole window once more (SAM, AWP, FreeAT) make their passes at its last
+    micro-batch: the loss there is the window's sum, and that of the others 0.
+
+    Args:
+        accelerator: The Accelerator.
+        attached: The method on the model.
+        model: The model, as `prepare` returned it.
+        batch: The micro-batch, by the names that the model takes.
+        step: Updates the weights and clears gradients between passes, for FreeAT.
+
+    Returns:
+        The loss, detached.
+
+    Raises:
+        MethodError: The method was detached, or FreeAT has no `step`.
+
+    Examples:
+        >>> from accelerate import Accelerator
+        >>> accelerator = Accelerator(cpu=True)
+        >>> prepared = accelerator.prepare(model)
+        >>> with toughen.r3f().attach(prepared, tokenizer) as attached:
+        ...     loss = toughen.accelerate_backward(accelerator, attached, prepared, batch)
     """
     sync: bool = accelerator.sync_gradients
     backward_passes = attached.backward_passes(last=sync)

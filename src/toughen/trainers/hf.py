@@ -41,6 +41,24 @@ def robust(trainer: type[T] = Trainer) -> type[T]:
     `fast=True` captures each step as a CUDA graph and leaves padding out of the layers where that pays; pad batches to
     a few lengths then (`pad_to_multiple_of`). Steps that cannot be captured run as always, and a warning says why.
     Evaluation, checkpoints and the saved model are the Trainer's own. What the method did is logged as `robust/...`.
+
+    Args:
+        trainer: The Trainer class, yours or one of transformers and TRL.
+
+    Returns:
+        A subclass that takes `method`, `fast` and `probe` beside the Trainer's own arguments.
+
+    Raises:
+        MethodError: An object was given and not a class.
+
+    Examples:
+        >>> from transformers import Trainer, TrainingArguments
+        >>> arguments = TrainingArguments(output_dir=folder, max_steps=1, report_to="none", disable_tqdm=True)
+        >>> trainer = toughen.robust(Trainer)(
+        ...     model, arguments, train_dataset=data, method=toughen.smart(), processing_class=tokenizer
+        ... )
+        >>> trainer.train().global_step
+        1
     """
     if not (isinstance(trainer, type) and issubclass(trainer, Trainer)):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise MethodError(f"robust({str(trainer).partition('(')[0]}): give the class of a Trainer, not an object.")

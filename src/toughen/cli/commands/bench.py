@@ -1,4 +1,10 @@
-"""Measure step time and memory of every method, eager and fast."""
+"""Measure step time and memory of every method, eager and fast.
+
+Examples:
+  toughen bench
+  toughen bench --model bert-base --methods smart,vat,freelb --shapes 16x64,32x128
+  toughen bench --model runs/rte-vat --modes fast --compile --out times
+"""
 
 import argparse
 import json
@@ -14,27 +20,20 @@ if TYPE_CHECKING:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    option = parser.add_argument
-    option("--model", default="minilm", help="tiny, minilm, bert-base, bert-large (random weights), or a model folder")
-    option("--methods", type=split_names, help="names with commas between them (default: all)")
-    option(
-        "--shapes",
-        type=split_names,
-        default="16x64",
-        help="texts x tokens, several with commas; 64x512/3: lengths from a third to all",
-    )
-    option(
-        "--modes",
-        type=split_names,
-        default="eager,fast",
-        help="eager, fast (CUDA graphs) or both (default); a CPU has eager alone",
-    )
-    option("--dtype", choices=("float32", "bfloat16", "float16"), help="default: bfloat16 on a GPU, float32 else")
-    option("--device", choices=("cpu", "cuda"), help="default: cuda where there is one")
-    option("--repeats", type=int, default=20, help="timed steps; their median is given (default: 20)")
-    option("--compile", action="store_true", help="compile the layers of the fast mode first")
-    option("--memory_budget", type=float, help="with --compile: share of activations to keep (default: all)")
-    option("--out", type=Path, help="write the rows to FILE.json and the table to FILE.md")
+    option = parser.add_argument_group("What to measure").add_argument
+    option("--model", default="minilm", help="One of tiny, minilm, bert-base, bert-large, or a model folder.")
+    option("--methods", type=split_names, help="Names with commas between them (default: all).")
+    shapes = "Texts x tokens, several with commas. 64x512/3: lengths from a third to all."
+    option("--shapes", type=split_names, default="16x64", help=shapes)
+    modes = "What runs: eager, fast (CUDA graphs) or both; a CPU has eager alone."
+    option("--modes", type=split_names, default="eager,fast", help=modes)
+    option("--repeats", type=int, default=20, help="Timed steps; their median is given.")
+    option = parser.add_argument_group("How").add_argument
+    option("--dtype", choices=("float32", "bfloat16", "float16"), help="Default: bfloat16 on a GPU, float32 else.")
+    option("--device", choices=("cpu", "cuda"), help="Default: cuda where there is one.")
+    option("--compile", action="store_true", help="Compile the layers of the fast mode first.")
+    option("--memory_budget", type=float, help="With --compile: share of activations to keep (default: all).")
+    parser.add_argument("--out", type=Path, help="Write the rows to FILE.json and the table to FILE.md.")
 
 
 def run(arguments: argparse.Namespace) -> int:

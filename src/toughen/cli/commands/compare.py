@@ -1,4 +1,10 @@
-"""Compare runs: mean and spread over seeds, paired tests, cost."""
+"""Compare runs: mean and spread over seeds, paired tests, cost.
+
+Examples:
+  toughen compare runs/plain runs/vat
+  toughen compare runs --by method --metric accuracy
+  toughen compare runs/rte-* --html compare.html
+"""
 
 import argparse
 
@@ -9,10 +15,10 @@ from ..tables import print_table
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("runs", nargs="+", metavar="RUN", help="run folders, or folders of runs")
-    parser.add_argument("--by", choices=("run", "method"), default="run", help="one line for each run, or each method")
-    parser.add_argument("--metric", help="by default the one that selects")
-    parser.add_argument("--html", metavar="OUT", help="also write a page")
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="Run folders, or folders of runs.")
+    parser.add_argument("--by", choices=("run", "method"), default="run", help="One line for each run, or each method.")
+    parser.add_argument("--metric", help="The score to compare (default: the one that selects).")
+    parser.add_argument("--html", metavar="OUT", help="Also write a page to this file.")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -1,4 +1,10 @@
-"""Train a small model in minutes, offline: plain fine-tuning against two robust methods."""
+"""Train a small model in minutes, offline: plain fine-tuning against two robust methods.
+
+Examples:
+  toughen demo
+  toughen demo --seed 1,2,3 --out my-demo
+  toughen demo --limit 64 --model path/to/encoder
+"""
 
 import argparse
 
@@ -8,10 +14,10 @@ from .. import say
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--out", default="demo-report", help="folder for runs and report.html (default: demo-report)")
-    parser.add_argument("--seed", default="1,2", help="one seed, or several with commas (default: 1,2)")
-    parser.add_argument("--model", help="folder of another encoder; by default all-MiniLM-L6-v2 of the extra [demo]")
-    parser.add_argument("--limit", type=int, help="training rows, for a quick look")
+    parser.add_argument("--out", default="demo-report", help="Folder for runs and report.html.")
+    parser.add_argument("--seed", default="1,2", help="One seed, or several with commas.")
+    parser.add_argument("--model", help="Folder of another encoder; by default all-MiniLM-L6-v2 of the extra [demo].")
+    parser.add_argument("--limit", type=int, help="Training rows, for a quick look.")
 
 
 def run(arguments: argparse.Namespace) -> int:

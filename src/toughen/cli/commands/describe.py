@@ -1,4 +1,12 @@
-"""Show a method's composition, options and presets: toughen describe smart [--method.weight 5]."""
+"""Show a method's composition, options and presets.
+
+Options may be given with or without --method in front.
+
+Examples:
+  toughen describe smart
+  toughen describe vat --preset robust
+  toughen describe smart+bregman --method.smart.weight 5
+"""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -17,7 +25,7 @@ if TYPE_CHECKING:
 def main(arguments: Sequence[str]) -> int:
     """Print a method; its options may be given with or without `--method.` in front."""
     first = CommandParser("toughen describe", usage="%(prog)s METHOD [--OPTION VALUE ...]", description=__doc__)
-    first.add_argument("name", metavar="METHOD", help="a name, a sum a+b, or ./file.py:name")
+    first.add_argument("name", metavar="METHOD", help="A name, a sum a+b, or ./file.py:name.")
     given, rest = first.parse_known_args(arguments)
     options = config.options_of(given.name)
     parser = OptionsParser(prog="toughen describe")

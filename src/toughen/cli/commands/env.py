@@ -1,4 +1,10 @@
-"""Show versions, devices and folders of this machine, and the problems found."""
+"""Show versions, devices and folders of this machine, and the problems found.
+
+Examples:
+  toughen env
+  toughen env --strict
+  toughen env > bug-report.txt
+"""
 
 import argparse
 import os

@@ -1,8 +1,15 @@
-"""Score a run or a model on any split or file, also under attack."""
+"""Score a run or a model on any split or file, also under attack.
+
+Examples:
+  toughen evaluate runs/rte-vat --attack characters,embedding --all_seeds
+  toughen evaluate runs/mnli-vat --task hans --dir data
+  toughen evaluate path/to/model --file reviews.csv --label_column stars
+"""
 
 import argparse
 import json
 import sys
+import textwrap
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -23,35 +30,36 @@ FLAGS = {name: f"--{name}" for name in _NAMED}
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("paths", nargs="+", metavar="RUN_OR_MODEL", help="run folders, or folders of saved models")
-    parser.add_argument("--task", help="evaluate on this set, such as hans or mnli-mm; a run knows its own")
-    parser.add_argument("--split", default="validation", help="train, validation or test (default: validation)")
-    parser.add_argument("--file", help="evaluate on these rows: CSV, TSV, Excel, JSON, JSONL, Parquet, CoNLL")
-    parser.add_argument("--dir", help="folder of sets on disk; a run knows its own")
-    parser.add_argument("--text_column", help="column of the text in --file and files of --sets, or two with a comma")
-    parser.add_argument("--label_column", help="column of the label in --file and files of --sets")
-    parser.add_argument("--delimiter", help="of a table; inferred if omitted")
-    parser.add_argument("--encoding", help="of a file that is not UTF-8, such as cp1252")
-    parser.add_argument("--on_bad", choices=("error", "skip"), help="rows that cannot be used: stop, or leave them out")
-    parser.add_argument("--max_length", type=int, help="tokens a text is cut at; a run knows its own")
-    parser.add_argument("--limit", type=int, help="at most so many rows; the names of files and lines say so")
-    parser.add_argument("--batch_size", type=int, help="rows of one pass (default: 64; attacks on a GPU: 2048)")
-    parser.add_argument("--samples", type=int, default=1000, help="bootstrap samples of an interval (default: 1000)")
-    parser.add_argument("--all_seeds", action="store_true", help="every seed of a run, and its baseline's")
-    parser.add_argument("--all_checkpoints", action="store_true", help="every checkpoint that was kept")
-    parser.add_argument("--json", action="store_true", help="print JSON in place of a table")
-    group = parser.add_argument_group("attacks")
-    titles = {name: str(attack.__doc__).partition("\n")[0].rstrip(".") for name, attack in attack_classes().items()}
-    listed = "; ".join(f"{name}: {title}" for name, title in titles.items())
-    help = f"attacks to run as well, with commas, or all. {listed}. An interrupted attack goes on when run again."
-    group.add_argument("--attack", type=names, default=(), metavar="NAMES", help=help.replace("%", "%%"))
+    parser.add_argument("paths", nargs="+", metavar="RUN_OR_MODEL", help="Run folders, or folders of saved models.")
+    parser.add_argument("--all_seeds", action="store_true", help="Every seed of a run, and its baseline's.")
+    parser.add_argument("--all_checkpoints", action="store_true", help="Every checkpoint that was kept.")
+    parser.add_argument("--json", action="store_true", help="Print JSON in place of a table.")
+    option = parser.add_argument_group("Rows", "A run knows its own; these choose others.").add_argument
+    option("--task", help="Evaluate on this set, such as hans or mnli-mm.")
+    option("--split", default="validation", help="The part of the set: train, validation or test.")
+    option("--file", help="Evaluate on the rows of this file: CSV, TSV, Excel, JSON, JSONL, Parquet, CoNLL.")
+    option("--dir", help="Folder of sets on disk.")
+    option("--text_column", help="Column of the text in --file and files of --sets, or two with a comma.")
+    option("--label_column", help="Column of the label in --file and files of --sets.")
+    option("--delimiter", help="Delimiter of a table; inferred if omitted.")
+    option("--encoding", help="Encoding of a file that is not UTF-8, such as cp1252.")
+    option("--on_bad", choices=("error", "skip"), help="Rows that cannot be used: stop, or leave them out.")
+    option("--max_length", type=int, help="Tokens a text is cut at.")
+    option("--limit", type=int, help="At most so many rows; the names of files and lines say so.")
+    option("--batch_size", type=int, help="Rows of one pass (default: 64; attacks on a GPU: 2048).")
+    option("--samples", type=int, default=1000, help="Bootstrap samples of an interval.")
+    titles = {name: str(attack.__doc__).partition("\n")[0] for name, attack in attack_classes().items()}
+    lines = [textwrap.fill(f"{name:<14}{title}", 96, subsequent_indent=" " * 14) for name, title in titles.items()]
+    group = parser.add_argument_group("Attacks", "\n".join(lines))
+    help = "Attacks to run as well, with commas, or all. An interrupted attack goes on when run again."
+    group.add_argument("--attack", type=names, default=(), metavar="NAMES", help=help)
     for each in attack_options().values():
         if each.flag:
             shown = ",".join(map(_short, each.default)) or "all" if isinstance(each.default, tuple) else each.default
             help = f"{attribute_docs(each.attacks[0])[each.name].strip()} [{', '.join(a.name for a in each.attacks)}]"
             help += "" if shown is None else f" (default: {shown})"
             group.add_argument(f"--{each.flag}", type=_reader(each.default), help=help.replace("%", "%%"))
-    help = "of searches over texts: auto is bf16 on a GPU; results are always judged in fp32 (default: auto)"
+    help = "Precision of searches over texts: auto is bf16 on a GPU; results are always judged in fp32 (default: auto)"
     group.add_argument("--precision", choices=("auto", "fp32", "bf16"), help=help)
 
 

@@ -1,4 +1,10 @@
-"""Write a commented config with every option."""
+"""Write a commented config with every option.
+
+Examples:
+  toughen init-config run.yaml
+  toughen init-config run.yaml --method vat --task sst2
+  toughen init-config run.yaml --method smart+bregman --model bert-base-uncased
+"""
 
 import argparse
 from dataclasses import fields
@@ -15,10 +21,10 @@ from ..arguments import check_new
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", help="run.yaml; must be new.")
-    parser.add_argument("--method", default="smart", help="Its options are written too.")
-    parser.add_argument("--task", default="rte")
-    parser.add_argument("--model", default="roberta-base")
+    parser.add_argument("file", help="The new file, such as run.yaml.")
+    parser.add_argument("--method", default="smart", help="The method whose options are written.")
+    parser.add_argument("--task", default="rte", help="The task in the config.")
+    parser.add_argument("--model", default="roberta-base", help="The model in the config.")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -1,4 +1,10 @@
-"""List all methods: what each is, its cost and its presets."""
+"""List all methods: what each is, its cost and its presets.
+
+Examples:
+  toughen methods
+  toughen methods --names
+  toughen methods | grep dropout
+"""
 
 import argparse
 

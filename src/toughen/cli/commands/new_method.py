@@ -1,4 +1,10 @@
-"""Write a one-file method to edit; --method ./FILE.py:NAME runs it."""
+"""Write a one-file method to edit; --method ./FILE.py:NAME runs it.
+
+Examples:
+  toughen new-method my_method.py
+  toughen describe ./my_method.py
+  toughen train --method ./my_method.py --model roberta-base --task rte
+"""
 
 import argparse
 import re
@@ -13,7 +19,7 @@ from ..arguments import check_new
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", help="my_method.py; must be new.")
+    parser.add_argument("file", help="The new file, such as my_method.py.")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -1,4 +1,10 @@
-"""Predict with a run or a model: text, pair, file, stdin or a split of the run; CSV, JSONL or GLUE's TSV out."""
+"""Predict with a run or a model: text, pair, file, stdin or a split of the run; CSV, JSONL or GLUE's TSV out.
+
+Examples:
+  toughen predict runs/sst2-vat --text "a warm film" --text "a dull film"
+  toughen predict runs/rte-vat --file pairs.csv --text_column premise,hypothesis --out answers.csv
+  toughen predict path/to/model --file - --format jsonl < texts.txt
+"""
 
 import argparse
 import csv
@@ -28,19 +34,21 @@ FLAGS = {name: f"--{name}" for name in ("text_column", "delimiter", "encoding")}
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", help="Run folder, one of its seeds (RUN/seeds/2), or a model folder.")
-    parser.add_argument("--text", action="append", default=[], help="A text; again for more.")
-    parser.add_argument("--text_pair", "--text-pair", action="append", default=[], help="Its second text.")
-    parser.add_argument("--file", help="Texts in CSV, TSV, Excel, JSON, JSONL or Parquet; - is stdin, one a line.")
-    parser.add_argument("--split", choices=SPLITS, help="A split of the run's own data, such as its unlabelled test.")
-    parser.add_argument("--dir", help="Folder of sets on disk for --split; a run knows its own.")
-    parser.add_argument("--text_column", help="Column of the text, or two with a comma between them.")
-    parser.add_argument("--delimiter", help="Of a table; inferred if omitted.")
-    parser.add_argument("--encoding", help="Of a file that is not UTF-8, such as cp1252.")
-    parser.add_argument("--out", help="Where to write: .csv, .jsonl or .tsv; must be new. Without it stdout.")
+    option = parser.add_argument_group("Texts").add_argument
+    option("--text", action="append", default=[], help="A text; again for more.")
+    option("--text_pair", "--text-pair", action="append", default=[], help="Its second text.")
+    option("--file", help="Texts in CSV, TSV, Excel, JSON, JSONL or Parquet; - is stdin, one a line.")
+    option("--split", choices=SPLITS, help="A split of the run's own data, such as its unlabelled test.")
+    option("--dir", help="Folder of sets on disk for --split; a run knows its own.")
+    option("--text_column", help="Column of the text, or two with a comma between them.")
+    option("--delimiter", help="Delimiter of a table; inferred if omitted.")
+    option("--encoding", help="Encoding of a file that is not UTF-8, such as cp1252.")
+    option = parser.add_argument_group("Answers").add_argument
+    option("--out", help="Where to write: .csv, .jsonl or .tsv; must be new. Without it stdout.")
     help = "By default that of --out, else plain; tsv is the table that GLUE's server takes."
-    parser.add_argument("--format", choices=("plain", "csv", "jsonl", "tsv"), help=help)
-    parser.add_argument("--batch_size", type=int, default=32)
-    parser.add_argument("--device", help="cpu, cuda, cuda:1, ...")
+    option("--format", choices=("plain", "csv", "jsonl", "tsv"), help=help)
+    option("--batch_size", type=int, default=32, help="Texts of one pass.")
+    option("--device", help="Where the model runs: cpu, cuda, cuda:1 (default: a GPU if there is one).")
 
 
 def run(arguments: argparse.Namespace) -> int:

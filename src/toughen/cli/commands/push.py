@@ -1,4 +1,10 @@
-"""Put a run's model on the Hugging Face Hub; without --yes it only shows what it would do."""
+"""Put a run's model on the Hugging Face Hub; without --yes it only shows what it would do.
+
+Examples:
+  toughen push runs/rte-vat me/rte-vat
+  toughen push runs/rte-vat me/rte-vat --private --yes
+  toughen push runs/rte-vat/seeds/2 me/rte-vat-seed-2
+"""
 
 import argparse
 import re
@@ -10,8 +16,8 @@ from .. import say
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", help="Run folder, or one of its seeds.")
-    parser.add_argument("repo", help="owner/name")
-    parser.add_argument("--private", action="store_true")
+    parser.add_argument("repo", metavar="OWNER/NAME", help="The repository on the Hub.")
+    parser.add_argument("--private", action="store_true", help="Make the repository private.")
     parser.add_argument("--yes", action="store_true", help="Really upload, with the token of `hf auth login`.")
 
 

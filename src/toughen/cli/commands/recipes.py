@@ -1,4 +1,10 @@
-"""List published experiments, or show the config of one with its source and differences."""
+"""List published experiments, or show the config of one with its source and differences.
+
+Examples:
+  toughen recipes
+  toughen recipes sift/mnli-deberta-base
+  toughen recipes freelb/rte-roberta-large --yaml > run.yaml
+"""
 
 import argparse
 
@@ -10,8 +16,10 @@ from ..tables import print_table
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", nargs="?", help="a recipe such as sift/mnli-deberta-base, or the start of some: sift")
-    parser.add_argument("--yaml", action="store_true", help="the recipe's configuration alone, to save and edit")
+    parser.add_argument(
+        "name", nargs="?", metavar="RECIPE", help="A recipe such as sift/mnli-deberta-base, or the start of some: sift."
+    )
+    parser.add_argument("--yaml", action="store_true", help="The recipe's configuration alone, to save and edit.")
 
 
 def run(arguments: argparse.Namespace) -> int:

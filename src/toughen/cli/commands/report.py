@@ -1,4 +1,10 @@
-"""Write one HTML page of a run, or of several side by side."""
+"""Write one HTML page of a run, or of several side by side.
+
+Examples:
+  toughen report runs/rte-vat
+  toughen report runs --by method --out page.html
+  toughen report runs/plain runs/vat --title "RTE, plain and VAT"
+"""
 
 import argparse
 
@@ -7,10 +13,10 @@ from .. import say
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("runs", nargs="+", metavar="RUN", help="run folders, or folders of runs")
-    parser.add_argument("--out", help="where the page goes (default: report.html in the run, or here for several)")
-    parser.add_argument("--by", choices=("run", "method"), default="run", help="one line for each run, or each method")
-    parser.add_argument("--title", help="the page's title")
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="Run folders, or folders of runs.")
+    parser.add_argument("--out", help="Where the page goes (default: report.html in the run, or here for several).")
+    parser.add_argument("--by", choices=("run", "method"), default="run", help="One line for each run, or each method.")
+    parser.add_argument("--title", help="The page's title.")
 
 
 def run(arguments: argparse.Namespace) -> int:

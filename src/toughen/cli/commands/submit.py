@@ -1,4 +1,10 @@
-"""Write GLUE's submission zip from the test predictions of runs, checked."""
+"""Write GLUE's submission zip from the test predictions of runs, checked.
+
+Examples:
+  toughen submit runs/glue-*
+  toughen submit runs/glue-* --out vat.zip
+  toughen submit runs/rte-vat --partial
+"""
 
 import argparse
 from pathlib import Path
@@ -16,8 +22,8 @@ FLAGS = {"partial": "--partial"}
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("runs", nargs="+", help="Run folders, one a task.")
-    parser.add_argument("--out", default="submission.zip", help="Must be new.")
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="Run folders, one a task.")
+    parser.add_argument("--out", default="submission.zip", help="The zip to write; must be new.")
     parser.add_argument("--partial", action="store_true", help="Allow missing tasks.")
 
 

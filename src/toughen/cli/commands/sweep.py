@@ -1,4 +1,12 @@
-"""Try many settings of a config, each with several seeds: on one machine, or on a Ray cluster."""
+"""Try many settings of a config, each with several seeds: on one machine, or on a Ray cluster.
+
+Any option of toughen train goes over the base.
+
+Examples:
+  toughen sweep sweep.yaml
+  toughen sweep sweep.yaml --model roberta-large --train.epochs 3 --seeds 1,2,3
+  toughen sweep sweeps/sweep --resume
+"""
 
 from collections.abc import Sequence
 
@@ -9,19 +17,25 @@ from ..parser import parse_flags, split_arguments
 from ..tables import print_table
 
 FLAGS = DATA_FLAGS
-EPILOG = "Any option of toughen train goes over the base: toughen sweep grid.yaml --model roberta-base --train.epochs 3"
 
 
 def main(arguments: Sequence[str]) -> int:
     """Parse, run, and print the result. Options of `toughen train` go over the base."""
-    parser = CommandParser("toughen sweep", description=__doc__, epilog=EPILOG)
-    parser.add_argument("source", help="sweep file (YAML, or ManyTasks' search.json), recipe, or a sweep's folder")
-    parser.add_argument("--resume", action="store_true", help="go on with the sweep; runs only what is missing")
-    parser.add_argument("--base", help="config file or recipe in place of the file's base")
-    parser.add_argument("--seeds", help="in place of the file's seeds: 1,2,3")
-    parser.add_argument("--output_dir", help="folder of the sweep (default: sweeps/NAME)")
-    parser.add_argument("--engine", choices=("auto", "ray", "serial"), default="auto", help="auto: ray, if installed")
-    parser.add_argument("--address", help="a Ray cluster: host:port, or auto on one of its machines")
+    parser = CommandParser("toughen sweep", description=__doc__)
+    parser.add_argument(
+        "source", metavar="SWEEP", help="Sweep file (YAML, or ManyTasks' search.json), recipe, or a sweep's folder."
+    )
+    parser.add_argument("--resume", action="store_true", help="Go on with the sweep; runs only what is missing.")
+    parser.add_argument("--base", help="Config file or recipe in place of the file's base.")
+    parser.add_argument("--seeds", help="In place of the file's seeds: 1,2,3.")
+    parser.add_argument("--output_dir", help="Folder of the sweep (default: sweeps/NAME).")
+    parser.add_argument(
+        "--engine",
+        choices=("auto", "ray", "serial"),
+        default="auto",
+        help="What runs the trials: auto is ray, if it is installed.",
+    )
+    parser.add_argument("--address", help="A Ray cluster: host:port, or auto on one of its machines.")
     options, rest = parser.parse_known_args(arguments)
     given = split_arguments(rest)
     if given.config or given.print_config:

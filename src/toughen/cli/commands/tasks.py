@@ -1,4 +1,10 @@
-"""List all tasks; `toughen tasks fetch glue --to FOLDER` saves their data for machines without network."""
+"""List all tasks, or save their data for machines without network.
+
+Examples:
+  toughen tasks
+  toughen tasks fetch rte sst2 --to sets
+  toughen tasks verify --to sets
+"""
 
 import argparse
 
@@ -8,8 +14,14 @@ from .. import say
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("what", nargs="?", choices=("list", "fetch", "verify"), default="list")
-    parser.add_argument("names", nargs="*", help="Tasks to fetch; glue stands for its eleven sets.")
+    parser.add_argument(
+        "what",
+        nargs="?",
+        choices=("list", "fetch", "verify"),
+        default="list",
+        help="List all tasks, fetch their data, or verify a folder.",
+    )
+    parser.add_argument("names", nargs="*", metavar="TASK", help="Tasks to fetch; glue stands for its eleven sets.")
     parser.add_argument("--to", help="Folder to fetch to, or to verify.")
     parser.add_argument("--layout", choices=("jsonl", "glue"), default="jsonl", help="JSON lines or GLUE's own tables.")
 

@@ -61,6 +61,24 @@
     show();
   });
 
+  // A button copies a command or a configuration. Pages from the disk may have no clipboard: then the text is selected.
+  all(".copied").forEach((place) => {
+    const button = document.createElement("button"), text = place.querySelector("pre");
+    button.type = "button";
+    button.textContent = "copy";
+    button.addEventListener("click", async () => {
+      getSelection().selectAllChildren(text);
+      try {
+        await navigator.clipboard.writeText(text.textContent);
+      } catch {
+        document.execCommand("copy");
+      }
+      button.textContent = "copied";
+      setTimeout(() => { button.textContent = "copy"; }, 2000);
+    });
+    place.append(button);
+  });
+
   // On paper nothing can be opened.
   let opened = [];
   addEventListener("beforeprint", () => {

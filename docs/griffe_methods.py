@@ -1,0 +1,31 @@
+"""Shows `toughen.smart` and its siblings in the API reference: they are made from dataclasses when asked for."""
+
+import inspect
+from typing import Any
+
+import griffe
+
+import toughen
+
+
+class Methods(griffe.Extension):
+    """Puts a function with the docstring of `help` in the place of each method."""
+
+    def on_package(self, *, pkg: griffe.Module, **kwargs: Any) -> None:
+        """Add the functions once the package is read."""
+        if pkg.name != "toughen":
+            return
+        for name in toughen.list_methods():
+            make = getattr(toughen, name)
+            parameters = [
+                griffe.Parameter(
+                    each.name,
+                    annotation=inspect.formatannotation(each.annotation),
+                    kind=griffe.ParameterKind(each.kind.description),
+                    default=repr(each.default),
+                )
+                for each in inspect.signature(make).parameters.values()
+            ]
+            doc = griffe.Docstring(inspect.getdoc(make) or "", parser=griffe.Parser.google)
+            function = griffe.Function(name, parameters=griffe.Parameters(*parameters), returns="Method", docstring=doc)
+            pkg.set_member(name, function)
