@@ -217,7 +217,7 @@ def query_margins(victim: "TextVictim", queries: Sequence[tuple[Sequence[Row], i
 
     Half precision only proposes. What a search goes by is float32: the highest margin of a query, and all above 0.
     """
-    import numpy as np  # not above: `toughen evaluate --help` lists the attacks
+    import numpy as np
 
     rows = [row for some, _ in queries for row in some]
     if not rows:
