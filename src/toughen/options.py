@@ -131,12 +131,10 @@ class RegularizerOptions(DropoutOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class SiteOptions(MethodOptions):
-    """Options of a method that perturbs activations, by default the input embedding's output.
-
-    `site` is a site, the dotted path of a module, or the number of a layer.
-    """
+    """Options of a method that perturbs activations."""
 
     site: Where = None
+    """A site, the dotted path of a module, or a layer's number; by default the input embedding's output."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -62,6 +62,7 @@ class Words(PresetOptions, RegularizerOptions):
     entropy: float = 0.0
     """Weight of the entropy of a mixture, which the search lowers (hull)."""
     candidates: TokenTable | None = None
+    """A function of tokenizer and model that gives a table of ids [tokens, count], in place of `synonyms`."""
 
     PRESETS: ClassVar = {
         "recommended": {},
