@@ -152,7 +152,8 @@ def test_a_method_is_one_file(tmp_path, monkeypatch, capsys):
             "max_norm": 0.2,
         }
         assert main(["methods"]) == 0
-        assert "newest     2.7  A method in one file (Nobody, 2030) [far]" in capsys.readouterr().out
+        listed = " ".join(capsys.readouterr().out.split())
+        assert "newest 2.7 A method in one file (Nobody, 2030) [far]" in listed
         with pytest.raises(SystemExit):
             main(["train", "--method", "newest", "--help"])
         told = " ".join(capsys.readouterr().out.split())

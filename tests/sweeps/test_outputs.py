@@ -88,7 +88,7 @@ def test_the_page_links_to_its_trials(pretend):
     (trial / "report.html").write_text("")
     write_page(controller)
     page = (controller.folder.path / "leaderboard.html").read_text()
-    assert re.findall(r'<a href="([^"]*)">', page) == ["trials/001-seed1/report.html"]
+    assert re.findall(r'<a href="([^"#]*)">', page) == ["trials/001-seed1/report.html"]
     assert "1 other row with the same score" in page
 
 

@@ -29,7 +29,8 @@ def loss_of(model, batch):
 @pytest.mark.filterwarnings("ignore::toughen.errors.RobustnessWarning")
 def test_the_loss_goes_down_and_stays_finite(prepared, tiny_model, tokenizer):
     task, batch = prepared
-    for name in sorted(set(toughen.available()) - LIKE_TYPOS):
+    unfit = {"temperature"} if task.head == "regression" else set()  # it divides logits
+    for name in sorted(set(toughen.available()) - LIKE_TYPOS - unfit):
         model = tiny_model(task, tokenizer).train()
         # NEFTune's noise is absolute: at its usual size it drowns the embedding of so small a model.
         settings = {"alpha": 0.1} if name == "neftune" else {}

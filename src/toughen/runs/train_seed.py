@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from ..internal.atomic import move_folder, remove_folder
 from ..needs import declared
 from ..tasks import Data, collator, compute_metrics
-from .checkpoints import last_usable
 from .config_io import rows_per_device
 from .errors import RestartWithSmallerBatch, RunError
 from .method_config import methods_of
@@ -107,10 +106,7 @@ def _train(job: SeedJob, micro: int, scored: int, reporter: ProgressLogger, stop
     if trainer.args.world_size != job.world_size:
         raise RunError(f"{job.world_size} processes were started, but Trainer sees {trainer.args.world_size}.")
     trainer.remove_callback(PrinterCallback)
-    last, problems = last_usable(job, model)
-    if problems:
-        start = f"from {last.name}" if last else "from the beginning"
-        reporter.log(f"! {job.title}: {'; '.join(problems)}; going on {start}")
+    last = _last_checkpoint(job, model, reporter)
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
     try:
@@ -125,6 +121,19 @@ def _train(job: SeedJob, micro: int, scored: int, reporter: ProgressLogger, stop
     finally:
         reporter.end()
     return finish_seed(job, trainer, rows)
+
+
+def _last_checkpoint(job: SeedJob, model: Any, reporter: ProgressLogger) -> Path | None:
+    """Return the checkpoint to go on from, and log what is wrong with later ones."""
+    if not job.run.checkpoints(job.variant, job.seed):
+        return None
+    from .checkpoints import last_usable
+
+    last, problems = last_usable(job, model)
+    if problems:
+        start = f"from {last.name}" if last else "from the beginning"
+        reporter.log(f"! {job.title}: {'; '.join(problems)}; going on {start}")
+    return last
 
 
 def _arguments(job: SeedJob, model: Any, micro: int, scored: int) -> Any:

@@ -11,7 +11,6 @@ from .. import say
 from ..arguments import DATA_FLAGS, CommandParser
 from ..old_flags import predict_words
 from ..parser import parse_train
-from . import predict
 
 FLAGS = DATA_FLAGS
 QUICK: Mapping[str, Any] = {"radii": (0.02,), "steps": 5}
@@ -22,6 +21,8 @@ def main(arguments: Sequence[str]) -> int:
     """Parse, make the run folder, train here or in several processes, and say what to do next."""
     if (words := predict_words(arguments)) is not None:
         say(f"--do_test without --do_train is now: toughen predict {' '.join(map(quote, words))}")
+        from . import predict
+
         parser = CommandParser("toughen predict")
         predict.add(parser)
         return predict.run(parser.parse_args(words))
