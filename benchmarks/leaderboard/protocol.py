@@ -116,7 +116,7 @@ class Protocol:
     authors: Mapping[str, str] = field(
         default_factory=lambda: {"freelb authors": "freelb/{}-roberta-large", "asa authors": "asa/{}-bert-base"}
     )
-    """Methods with their authors' settings for each task of the mean, by the recipe that has them. They are not tuned."""
+    """Methods with their authors' settings for each task of the mean, by the recipe that has them. Not tuned."""
     few: tuple[str, ...] = ("granite",)
     """Models on which only plain and the `best` methods are trained, with the linear head."""
     best: int = 5

@@ -45,12 +45,15 @@ def about(name: str) -> dict[str, Any]:
 
 
 def published(name: str) -> str:
-    """The published score in a few words; a dash where none is."""
+    """The published scores in a few words; a dash where none is."""
     said = cast("Mapping[str, Any]", about(name)["published"])
-    if said["score"] is None:
-        return "-"
-    plain = f", plain {said['plain']:g}" if "plain" in said else ""
-    return f"{said['score']:g} ({said['metric']}{plain})"
+    scores = [each for each in (said, said.get("also")) if each and each["score"] is not None]
+    return ", ".join(map(_in_words, scores)) or "-"
+
+
+def _in_words(score: Mapping[str, Any]) -> str:
+    plain = f", plain {score['plain']:g}" if "plain" in score else ""
+    return f"{score['score']:g} ({score['metric']}{plain})"
 
 
 def sweeps() -> list[str]:
