@@ -1,4 +1,10 @@
-"""Print the BibTeX entries of the papers behind methods and the second-order head."""
+"""Print the BibTeX entries of the papers behind methods and the second-order head.
+
+Examples:
+  toughen cite smart asa
+  toughen cite smart+bregman second-order
+  toughen cite > papers.bib
+"""
 
 import argparse
 from collections.abc import Mapping
