@@ -314,8 +314,9 @@ def test_testing_alone_predicts(tmp_path, monkeypatch):
     checkpoint = "sst_bert/seeds/42/checkpoint-5"
     alone = predict_commands(["--do_test", "--test_model_file", checkpoint])
     assert alone == [[checkpoint, "--split", "test", "--out", f"{checkpoint}/test.tsv"]]
-    halves = predict_commands(["--do_test", "--task_name", "MNLI", "--output_dir", "out"])
-    assert [half[2:] for half in halves] == [["test", "--out", "out/MNLI-m.tsv"], ["test_mm", "--out", "out/MNLI-mm.tsv"]]
+    one, other = predict_commands(["--do_test", "--task_name", "MNLI", "--output_dir", "out"])
+    assert one == ["out", "--split", "test", "--out", "out/MNLI-m.tsv"]
+    assert other == ["out", "--split", "test_mm", "--out", "out/MNLI-mm.tsv"]
 
 
 @pytest.mark.parametrize("words", ["--do_test --task_name SST-2", "--do_eval --task_name RTE"])
