@@ -79,10 +79,18 @@ def _board(protocol: Protocol, model: str, rows: Sequence[Row]) -> Iterator[list
             ]
     for seeds in () if few else protocol.rounds:
         yield [
-            Run("board", model, task.name, LINEAR, method, written(authors), seed, rates[task.name])
+            Run(
+                "board",
+                model,
+                task.name,
+                LINEAR,
+                method,
+                written(protocol.authors_settings(method, task.name)),
+                seed,
+                rates[task.name],
+            )
             for task in core
             for method in protocol.authors
-            for authors in [protocol.authors_settings(method, task.name)]
             for seed in seeds
         ]
 
