@@ -77,6 +77,22 @@ def _board(protocol: Protocol, model: str, rows: Sequence[Row]) -> Iterator[list
                 for seed in seeds
                 for times in ((1, *protocol.more_epochs) if (method, head) == ("plain", LINEAR) else (1,))
             ]
+    for seeds in () if few else protocol.rounds:
+        yield [
+            Run(
+                "board",
+                model,
+                task.name,
+                LINEAR,
+                method,
+                written(protocol.authors_settings(method, task.name)),
+                seed,
+                rates[task.name],
+            )
+            for task in core
+            for method in protocol.authors
+            for seed in seeds
+        ]
 
 
 def work(run: Run, protocol: Protocol) -> float:
@@ -198,6 +214,8 @@ def of_today(protocol: Protocol, rows: Sequence[Row]) -> list[Row]:
 
     def shown(row: Row) -> bool:
         method = row["method"]
+        if method in protocol.authors:
+            return made_of(row) == made_as(method, written(protocol.authors_settings(method, row["task"])))
         if row["purpose"] != "board" or method not in final:
             return made_of(row) in wanted.get(method, ())
         former = not cells.get(_cell(row), set()) >= set(protocol.seeds)

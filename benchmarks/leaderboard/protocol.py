@@ -9,6 +9,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from toughen.recipes import config
+
 Settings = Mapping[str, Any]
 
 
@@ -111,6 +113,10 @@ class Protocol:
     """Of these the second-order head is trained as well: plain shows the head alone, one of each kind the sum."""
     own_heads: tuple[str, ...] = ("rte", "cola")
     """Of these the second-order head is trained with its authors' q, k and dropout for the task, too."""
+    authors: Mapping[str, str] = field(
+        default_factory=lambda: {"freelb authors": "freelb/{}-roberta-large", "asa authors": "asa/{}-bert-base"}
+    )
+    """Methods with their authors' settings for each task of the mean, by the recipe that has them. Not tuned."""
     few: tuple[str, ...] = ("granite",)
     """Models on which only plain and the `best` methods are trained, with the linear head."""
     best: int = 5
@@ -150,7 +156,13 @@ class Protocol:
 
     def is_default(self, method: str) -> bool:
         """Whether a row is a method as the library gives it when nothing else is asked for."""
-        return not self.methods[method][0]
+        return method in self.methods and not self.methods[method][0]
+
+    def authors_settings(self, method: str, task: str) -> Settings:
+        """Return what the authors' recipe for a task says of its method."""
+        return {
+            key: value for key, value in config(self.authors[method].format(task))["method"].items() if key != "name"
+        }
 
     def task(self, name: str) -> TaskPlan:
         return next(task for task in self.tasks if task.name == name)

@@ -105,7 +105,7 @@ def _wanted(run: Run, only: Sequence[str], protocol: Protocol) -> bool:
     """Words name tasks, methods or heads; those of one kind are alternatives."""
     kinds = {
         run.task: {task.name for task in protocol.tasks},
-        run.method: set(protocol.methods),
+        run.method: {*protocol.methods, *protocol.authors},
         run.head: {LINEAR, SECOND_ORDER, OWN_HEAD},
     }
     if unknown := set(only) - set().union(*kinds.values()):

@@ -62,7 +62,8 @@ def complete_part(board: Board) -> Board:
     methods = [method for method in board.methods if all(has(method, task) for task in board.protocol.mean_tasks)]
     if "plain" not in methods:
         return replace(board, rows=[])
-    tasks = [task for task in board.tasks if all(has(method, task) for method in methods)]
+    everywhere = [method for method in methods if method not in board.protocol.authors]
+    tasks = [task for task in board.tasks if all(has(method, task) for method in everywhere)]
     return replace(board, rows=[row for row in board.rows if row["method"] in methods and row["task"] in tasks])
 
 

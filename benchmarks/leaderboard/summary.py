@@ -43,7 +43,7 @@ class Board:
     @property
     def methods(self) -> list[str]:
         there = {row["method"] for row in self.rows}
-        return [name for name in self.protocol.methods if name in there]
+        return [name for name in (*self.protocol.methods, *self.protocol.authors) if name in there]
 
     @property
     def tasks(self) -> list[str]:
@@ -86,8 +86,8 @@ class Board:
         }
 
     def cost(self, method: str) -> float | None:
-        """Passes of a step in units of a plain one."""
-        return next((row["passes"] for row in self.rows if row["method"] == method), None)
+        """Passes of a step in units of a plain one; the most, where tasks have settings of their own."""
+        return max((row["passes"] for row in self.rows if row["method"] == method), default=None)
 
     def equal_compute(self, method: str, task: str, value: Value) -> tuple[int, PairedTestResult] | None:
         """Against plain for the least whole number of times its epochs that costs no less than the method."""

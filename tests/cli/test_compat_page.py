@@ -3,15 +3,20 @@
 import json
 import re
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+import yaml
 from transformers import AutoConfig, AutoModel, BertTokenizerFast
 
 import toughen
 from toughen import recipes
 from toughen.cli.main import main
+from toughen.cli.parser import parse_train
+from toughen.runs.config_io import to_yaml
 from toughen.sweeps.loading import load_definition
 
 from ..tiny import bert
@@ -138,6 +143,40 @@ def test_every_line_runs(title, place, monkeypatch, capsys):
         assert "lower_case: true" in (place / "OUTPUT" / "config.yaml").read_text()
         tokenizer = BertTokenizerFast.from_pretrained(place / "OUTPUT" / "model")
         assert tokenizer.tokenize("A B") == ["a", "b"]
+
+
+HOW = {  # options of a command that say how to run; the others are settings
+    *("task", "output_dir", "data.dir", "data.eval_split"),
+    *("train.precision", "train.keep_checkpoints", "train.save_steps", "train.eval_batch_size"),
+}
+TYPED = {  # and what a command says beside its recipe, without changing what is trained
+    "sift/mnli-deberta-base": {"model_config.cls_dropout": 0.1},  # the model's own
+    "asa/sst2-bert-base": {"data.lower_case": True},  # bert-base-uncased does
+    "mgcrp/rte-bert-base": {"train.batch_size": 32},  # the recipe has 16 on each of four GPUs
+}
+
+
+def settings_of(words: list[str]) -> dict[str, Any]:
+    def flat(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for name, value in values.items():
+            found |= flat(value, f"{above}{name}.") if isinstance(value, dict) else {f"{above}{name}": value}
+        return found
+
+    made = flat(yaml.safe_load(to_yaml(parse_train(words)[0])))
+    return {name: value for name, value in made.items() if name not in HOW and value is not None}
+
+
+def test_commands_said_to_be_equal_have_their_recipes_settings():
+    held = []
+    for _, here, said in (row for rows in TABLES.values() for row in rows):
+        for command in spans(here) if said.startswith("settings equal") else ():
+            _, _, flag, recipe, *flags = shlex.split(command)
+            assert flag == "--recipe"
+            typed = TYPED.get(recipe, {}) if flags else {}
+            assert settings_of([flag, recipe, *flags]) == {**settings_of([flag, recipe]), **typed}
+            held += [recipe] if flags else []
+    assert set(held) == {*TYPED, "asa/dream-roberta-base"}
 
 
 def test_there_is_a_table_for_each_seed():

@@ -8,7 +8,7 @@ import yaml
 
 from toughen import recipes
 from toughen.cli.arguments import DATA_FLAGS, write_flags
-from toughen.cli.old_flags import NEW, SWITCHES, predict_words
+from toughen.cli.old_flags import NEW, SWITCHES, predict_commands
 from toughen.cli.parser import parse_train, split_arguments, train_parser
 from toughen.errors import UsageError
 from toughen.runs.config import GROUPS
@@ -300,22 +300,23 @@ def test_testing_alone_predicts(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words = "--do_test --task_name SST-2 --data_dir glue --eval_batch_size 128 --output_dir sst_bert --test_model_file"
     wanted = ["--split", "test", "--out", "sst_bert/SST-2.tsv", "--dir", "glue", "--batch_size", "128"]
-    assert predict_words([*words.split(), "sst_bert"]) == ["sst_bert", *wanted]
+    assert predict_commands([*words.split(), "sst_bert"]) == [["sst_bert", *wanted]]
     for step in (5, 10, 15):
         checkpoint = tmp_path / f"sst_bert/seeds/42/checkpoint-{step}"
         checkpoint.mkdir(parents=True)
         (checkpoint / "trainer_state.json").write_text("{}")
         (checkpoint / "toughen_state_0.safetensors").touch()
-    found = predict_words([*words.split(), "sst_bert/2_pytorch_model.bin"])
-    assert found == ["sst_bert/seeds/42/checkpoint-15", *wanted]
+    found = predict_commands([*words.split(), "sst_bert/2_pytorch_model.bin"])
+    assert found == [["sst_bert/seeds/42/checkpoint-15", *wanted]]
     with pytest.raises(ValueError, match=r"keeps 3 checkpoints\. Keep that of every epoch"):
-        predict_words([*words.split(), "sst_bert/3_pytorch_model.bin"])
-    assert predict_words(["--do_train", *words.split(), "sst_bert"]) is None
+        predict_commands([*words.split(), "sst_bert/3_pytorch_model.bin"])
+    assert predict_commands(["--do_train", *words.split(), "sst_bert"]) == []
     checkpoint = "sst_bert/seeds/42/checkpoint-5"
-    alone = predict_words(["--do_test", "--test_model_file", checkpoint])
-    assert alone == [checkpoint, "--split", "test", "--out", f"{checkpoint}/test.tsv"]
-    mnli = predict_words(["--do_test", "--task_name", "MNLI", "--output_dir", "out"])
-    assert mnli == ["out", "--split", "test", "--out", "out/MNLI-m.tsv"]
+    alone = predict_commands(["--do_test", "--test_model_file", checkpoint])
+    assert alone == [[checkpoint, "--split", "test", "--out", f"{checkpoint}/test.tsv"]]
+    one, other = predict_commands(["--do_test", "--task_name", "MNLI", "--output_dir", "out"])
+    assert one == ["out", "--split", "test", "--out", "out/MNLI-m.tsv"]
+    assert other == ["out", "--split", "test_mm", "--out", "out/MNLI-mm.tsv"]
 
 
 @pytest.mark.parametrize("words", ["--do_test --task_name SST-2", "--do_eval --task_name RTE"])

@@ -54,6 +54,7 @@ def protocol(**changes: Any) -> Protocol:
     settings: dict[str, Any] = {
         "tasks": (plan("sst2"), plan("rte")),
         "methods": {"plain": ({},), "fgm": ({}, {"step_size": 0.1})},
+        "authors": {},
         "rates": (1e-3, 3e-3),
         "batch_size": 8,
         "tuning_model": "tiny",

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from benchmarks.leaderboard import packed, planning, rig
-from benchmarks.leaderboard.protocol import METHODS, Run, written
+from benchmarks.leaderboard.protocol import METHODS, Protocol, Run, written
 from benchmarks.leaderboard.workers import open_bench
 from toughen.cuda_graphs import compile_layers, step
 from toughen.cuda_graphs.packing import Packing
@@ -40,6 +40,13 @@ def test_every_method(bench, method):
     row = made(bench, "sst2", method)
     assert row["steps"] == (1 if method == "freeat" else 3)
     assert not row["diverged"]
+
+
+@pytest.mark.parametrize(("method", "passes"), [("freelb authors", 3), ("asa authors", 2)])
+def test_every_method_as_its_authors_set_it(bench, method, passes):
+    settings = written(Protocol().authors_settings(method, "sst2"))
+    row = bench.make(Run("board", "tiny", "sst2", "linear", method, settings, 1, 1e-3))
+    assert (row["steps"], row["passes"], row["diverged"]) == (3, passes, False)
 
 
 def test_freeat_makes_as_many_updates_as_others(bench):

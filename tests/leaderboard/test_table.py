@@ -290,12 +290,31 @@ def test_the_best_five_are_those_that_the_readme_names():
     assert named in (RESULTS.parents[1] / "leaderboard" / "README.md").read_text(encoding="utf-8")
 
 
-def test_the_head_with_its_authors_settings_is_planned_last():
-    protocol = Protocol()
-    chunks = planning.plan("board", protocol, "xtremedistil", journal.read([RESULTS]))
-    own = [run for chunk in chunks for run in chunk if run.head == planning.OWN_HEAD]
+def test_what_the_authors_set_for_each_task_is_planned_last():
+    protocol, rows = Protocol(), journal.read([RESULTS])
+    runs = [run for chunk in planning.plan("board", protocol, "xtremedistil", rows) for run in chunk]
+    own = [run for run in runs if run.head == planning.OWN_HEAD]
     assert {run.task for run in own} == {"rte", "cola"}
     assert {run.method for run in own} == set(protocol.second_order_methods)
+    authors = [run for run in runs if run.method in protocol.authors]
+    assert len(authors) == len(protocol.authors) * len(protocol.mean_tasks) * len(protocol.seeds)
+    assert runs[-len(own) - len(authors) :] == [*own, *authors]
+    lengths = {run.task: json.loads(run.settings)["max_norm"] for run in authors if run.method == "freelb authors"}
+    assert lengths == {"rte": 0.14, "mrpc": 0.4, "cola": 0.3, "sst2": 0.6, "stsb": 0.28}
+    assert {run.settings for run in authors if run.method == "asa authors"} == {'{"preset": "original", "tau": 0.5}'}
+    first, last = authors[0], {**vars(authors[-1]), "settings": {}}
+    made = [{**vars(first), "settings": json.loads(first.settings)}, last]
+    assert planning.of_today(protocol, made) == made[:1]  # other settings are not theirs
+
+
+def test_rows_of_the_authors_need_no_run_beyond_the_mean():
+    settings = small.protocol(rounds=((1, 2, 3),), mean_tasks=("sst2",), authors={"pgd authors": "no/{}"})
+    rows = [*by_hand(), *(row("pgd authors", "sst2", seed, 0.68 + seed / 50 + seed**2 / 1000) for seed in (1, 2, 3))]
+    (scores,) = [part for part in brief(rows, settings) if "clean scores" in part.title]
+    assert scores.head == ["method", "sst2", "rte", "mean"]
+    assert [(line[0], line[2]) for line in scores.rows if line[2] == "-"] == [("pgd authors", "-")]
+    told = " ".join(findings(boards(rows, settings)["tiny", "linear"]))
+    assert "with its default: none. With other settings: pgd authors on sst2 -9.5" in told
 
 
 def test_every_candidate_of_the_protocol_can_be_made():

@@ -11,7 +11,8 @@ from ..golden.cases import names
 from ..tiny import LIKE_TYPOS
 from .test_naive_loops import OURS
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "papers.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "papers.md").read_text(encoding="utf-8")
 GOLDEN = {  # folders of tests/golden, and the test that reads them
     "smart": (("smart", "mtdnn_smart"), "golden/test_smart.py"),
     "sift": (("sift",), "golden/test_sift.py"),
@@ -49,6 +50,9 @@ def test_each_method_is_held_to_what_the_page_says():
     elsewhere = {"freeat", "asa", "typos", *LIKE_TYPOS}  # tests of their own; one edit of texts stands for all
     assert {name.split()[0] for name in OURS} | elsewhere >= set(toughen.available())
     assert f"{len(toughen.available())} methods, {len(GOLDEN)} of them" in PAGE
+    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    named = ", ".join(f"`{name}`" for name in GOLDEN).replace(", `asa`", ", `asa` and the second-order head")
+    assert f"{named} also to numbers made with their authors' code" in readme
 
 
 @pytest.mark.parametrize("name", toughen.available())

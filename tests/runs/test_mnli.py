@@ -66,6 +66,12 @@ def test_both_halves_are_scored_and_predicted(little, sets, tmp_path, capsys):
     first, second = yaml.safe_load(card.split("---")[1])["model-index"][0]["results"]
     assert (first["dataset"]["split"], second["dataset"]["split"]) == ("validation_matched", "validation_mismatched")
     assert second["metrics"] == [{"type": "accuracy", "value": round(results["mean"]["accuracy_mm"], 6)}]
+    # The command of adversarialSA's script writes a table of each half.
+    assert main(["train", "--do_test", "--task_name", "MNLI", "--output_dir", str(found.path)]) == 0
+    of_best = found.path / found.results.best.folder / "predictions"
+    for split, file in (("test", "MNLI-m.tsv"), ("test_mm", "MNLI-mm.tsv")):
+        kept = [line.split("\t")[:2] for line in (of_best / f"{split}.tsv").read_text().splitlines()]
+        assert [line.split("\t") for line in (found.path / file).read_text().splitlines()] == kept
     # Both halves reach GLUE's zip; these have too few rows for it.
     assert main(["submit", str(found.path), "--partial", "--out", str(tmp_path / "out.zip")]) == 2
     told = capsys.readouterr().err

@@ -98,11 +98,12 @@ def test_paragens_search_json(tmp_path):
     assert len(rows) == 8
     assert rows[0] == {"method.step_size": 0.05, "method.init_scale": 0.01, "method.max_norm": 0.01}
     assert (made.resources.gpu, made.resources.concurrent) == (1, 8)
-    with pytest.raises(SweepError, match=r"base: there is no file and no recipe 'glue/configs/RTE.yaml'"):
+    with pytest.raises(SweepError, match=r"RTE.yaml'; ParaGen's settings are --base freelb/rte-roberta-base"):
         load_definition(file)
     (tmp_path / "glue" / "configs").mkdir(parents=True)
-    (tmp_path / "glue" / "configs" / "RTE.yaml").write_text("task: {class: SequenceClassificationTask}")
-    with pytest.raises(SweepError, match=r"is a ParaGen config; name a recipe .* with --base"):
+    (tmp_path / "glue" / "configs" / "SST-2.yaml").write_text("task: {class: SequenceClassificationTask}")
+    file.write_text(PARAGEN.replace("RTE.yaml", "SST-2.yaml"))
+    with pytest.raises(SweepError, match=r"is a ParaGen config; name a .* --base, such as freelb/sst2-bert-base"):
         load_definition(file)
 
 

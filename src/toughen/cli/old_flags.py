@@ -53,10 +53,11 @@ def strip_paragen_path(word: str) -> str:
     return f"--{name}{equals}{value}"
 
 
-def predict_words(arguments: Sequence[str]) -> list[str] | None:
-    """Return the words of `toughen predict` for --do_test without --do_train; None for other commands.
+def predict_commands(arguments: Sequence[str]) -> list[list[str]]:
+    """Return the words of each `toughen predict` for --do_test without --do_train; nothing for other commands.
 
-    run_sent_clas.py predicts so with the file of an epoch. Here the model is a run, or a checkpoint of one.
+    run_sent_clas.py predicts so with the file of an epoch; of MNLI both halves. Here the model is a run, or a
+    checkpoint of one.
     """
     parser = CommandParser("toughen train", add_help=False)
     parser.add_argument("--output_dir")
@@ -65,13 +66,15 @@ def predict_words(arguments: Sequence[str]) -> list[str] | None:
     old = {name: value for _, name, value in given.old}
     model = old.get("test_model_file") or given.output_dir
     if "do_train" in old or not old.keys() & set(TESTING) or model is None:
-        return None
+        return []
     folder = Path(given.output_dir or model)
-    words = [str(_checkpoint_of_epoch(Path(model))), "--split", "test"]
-    words += ["--out", str(folder / (file_name(task(old["task_name"]).name) if "task_name" in old else "test.tsv"))]
-    for name, flag in {"data_dir": "--dir", "eval_batch_size": "--batch_size"}.items():
-        words += [flag, old[name]] if name in old else []
-    return words
+    name = task(old["task_name"]).name if "task_name" in old else None
+    tables = {"test": file_name(name) if name else "test.tsv"}
+    tables |= {"test_mm": file_name("mnli-mm")} if name == "mnli" else {}
+    flags = {"data_dir": "--dir", "eval_batch_size": "--batch_size"}
+    shared = [word for name, flag in flags.items() if name in old for word in (flag, old[name])]
+    checkpoint = str(_checkpoint_of_epoch(Path(model)))
+    return [[checkpoint, "--split", split, "--out", str(folder / out), *shared] for split, out in tables.items()]
 
 
 def _checkpoint_of_epoch(model: Path) -> Path:

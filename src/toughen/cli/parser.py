@@ -17,7 +17,6 @@ from ..runs.config import GROUPS, NAMED_GROUPS, Config, describe_type, docs_of, 
 from ..runs.config_io import build, check_reserved, check_trainer, merge, normalised, read_yaml, to_yaml
 from ..runs.errors import RunError
 from ..runs.method_config import NO_DEFAULT, MethodDescription, Option, options_of
-from ..tasks import registry
 from .arguments import CommandParser, HelpFormatter, split_names
 from .old_flags import add_old_flags, strip_paragen_path, translate
 
@@ -70,15 +69,9 @@ def _read_config(path: Path) -> dict[str, Any]:
     remedy = "holds no options; a config to edit is written by: toughen init-config another.yaml"
     values = read_yaml(path, RunError, remedy)
     if isinstance(values.get("task"), Mapping):
-        name = registry.plain(path.stem)  # its files are named after the task: SST-2.yaml
-        paragen = (f"freelb/{name}-roberta-base", f"freelb/{name}-bert-base")
-        found = next((each for each in paragen if each in recipes.available()), None)
-        way = (
-            f"Its settings are --recipe {found}; give changed ones after it."
-            if found
-            else "See: toughen recipes freelb."
-        )
-        raise RunError(f"{path} is a ParaGen config. {way}")
+        found = recipes.of_paragen(path)
+        way = f"Its settings are --recipe {found}; give changed ones after it." if found else ""
+        raise RunError(f"{path} is a ParaGen config. {way or 'See: toughen recipes freelb.'}")
     return values
 
 

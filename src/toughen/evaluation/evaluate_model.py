@@ -225,11 +225,20 @@ def evaluate(
 def read_split(
     path: "str | os.PathLike[str]", split: str, dir: "str | os.PathLike[str] | None" = None
 ) -> tuple[Task, Any]:
-    """Return a run's task and the rows of one of its splits, whether they have labels or not."""
+    """Return a run's task and the rows of one of its splits, whether they have labels or not.
+
+    `test_mm` is the test split of MNLI's mismatched half, under the name that a run gives it.
+    """
+    from ..runs.prepare import EXTRA_EVAL_SETS
+
     [model_ref] = model_refs(path)
     if not model_ref.data and model_ref.task is None:
         raise DataError(f"{os.fspath(path)} is no model of a run, which would say its data; give the rows as a file.")
-    data = read_rows(model_ref, None, split, None, dir, {}, None)
+    split, _, ending = split.partition("_")
+    halves = EXTRA_EVAL_SETS.get(task_named(model_ref.task).name, {}) if model_ref.task else {}
+    if ending and ending not in halves:
+        raise DataError(f"{split}_{ending} is a split of MNLI, which {os.fspath(path)} is not trained on.")
+    data = read_rows(model_ref, halves.get(ending), split, None, dir, {}, None)
     return data.task, getattr(data, split)
 
 

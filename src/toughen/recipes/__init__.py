@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from ..errors import nearest
+from ..tasks.registry import plain
 
 _FOLDER = Path(__file__).parent
 
@@ -45,12 +46,22 @@ def about(name: str) -> dict[str, Any]:
 
 
 def published(name: str) -> str:
-    """The published score in a few words; a dash where none is."""
+    """The published scores in a few words; a dash where none is."""
     said = cast("Mapping[str, Any]", about(name)["published"])
-    if said["score"] is None:
-        return "-"
-    plain = f", plain {said['plain']:g}" if "plain" in said else ""
-    return f"{said['score']:g} ({said['metric']}{plain})"
+    scores = [each for each in (said, said.get("also")) if each and each["score"] is not None]
+    return ", ".join(map(_in_words, scores)) or "-"
+
+
+def _in_words(score: Mapping[str, Any]) -> str:
+    plain = f", plain {score['plain']:g}" if "plain" in score else ""
+    return f"{score['score']:g} ({score['metric']}{plain})"
+
+
+def of_paragen(path: str | Path) -> str | None:
+    """The recipe with the settings of one of ParaGen's files, which are named after their task: SST-2.yaml."""
+    task = plain(Path(path).stem)
+    names = (f"freelb/{task}-{model}" for model in ("roberta-base", "bert-base"))
+    return next((name for name in names if name in available()), None)
 
 
 def sweeps() -> list[str]:

@@ -54,16 +54,20 @@ def _values(source: Any) -> tuple[dict[str, Any], str, Path]:
 
 def _base(name: str, near: Path) -> dict[str, Any]:
     """Load a base: a file beside the sweep's, one in the working directory, or a recipe."""
+    paragen = recipes.of_paragen(name)
     for path in (near / name, Path(name)):
         if path.is_file():
             values = load_values(path)
             if isinstance(values.get("task"), Mapping):
-                hint = "name a recipe or config of toughen with --base, such as freelb/rte-roberta-base"
-                raise SweepError(f"base: {path} is a ParaGen config; {hint}.")
+                raise SweepError(
+                    f"base: {path} is a ParaGen config; name a recipe or config of toughen with --base"
+                    f"{f', such as {paragen}' if paragen else ''}."
+                )
             return values
     if name.removesuffix(".yaml") in recipes.available():
         return {**recipes.config(name), "recipe": name.removesuffix(".yaml")}
-    raise SweepError(f"base: there is no file and no recipe {name!r}; see toughen recipes.")
+    way = f"ParaGen's settings are --base {paragen}" if paragen else "see toughen recipes"
+    raise SweepError(f"base: there is no file and no recipe {name!r}; {way}.")
 
 
 def load_values(path: Path) -> dict[str, Any]:

@@ -1,4 +1,10 @@
-"""Print the BibTeX entries of the papers behind methods and the second-order head."""
+"""Print the BibTeX entries of the papers behind methods and the second-order head.
+
+Examples:
+  toughen cite smart asa
+  toughen cite smart+bregman second-order
+  toughen cite > papers.bib
+"""
 
 import argparse
 from collections.abc import Mapping
@@ -16,7 +22,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     papers = read_papers()
-    known = [name for paper in papers for name in paper["methods"]]
+    known = list(dict.fromkeys(name for paper in papers for name in paper["methods"]))
     wanted = [name for given in arguments.methods for name in given.split("+")] or known
     for name in wanted:
         if name not in known:

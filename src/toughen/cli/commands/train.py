@@ -9,7 +9,7 @@ from ...runs.folder import RunFolder
 from ...runs.results import SeedSummary
 from .. import say
 from ..arguments import DATA_FLAGS, CommandParser
-from ..old_flags import predict_words
+from ..old_flags import predict_commands
 from ..parser import parse_train
 
 FLAGS = DATA_FLAGS
@@ -19,13 +19,15 @@ QUICK_ROWS = 200
 
 def main(arguments: Sequence[str]) -> int:
     """Parse, make the run folder, train here or in several processes, and say what to do next."""
-    if (words := predict_words(arguments)) is not None:
-        say(f"--do_test without --do_train is now: toughen predict {' '.join(map(quote, words))}")
+    if commands := predict_commands(arguments):
         from . import predict
 
         parser = CommandParser("toughen predict")
         predict.add(parser)
-        return predict.run(parser.parse_args(words))
+        for words in commands:
+            say(f"--do_test without --do_train is now: toughen predict {' '.join(map(quote, words))}")
+            predict.run(parser.parse_args(words))
+        return 0
     resume = any(word.partition("=")[0] == "--resume" for word in arguments)
     folder, launch = _parse_resume(arguments) if resume else _new_run(arguments or ["--help"])
     from ...runs import launch as runs
