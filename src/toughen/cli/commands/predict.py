@@ -130,7 +130,7 @@ def _line(line: str, task: Task) -> "Input":
 def _row(raw: Raw, given: Sequence[str], task: Task) -> "Input":
     """Return a row of a file as input; `given` are the columns of the text."""
     if raw.problem:
-        raise RunError(f"{raw.location}: {raw.problem.problem}.")
+        raise raw.error().for_caller(FLAGS)
     names, choices = [match_column(raw.fields, name) or name for name in given or task.columns], list[str]()
     if task.head == "choices":
         *names, listed = choice_columns(raw.path, raw.row, raw.fields, given)  # no question is ""
