@@ -7,7 +7,7 @@ from ..attacks.summary import Point
 from . import charts
 from .attack_means import Attack
 from .drawing import Drawing
-from .formatting import LOWER
+from .formatting import lower_is_better
 
 _LINES, _BARS = 8, 4
 Named = Sequence[tuple[str, Attack]]  # the model's name on the page, and one attack on it
@@ -97,7 +97,7 @@ def _curve(title: str, curved: Named) -> Drawing:
 
 
 def _in_points(attacks: Named) -> bool:
-    return all(attack.metric not in LOWER for _, attack in attacks)
+    return all(not lower_is_better(attack.metric) for _, attack in attacks)
 
 
 def _group_table(title: str, attacks: Named) -> GroupTable:

@@ -121,9 +121,9 @@ def _to_dict(each: "evaluation.Evaluation", reference: "evaluation.Evaluation | 
 
 
 def _print_scores(evaluations: "Sequence[tuple[str, evaluation.Evaluation]]", many: bool) -> None:
-    from ...reports.comparison import LOWER
+    from ...reports.formatting import lower_is_better
 
-    best = (min if evaluations[0][1].metric in LOWER else max)(each.score for _, each in evaluations)
+    best = (min if lower_is_better(evaluations[0][1].metric) else max)(each.score for _, each in evaluations)
     marked = len(evaluations) > 1 and [each.score for _, each in evaluations].count(best) == 1  # of a tie, none
     rows: list[list[str]] = []
     for path, each in evaluations:
