@@ -40,7 +40,7 @@ def test_attacks_that_disagree_are_all_told():
     attacks = (part(0.01, 0.2), part(-0.2, -0.1), *[part(-0.1, 0.1)] * 4)
     found = Verdict("smart", "plain", part(-0.1, 0.1), attacks, None)
     assert found.decision.startswith("smart is more robust to some attacks and less to others")
-    assert found.sentence.endswith("+0.100); and 3 more attacks.")
+    assert found.sentence.endswith("-0.100); and 4 more attacks.")
 
 
 def add_curve(folder, label, right, split="", radius=0.02):

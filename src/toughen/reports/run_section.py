@@ -81,7 +81,8 @@ def run_section(run: Run) -> Section:
         drawings={
             "learning": _learning(run),
             "adversarial": [
-                charts.lines(title, lines, note=GROUPS[title][1]) for title, lines in robust_series(run).items()
+                charts.lines(title, lines, note=GROUPS[title][1], scale=GROUPS[title][2])
+                for title, lines in robust_series(run).items()
             ],
             "cost": [charts.ratios("cost against plain fine-tuning", times)] if times else [],
             "calibration": error_charts(run, errors),

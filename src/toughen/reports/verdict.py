@@ -8,7 +8,7 @@ from ..statistics import PairedTestResult
 from .comparison import Comparison, Row, difference_of, under_attack
 
 Answer = Literal["better", "worse", "mixed", "open"]
-MOST_ATTACKS = 3  # that the sentence names
+MOST_ATTACKS = 2  # that the sentence names
 
 
 @dataclass(frozen=True)
