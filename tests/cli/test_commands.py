@@ -1,6 +1,7 @@
 """The commands, on a finished run of a tiny model."""
 
 import csv
+import datetime
 import io
 import json
 import os
@@ -301,6 +302,8 @@ def test_lists_are_printed_as_words():
     said = [Prediction(["very good", "bad"]), Prediction([]), Prediction(["bad"])]
     assert FORMATS["plain"]([], said, labels) == "very good, bad\n-\nbad\n"
     assert FORMATS["plain"]([], [Prediction(["O", "B-X"])], tags) == "O B-X\n"
+    rows = [{"text": "a", "when": datetime.date(2024, 1, 2), "none": None, "ids": [1]}]  # of Excel and Parquet
+    assert "\na,2024-01-02,,[1],bad," in FORMATS["csv"](rows, [Prediction("bad")], labels)
 
 
 def test_predict_gives_pairs_to_a_plain_model(little, tmp_path, capsys):

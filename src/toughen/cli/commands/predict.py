@@ -200,7 +200,7 @@ def _csv(rows: "Sequence[Fields]", predictions: "Sequence[Prediction]", task: Ta
     writer.writerow([*columns, "prediction", "score"])
     for row, prediction in zip(rows, predictions, strict=True):
         cells = (*(row.get(name, "") for name in columns), prediction.label)
-        values = ["" if c is None else c if isinstance(c, (str, float)) else json.dumps(c, default=str) for c in cells]
+        values = [json.dumps(cell, default=str) if isinstance(cell, (list, dict, bool)) else cell for cell in cells]
         writer.writerow([*values, "" if prediction.score is None else f"{prediction.score:.6f}"])
     return out.getvalue()
 

@@ -289,7 +289,7 @@ def _read_table(path: Path, form: FileFormat, headerless: tuple[str, ...]) -> It
             yield line, dict(zip(header, record, strict=True))
             continue
         differs = Option("quoting", f", or give quoting={not quoted} or delimiter= if the file differs")
-        problem = Message(f"has {len(record)} fields where the header has {len(header)}; fix the row", SKIP, differs)
+        problem = Message(f"has {len(record)} fields where the header has {len(header)}; fix it", SKIP, differs)
         yield line, _Broken("ragged row", problem, zip(header, record, strict=False), len(record) > len(header))
 
 

@@ -60,8 +60,8 @@ def label_reader(task: Task, form: FileFormat, multi_hot: bool | None = None) ->
         number = next((known[key] for key in _spellings(value, words) if key in known), None)
         if number is None and value not in withheld and not is_missing(value):
             shown = ", ".join(task.labels[:8]) + (", ..." if len(task.labels) > 8 else "")
-            names = Option("labels", " or give labels=[...]", otherwise=" or leave the row out")
-            raise BadRow("label outside the set", f"{value!r} is none of {shown}: fix it", names)
+            names = Option("labels", ", give labels=[...]")
+            raise BadRow("label outside the set", f"{value!r} is none of {shown}: fix it", names, SKIP)
         return number
 
     def several(value: Any) -> list[int] | None:
