@@ -177,7 +177,7 @@ def test_the_command(run, file, capsys, monkeypatch, tmp_path):
     assert pairs["characters", "after"]["second"] == one["attacks"][0]["attacked"]["accuracy"]["value"]
     assert command.run(parser.parse_args([str(run), "--all_seeds", *flags])) == 0
     printed = capsys.readouterr().out
-    assert "mean over seeds" in printed
+    assert "means over seeds" in printed
     assert "plain" in printed
     assert "±" in printed
 

@@ -74,6 +74,15 @@ def test_a_report_begins_with_the_decision(tmp_path):
     assert text.index(found.sentence) < text.index('class="cards"')
 
 
+def test_the_difference_is_that_of_the_interval_and_plain_runs_are_no_method(tmp_path):
+    make_run(tmp_path / "a", scores=(0.60, 0.62, 0.61), plain=(0.66, 0.68, 0.69))
+    make_run(tmp_path / "b", "plain", scores=(0.9,))
+    (table,) = compare_runs([read_run(tmp_path / "a"), read_run(tmp_path / "b")])
+    assert verdict(table).method == "smart"
+    part = Part("clean", "accuracy", 0.9, 0.6, PairedTestResult("paired bootstrap", 9, 0.1, 0.1, 0.0, 0.2))
+    assert part.difference == "+0.100, 95 % over rows +0.000 to +0.200"  # means of other seeds differ by more
+
+
 def test_a_run_alone_says_how_to_get_more(tmp_path):
     (table,) = compare_runs([read_run(make_run(tmp_path / "run"))])
     assert "--baseline" in sentence(table)

@@ -122,8 +122,8 @@ def _print_seeds(variants: Mapping[str, Mapping[int, Sequence[AttackResult]]]) -
             rows.append([shown[variant], *point, str(summarise(list(values.values()))), *paired])
     if names := set(references.values()):
         less = names.pop() if len(names) == 1 else f"the run's own plain baseline, or {first} where it has none"
-        say(f"differences: scores less those of {shown.get(less, less)}, paired by seed")
-    print_table(["mean over seeds", "attack", "at", "mean ± sd", "difference", "p, paired t"], rows, folds=(0, 2, 5))
+        say(f"means over seeds; differences: scores less those of {shown.get(less, less)}, a t test paired by seed")
+    print_table(["model", "attack", "at", "mean ± sd", "difference", "p"], rows, folds=(0, 2))
 
 
 def _plain(path: str) -> str:

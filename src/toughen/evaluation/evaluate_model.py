@@ -57,8 +57,8 @@ def model_refs(
         raise DataError(f"{folder} {explain_not_a_run(folder)}")
     model = folder if (folder / "config.json").is_file() else folder / "model"
     if not (model / "config.json").is_file():
-        if not folder.exists():
-            raise DataError(f"{folder} does not exist; check the path.")
+        if not folder.exists() or (folder / "config.yaml").is_file():  # of a run that is not done
+            raise DataError(f"{folder} {explain_not_a_run(folder)}")
         raise DataError(f"{folder} is neither a run (results.json) nor a model folder (config.json); give one of them.")
     if all_checkpoints:
         raise DataError(f"{folder} has no checkpoint-* folder; train with --train.keep_checkpoints true.")

@@ -45,9 +45,9 @@ class Part:
     @property
     def difference(self) -> str:
         """The difference with its interval, and what the interval is over."""
-        gain = f"{self.score - self.reference:+.3f}"
         if self.test is None or self.test.low is None or self.test.high is None:
-            return gain
+            return f"{self.score - self.reference:+.3f}"
+        gain = f"{self.test.difference:+.3f}"  # of the seeds or rows that both have, as the interval is
         over = "seeds" if "seeds" in self.test.test else "rows"
         return f"{gain}, 95 % over {over} {self.test.low:+.3f} to {self.test.high:+.3f}"
 
@@ -108,7 +108,7 @@ def verdict(table: Comparison) -> Verdict | None:
     held = table.ranked([row for row in table.rows if row.reference])
     if not held:
         return None
-    row = held[0]
+    row = next((each for each in held if each.members[0].method != "plain"), held[0])
     reference = next(each for each in table.rows if each.name == row.reference)
     means = (row.summary.mean, reference.summary.mean)
     clean = Part("clean", table.metric, *means, difference_of(row), table.sign)
