@@ -46,10 +46,14 @@ class Part:
     def difference(self) -> str:
         """The difference with its interval, and what the interval is over."""
         if self.test is None or self.test.low is None or self.test.high is None:
-            return f"{self.score - self.reference:+.3f}"
-        gain = f"{self.test.difference:+.3f}"  # of the seeds or rows that both have, as the interval is
+            return _signed(self.score - self.reference)
+        gain = _signed(self.test.difference)  # of the seeds or rows that both have, as the interval is
         over = "seeds" if "seeds" in self.test.test else "rows"
-        return f"{gain}, 95 % over {over} {self.test.low:+.3f} to {self.test.high:+.3f}"
+        return f"{gain}, 95 % over {over} {_signed(self.test.low)} to {_signed(self.test.high)}"
+
+
+def _signed(value: float) -> str:
+    return f"{round(value, 3) + 0.0:+.3f}"  # plus 0: there is no -0.0
 
 
 @dataclass(frozen=True)
@@ -67,8 +71,9 @@ class Verdict:
     @property
     def under_attack(self) -> Answer:
         """What all attacks say together: those without a clear answer decide nothing."""
-        answers = {part.answer for part in self.attacked} - {"open"}
-        return "mixed" if len(answers) > 1 else answers.pop() if answers else "open"
+        answers: set[Answer] = {part.answer for part in self.attacked}
+        answers.discard("open")
+        return "mixed" if len(answers) > 1 else next(iter(answers), "open")
 
     @property
     def decision(self) -> str:

@@ -100,7 +100,10 @@ def decide(folder: RunFolder) -> None:
         say(f"! no quick attack: {' '.join(str(error).split())}")
     (table,) = reports.compare_runs([reports.read_run(folder)])
     if found := verdict(table):
-        rows = [[part.name, *part.scores, part.difference] for part in (found.clean, *found.attacked)]
+        rows = [
+            [each.name + f" ({each.metric})" * (each.metric != table.metric), *each.scores, each.difference]
+            for each in (found.clean, *found.attacked)
+        ]
         rows += [["time of a step", "1.0x", f"{found.cost:.1f}x", ""]] if found.cost else []
         print_table([table.metric, found.reference, found.method, "difference"], rows)
         say(f"decision: {found.decision}.")
