@@ -12,6 +12,7 @@ import pytest
 from toughen.cli.commands import compare as compare_command
 from toughen.cli.commands import report as report_command
 from toughen.reports import ReportError, charts, compare_runs, find_runs, read_run, report
+from toughen.reports.comparison_section import comparison_section
 from toughen.reports.evaluations import _from_predictions, error_charts, error_summaries, evaluation_table
 from toughen.reports.folder import Predictions, is_numeric
 from toughen.reports.formatting import format_score
@@ -548,3 +549,11 @@ def test_slices_are_one_table(smart):
     add_evaluation(smart, "validation", 0.7)
     text = report(smart).read_text()
     assert text.count('aria-label="slices of') == 1
+
+
+def test_only_differences_beyond_chance_are_coloured(tmp_path):
+    for name, scores in (("plain", (0.5, 0.51, 0.52)), ("smart", (0.6, 0.62, 0.61)), ("vat", (0.4, 0.9, 0.5))):
+        make_run(tmp_path / name, name, scores=scores)
+    (table,) = compare_runs(find_runs([tmp_path]))
+    lines = comparison_section(table, "run", draw=False).lines
+    assert {line.row.name: line.direction for line in lines} == {"plain": "", "smart": "up", "vat": ""}

@@ -22,7 +22,7 @@ class Line:
     row: Row
     best: bool
     direction: str
-    """How its difference from the reference is marked: up is better."""
+    """How its difference from the reference is marked if it is more than chance: up is better."""
     attacks: Sequence[float | None]
     """Its score under each attack of the section, at the full budget."""
 
@@ -51,8 +51,9 @@ def comparison_section(table: Comparison, by: By, *, draw: bool = True) -> Compa
     titles = list(kinds)[:ATTACKS]
     lines: list[Line] = []
     for row, scores in zip(rows, attacks, strict=True):
-        gain = table.sign * row.over_seeds.difference if row.over_seeds and row.over_seeds.count else 0.0
-        direction = "up" if gain > 0 else "down" if gain < 0 else ""
+        test = row.over_seeds
+        clear = test is not None and test.low is not None and test.high is not None and not test.low <= 0 <= test.high
+        direction = "" if test is None or not clear else "up" if table.sign * test.difference > 0 else "down"
         lines.append(Line(row, several and row.summary.mean == best, direction, [scores.get(each) for each in titles]))
     tests = under_attack(table) if draw and several else {}
     attacked = {title: tests[kind] for title, kind in kinds.items() if kind in tests}

@@ -73,7 +73,9 @@ class Verdict:
         """What all attacks say together: those without a clear answer decide nothing."""
         answers: set[Answer] = {part.answer for part in self.attacked}
         answers.discard("open")
-        return "mixed" if len(answers) > 1 else next(iter(answers), "open")
+        if len(answers) > 1:
+            return "mixed"
+        return answers.pop() if answers else "open"
 
     @property
     def decision(self) -> str:
