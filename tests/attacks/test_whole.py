@@ -177,7 +177,7 @@ def test_the_command(run, file, capsys, monkeypatch, tmp_path):
     assert pairs["characters", "after"]["second"] == one["attacks"][0]["attacked"]["accuracy"]["value"]
     assert command.run(parser.parse_args([str(run), "--all_seeds", *flags])) == 0
     printed = capsys.readouterr().out
-    assert "mean over seeds" in printed
+    assert "means over seeds" in printed
     assert "plain" in printed
     assert "±" in printed
 
@@ -242,7 +242,8 @@ def test_the_defaults_of_the_command_are_those_of_the_settings():
         (attack,) = make_attacks(name)
         values = attack.radii if name == "embedding" else attack.strengths
         assert f"(default: {','.join(f'{value:g}' for value in values)})" in told
-    assert all(f"{name}: " in told for name in attack_classes())
+    for name, attack in attack_classes().items():
+        assert f" {name} {str(attack.__doc__).partition(chr(10))[0]}" in told
 
 
 def nli_model(folder, labels):

@@ -87,6 +87,9 @@ def test_pictures_of_every_kind_are_kept(look, one, many, pictures):
             assert kept.stat().st_size > 20_000
             wide = tab.run("[document.documentElement.scrollWidth, innerWidth]")
             assert wide[0] <= wide[1], f"{name} is wider than a {kind}"
+            if kind == "desktop":
+                cut = "[...document.querySelectorAll('#compare-1, #trained table')].map(each => each.parentElement)"
+                assert tab.run(f"{cut}.map(each => each.scrollWidth - each.clientWidth).filter(each => each > 0)") == []
         assert tab.print(pictures / f"{name}.pdf").read_bytes().startswith(b"%PDF")
 
 

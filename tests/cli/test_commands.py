@@ -1,6 +1,7 @@
 """The commands, on a finished run of a tiny model."""
 
 import csv
+import datetime
 import io
 import json
 import os
@@ -49,11 +50,12 @@ def test_a_baseline_ends_with_a_decision(little, tmp_path, capsys):
     words = [word for key, value in little.data.items() for word in (f"--data.{key}", value)]
     words += ["--model", little.model, "--max_steps", "3", "--train.batch_size", "8", "--method", "fgm", "--baseline"]
     lines = out(capsys, "train", *words, "--output_dir", tmp_path / "run").splitlines()
-    assert re.match(
-        r"decision: .*fgm beside plain, clean: .* 95 % over rows .*under .* at 0.02 .* 95 % over", lines[-2]
-    )
+    table = "\n".join(lines[lines.index(next(line for line in lines if "difference" in line)) :])
+    number = r"\s+\d\.\d{3}\s+\d\.\d{3}\s+[+-]\d\.\d{3}, 95 % over rows "
+    assert re.search(rf"accuracy\s+plain\s+fgm.*\n.*\n clean{number}.*\n under .* at 0.02{number}", table)
+    assert re.search(r"time of a step\s+1\.0x\s+\d\.\dx", table)
     assert lines[-1] == f"more: toughen evaluate {tmp_path / 'run'} --all_seeds --attack all"
-    assert lines[-2].removeprefix("decision: ") in (tmp_path / "run" / "report.html").read_text()
+    assert lines[-2].removeprefix("decision: ")[1:] in (tmp_path / "run" / "report.html").read_text()
 
 
 def test_fast_needs_no_value(little):
@@ -300,6 +302,8 @@ def test_lists_are_printed_as_words():
     said = [Prediction(["very good", "bad"]), Prediction([]), Prediction(["bad"])]
     assert FORMATS["plain"]([], said, labels) == "very good, bad\n-\nbad\n"
     assert FORMATS["plain"]([], [Prediction(["O", "B-X"])], tags) == "O B-X\n"
+    rows = [{"text": "a", "when": datetime.date(2024, 1, 2), "none": None, "ids": [1]}]  # of Excel and Parquet
+    assert "\na,2024-01-02,,[1],bad," in FORMATS["csv"](rows, [Prediction("bad")], labels)
 
 
 def test_predict_gives_pairs_to_a_plain_model(little, tmp_path, capsys):

@@ -448,7 +448,7 @@ def test_the_command(run, file, capsys, monkeypatch):
     assert command.run(parser.parse_args([str(run), "--all_seeds", "--samples", "20"])) == 0
     printed = capsys.readouterr().out
     assert scores[0] != scores[1]
-    assert printed.count("validation-seed-1 *") == (scores[0] > scores[1])
+    assert printed.count(" seed 1 *") == (scores[0] > scores[1])
     assert "\n* the best score\n" in printed
     assert command.run(parser.parse_args([str(run), "--file", str(file), "--json", "--limit", "9"])) == 0
     (found,) = json.loads(capsys.readouterr().out)

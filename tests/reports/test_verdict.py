@@ -32,18 +32,26 @@ def part(low, high, sign=1):
     ],
 )
 def test_the_intervals_decide(attacked, clean, begins):
-    assert Verdict("smart", "plain", clean, attacked, 2.0).decision.startswith(begins)
+    attacks = (part(-0.1, 0.1), attacked) if attacked else ()
+    assert Verdict("smart", "plain", clean, attacks, 2.0).decision.startswith(begins)
 
 
-def add_curve(folder, label, right):
+def test_attacks_that_disagree_are_all_told():
+    attacks = (part(0.01, 0.2), part(-0.2, -0.1), *[part(-0.1, 0.1)] * 4)
+    found = Verdict("smart", "plain", part(-0.1, 0.1), attacks, None)
+    assert found.decision.startswith("smart is more robust to some attacks and less to others")
+    assert found.sentence.endswith("-0.100); and 4 more attacks.")
+
+
+def add_curve(folder, label, right, split="", radius=0.02):
     """PGD at one radius on 60 rows, of which the first `right` stay right."""
     score = interval(right / 60)
-    curve = {"axis": "radius", "unit": "", "points": [{"x": 0.0, **interval(0.9)}, {"x": 0.02, **score}]}
-    content = summary("embedding", "embedding", "PGD", label, curve=curve)
-    write(folder, f"embedding-{label}", content)
+    curve = {"axis": "radius", "unit": "", "points": [{"x": 0.0, **interval(0.9)}, {"x": radius, **score}]}
+    content = summary("embedding", "embedding", "PGD", label, curve=curve, settings={"radii": [radius]})
+    write(folder, f"embedding{split}-{label}", content)
     rows = [{"index": n, "text": f"t{n}", "label": 1, "answers": [int(n < right)]} for n in range(60)]
     lines = "".join(json.dumps(row) + "\n" for row in rows)
-    (folder / "attacks" / f"embedding-{label}.rows.jsonl").write_text(lines)
+    (folder / "attacks" / f"embedding{split}-{label}.rows.jsonl").write_text(lines)
 
 
 def test_a_report_begins_with_the_decision(tmp_path):
@@ -52,15 +60,27 @@ def test_a_report_begins_with_the_decision(tmp_path):
     for seed in (1, 2):
         add_curve(run, f"seed-{seed}", 50)
         add_curve(run, f"baseline-{seed}", 30)
+        add_curve(run, f"seed-{seed}", 3, "-test", 0.1)  # another budget, which says nothing
+        add_curve(run, f"baseline-{seed}", 3, "-test", 0.1)
     (table,) = compare_runs([read_run(run)])
     found = verdict(table)
-    assert (found.attacked.score, found.attacked.reference) == pytest.approx((50 / 60, 0.5))
-    assert found.attacked.test.difference == pytest.approx(1 / 3)
-    assert found.attacked.answer == "better"
+    mild, hard = found.attacked
+    assert (mild.score, mild.reference, mild.test.difference) == pytest.approx((50 / 60, 0.5, 1 / 3))
+    assert (mild.answer, hard.answer, found.under_attack) == ("better", "open", "better")
+    assert (mild.name, hard.name) == ("under PGD at 0.02", "under PGD at 0.1")
     assert found.cost == pytest.approx(3.0)
     text = report(run).read_text()
     assert found.sentence in text
     assert text.index(found.sentence) < text.index('class="cards"')
+
+
+def test_the_difference_is_that_of_the_interval_and_plain_runs_are_no_method(tmp_path):
+    make_run(tmp_path / "a", scores=(0.60, 0.62, 0.61), plain=(0.66, 0.68, 0.69))
+    make_run(tmp_path / "b", "plain", scores=(0.9,))
+    (table,) = compare_runs([read_run(tmp_path / "a"), read_run(tmp_path / "b")])
+    assert verdict(table).method == "smart"
+    part = Part("clean", "accuracy", 0.9, 0.6, PairedTestResult("paired bootstrap", 9, 0.1, 0.1, 0.0, 0.2))
+    assert part.difference == "+0.100, 95 % over rows +0.000 to +0.200"  # means of other seeds differ by more
 
 
 def test_a_run_alone_says_how_to_get_more(tmp_path):

@@ -88,8 +88,9 @@ def test_the_page_links_to_its_trials(pretend):
     (trial / "report.html").write_text("")
     write_page(controller)
     page = (controller.folder.path / "leaderboard.html").read_text()
-    assert re.findall(r'<a href="([^"#]*)">', page) == ["trials/001-seed1/report.html"]
+    assert re.findall(r'<a href="([^#"]*)">', page) == ["trials/001-seed1/report.html"]
     assert "1 other row with the same score" in page
+    assert ">error<" not in page  # a column of nothing
 
 
 def test_a_formula_is_no_formula_in_a_spreadsheet():
@@ -137,6 +138,7 @@ def test_a_page_without_any_score(pretend):
     page = (controller.folder.path / "leaderboard.html").read_text()
     assert "What failed" in page
     assert "no row is done" in page
+    assert ">error<" in page
     assert not (controller.folder.path / "best.yaml").exists()
 
 

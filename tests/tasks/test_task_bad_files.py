@@ -40,7 +40,12 @@ CASES = {
     "1 MB line": ("x.csv", GOOD + b"x" * (1 << 20) + b",pos\n", {}, ["line 4", "1,000,000", "max_line="]),
     "1 MB json line": ("x.jsonl", b'{"text": "' + b"x" * (1 << 20) + b'", "label": 1}\n', {}, ["line 1", "max_line="]),
     "column twice": ("x.csv", b"text,label,text\na,b,c\n", {}, ["'text'", "twice"]),
-    "not json": ("x.jsonl", b'{"text": "a", "label": 0}\nnonsense\n', {}, ["line 2", "is not JSON"]),
+    "not json": (
+        "x.jsonl",
+        b'{"text": "a", "label": 0}\nnonsense\n{"text": "b", "label": 1}\n',
+        {},
+        ["line 2", "is not JSON"],
+    ),
     "json rows": ("x.json", b'["a", "b"]', {}, ["row 1", "object"]),
     "not gzip": ("x.csv.gz", GOOD, {}, ["cannot be read", "again"]),
     "not parquet": ("x.parquet", b"PAR0 nonsense", {}, ["is not Parquet"]),

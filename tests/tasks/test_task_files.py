@@ -292,6 +292,9 @@ def test_two_columns_need_no_names(tmp_path):
         load(file)
     file.write_text("Text,n\nok,1\nbad,0\n")
     assert load(file, validation_file=file).train["Text"][:] == ["ok", "bad"]
+    rated = tmp_path / "a.jsonl"  # a number there is no text, as in Excel
+    rated.write_text('{"body": "a b", "Rating": 1}\n{"body": "c d", "Rating": 0}\n')
+    assert load(rated, validation_file=rated).task.columns == ("body",)
 
 
 def test_columns_are_found_whatever_their_case(tmp_path):
@@ -345,10 +348,13 @@ def test_what_deserves_a_second_look(tmp_path):
     file = tmp_path / "a.csv"
     file.write_text("text,label\na b,Pos\na b,neg\nc,pos\nd,pos\ne,neg\nf,Pos\ng,neutral\n")
     found = "; ".join(load(file, validation_file=file).report().warnings)
-    assert "train: 1 texts come with several labels" in found
+    assert "train: 1 text comes with several labels" in found
     assert "'Pos' and 'pos'" in found
     assert "one row alone of neutral" in found
     assert "validation: 7 rows: a score on them is known to about 37 points" in found
+    file.write_text("text,label\na,0.5\nb,1\nc,2\nd,3\n")
+    found = "; ".join(load(file, validation_file=file).report().warnings)
+    assert "validation: 4 rows: a correlation on them is known to about 0.98" in found
 
 
 def test_all_bad_rows_are_counted_at_once(tmp_path):
@@ -356,6 +362,19 @@ def test_all_bad_rows_are_counted_at_once(tmp_path):
     file.write_text("text,label\na,x\nb,\nc,y\nd,\ne,x,1\n")
     with pytest.raises(DataError, match=r"row 2 .*on_bad='skip'.*Of 5 rows 3 cannot be used: 2 no label, 1 ragged"):
         load(file, validation_file=file)
+    file.write_text("text,label\na\nb,x,y\nc,x\nd,y\n")  # neither columns nor classes come from a broken row
+    assert load(file, validation_file=file, on_bad="skip").task.labels == ("x", "y")
+    rows = '{"text": "a", "label": "x"}', '{"text": "b", "label": "y"}', "{", '{"text": "c"', "[]"
+    lines = tmp_path / "a.jsonl"
+    lines.write_text("\n".join(rows))
+    with pytest.raises(
+        DataError, match=r"row 3 .*is not JSON.*on_bad='skip'. Of 5 rows 3 .*: 2 not JSON, 1 not an obj"
+    ):
+        load(lines, validation_file=lines)
+    assert load(lines, validation_file=lines, on_bad="skip").train["text"][:] == ["a", "b"]
+    lines.write_text("{")
+    with pytest.raises(DataError, match=r"row 1 \(line 1\): is not JSON"):
+        load(lines, validation_file=lines)
 
 
 def test_equal_texts_stay_on_one_side(tmp_path):

@@ -1,6 +1,5 @@
 """Tables of attacks: each model by itself, then paired differences and means over seeds."""
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 
 from ..attacks.paired import differences, seed_scores
@@ -9,20 +8,17 @@ from ..attacks.summary import AttackSummary, Score, TextScores
 from ..evaluation import Evaluation
 from ..statistics import paired_t, summarise
 from . import say
-from .tables import print_table, span
-
-_SEED = re.compile(r"(.*?)-?(seed|baseline)-(\d+)$")
+from .tables import SEED, model_names, print_table, span
 
 
 def print_attacks(evaluations: Sequence[tuple[str, Evaluation]]) -> None:
     """Print all tables of evaluations under attack, each with the path of its run or model."""
-    many = len({path for path, _ in evaluations}) > 1
-    names = [f"{path} · {each.name}" if many else each.name for path, each in evaluations]
+    head, names = model_names(evaluations)
     attacks = [(name, one.summary) for name, (_, each) in zip(names, evaluations, strict=True) for one in each.attacks]
     for kind, (heads, cells, folds) in _TABLES.items():
         known = [(name, summary) for name, summary in attacks if getattr(summary, kind)]
         if rows := [[name, *row] for name, summary in known for row in cells(summary)]:
-            print_table(heads, rows, folds)
+            print_table([head, *heads], rows, folds)
     for name, summary in attacks:
         for note in summary.notes:
             say(f"note: {name}, {summary.attack}: {note}")
@@ -54,15 +50,15 @@ def _group_cells(summary: AttackSummary) -> list[list[str]]:
     ]
 
 
-# Field of a summary -> heads, cells, and the columns that fold.
+# Field of a summary -> heads after the model's, cells, and the columns that fold.
 _TABLES: Mapping[str, tuple[list[str], Callable[[AttackSummary], list[list[str]]], tuple[int, ...]]] = {
     "attacked": (
-        ["evaluation", "attack", "clean", "after (95 % interval)", "success", "queries", "words\nchanged"],
+        ["attack", "clean", "after (95 % interval)", "success", "queries", "words\nchanged"],
         _text_cells,
         (0, 3),
     ),
-    "curve": (["evaluation", "radius", "PGD (95 % interval)", "FGSM", "random noise"], _curve_cells, (0,)),
-    "groups": (["evaluation", "attack", "strength", "score (95 % interval)", "clean"], _group_cells, (0,)),
+    "curve": (["radius", "PGD (95 % interval)", "FGSM", "random noise"], _curve_cells, (0,)),
+    "groups": (["attack", "strength", "score (95 % interval)", "clean"], _group_cells, (0,)),
 }
 
 
@@ -72,9 +68,8 @@ def _value(score: Score | None) -> str:
 
 def reference_of(path: str, each: Evaluation, evaluations: Sequence[tuple[str, Evaluation]]) -> Evaluation | None:
     """Return what a model is held against: a seed against its plain baseline, others against the first model."""
-    match = _SEED.match(each.name)
     first = evaluations[0][1]
-    if match := _SEED.match(each.name):
+    if match := SEED.match(each.name):
         if match[2] == "baseline":
             return None
         own = each.name.removesuffix(f"seed-{match[3]}") + f"baseline-{match[3]}"
@@ -98,7 +93,7 @@ def _variants(evaluations: Sequence[tuple[str, Evaluation]]) -> dict[str, dict[i
     """Return the attacks by seed of each run and its plain baseline, or nothing if some model is no seed of a run."""
     variants: dict[str, dict[int, Sequence[AttackResult]]] = {}
     for path, each in evaluations:
-        match = _SEED.match(each.name)
+        match = SEED.match(each.name)
         if match is None:
             return {}
         variant = _plain(path) if match[2] == "baseline" else path
@@ -116,17 +111,19 @@ def _print_seeds(variants: Mapping[str, Mapping[int, Sequence[AttackResult]]]) -
         for variant in scores
         if variant not in baselines and (variant != first or _plain(variant) in scores)
     }
+    alone = len(scores) == 1 + len(baselines & scores.keys())
+    shown = {each: ("plain" if each in baselines else "the run") if alone else each for each in scores}
     rows: list[list[str]] = []
     for variant, by_point in scores.items():
         for point, values in by_point.items():
             reference = scores[references[variant]].get(point) if variant in references else None
             test = paired_t(values, reference) if reference else None
-            paired = [f"{test.difference:+.4f}", _p(test.p)] if test else ["-", "-"]
-            rows.append([variant, *point, str(summarise(list(values.values()))), *paired])
+            paired = [f"{round(test.difference, 4) + 0.0:+.4f}", _p(test.p)] if test else ["-", "-"]
+            rows.append([shown[variant], *point, str(summarise(list(values.values()))), *paired])
     if names := set(references.values()):
         less = names.pop() if len(names) == 1 else f"the run's own plain baseline, or {first} where it has none"
-        say(f"differences: less {less}, paired by seed")
-    print_table(["mean over seeds", "attack", "at", "mean ± sd", "difference", "p, paired t"], rows, folds=(0, 2, 5))
+        say(f"means over seeds; differences: scores less those of {shown.get(less, less)}, a t test paired by seed")
+    print_table(["model", "attack", "at", "mean ± sd", "difference", "p"], rows, folds=(0, 2))
 
 
 def _plain(path: str) -> str:

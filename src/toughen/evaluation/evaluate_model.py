@@ -57,7 +57,9 @@ def model_refs(
         raise DataError(f"{folder} {explain_not_a_run(folder)}")
     model = folder if (folder / "config.json").is_file() else folder / "model"
     if not (model / "config.json").is_file():
-        raise DataError(f"{folder} is neither a run (results.json) nor a model folder (config.json).")
+        if not folder.exists() or (folder / "config.yaml").is_file():  # of a run that is not done
+            raise DataError(f"{folder} {explain_not_a_run(folder)}")
+        raise DataError(f"{folder} is neither a run (results.json) nor a model folder (config.json); give one of them.")
     if all_checkpoints:
         raise DataError(f"{folder} has no checkpoint-* folder; train with --train.keep_checkpoints true.")
     return [_below_run(model) or ModelRef(model, folder)]

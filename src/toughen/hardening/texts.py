@@ -35,6 +35,8 @@ def read_texts(files: Sequence[Path], column: str | None) -> Iterator[str]:
 
 def _column(file: Path, column: str | None) -> Iterator[Any]:
     for row in read_rows(file, FileFormat()):
+        if row.problem:
+            raise row.error().for_caller(())
         if column is None or column not in row.fields:
             known = ", ".join(map(repr, row.fields))
             asked = "which column holds the texts?" if column is None else f"there is no column {column!r};"

@@ -1,5 +1,6 @@
 """The robustness section of a page: what every attack leaves of every model's score."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -7,7 +8,7 @@ from ..attacks.summary import Point
 from . import charts
 from .attack_means import Attack
 from .drawing import Drawing
-from .formatting import LOWER
+from .formatting import lower_is_better
 
 _LINES, _BARS = 8, 4
 Named = Sequence[tuple[str, Attack]]  # the model's name on the page, and one attack on it
@@ -43,8 +44,8 @@ def robustness(attacks: Named) -> Robustness | None:
     if not attacks:
         return None
     titles = {attack.key: attack.title for _, attack in attacks}
-    if len(set(titles.values())) < len(titles):  # the same attack on several splits
-        titles = {key: f"{title} ({key})" for key, title in titles.items()}
+    often = Counter(titles.values())
+    titles = {key: f"{title}{_rows(key)}" if often[title] > 1 else title for key, title in titles.items()}
     by_key = {key: [(name, attack) for name, attack in attacks if attack.key == key] for key in titles}
     unlike = [titles[key] for key, each in by_key.items() if len({attack.terms for _, attack in each}) > 1]
     notes = [f"{each}: not every model was attacked with these settings; run it again for all." for each in unlike]
@@ -56,6 +57,12 @@ def robustness(attacks: Named) -> Robustness | None:
         notes=[*notes, *dict.fromkeys(note for _, attack in attacks for note in attack.notes)],
         averaged=max(len(attack.sources) for _, attack in attacks),
     )
+
+
+def _rows(key: str) -> str:
+    """Return the rows of an attack that was made on several, as its key has them after its name."""
+    rows = key.partition("-")[2].replace("-limit-", ", limit ")
+    return f" ({rows})" if rows else ""
 
 
 def _drawings(title: str, attacks: Named) -> list[Drawing]:
@@ -97,7 +104,7 @@ def _curve(title: str, curved: Named) -> Drawing:
 
 
 def _in_points(attacks: Named) -> bool:
-    return all(attack.metric not in LOWER for _, attack in attacks)
+    return all(not lower_is_better(attack.metric) for _, attack in attacks)
 
 
 def _group_table(title: str, attacks: Named) -> GroupTable:

@@ -48,8 +48,9 @@ def lines(
     dashed: Sequence[str] = (),
     note: str = "",
     points: bool = False,
+    scale: tuple[float, float] | None = None,
 ) -> Drawing:
-    """Draw one line for each series; those named in `dashed` are the baseline's."""
+    """Draw one line for each series; those named in `dashed` are the baseline's; `scale` is the whole axis."""
     with figure(title, x, y, note=note) as (axes, drawn):
         for number, (name, line) in enumerate(series.items()):
             xs, ys = [p[0] for p in line], [p[1] for p in line]
@@ -61,7 +62,9 @@ def lines(
         values = [value for line in series.values() for _, value in line]
         low, top = min(values, default=0.0), max(values, default=0.0)
         least = LEAST_SPAN * max(abs(low), abs(top))
-        if top - low < least:  # noise is no curve
+        if scale:
+            axes.set_ylim(min(low, scale[0]), max(top, scale[1]))
+        elif top - low < least:  # noise is no curve
             axes.set_ylim((low + top - least) / 2, (low + top + least) / 2)
     return drawn[0]
 
@@ -256,6 +259,7 @@ def curves(title: str, bands: Mapping[str, Band], *, x: str, y: str, note: str =
         if points:
             in_points(axes.yaxis)
         axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
+        axes.locator_params(axis="x", nbins=5)  # radii have many digits
     return drawn[0]
 
 

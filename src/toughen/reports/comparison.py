@@ -19,7 +19,7 @@ from ..statistics import (
 )
 from .attack_means import Attack
 from .folder import Arm, ReportError, Run, is_numeric, unique_names
-from .formatting import LOWER
+from .formatting import lower_is_better
 
 By = Literal["run", "method"]
 FEW = 20  # attacked examples in common: fewer tell nothing
@@ -69,7 +69,7 @@ class Comparison:
     @property
     def sign(self) -> int:
         """-1 for a metric of which less is better."""
-        return -1 if self.metric in LOWER else 1
+        return -1 if lower_is_better(self.metric) else 1
 
     @property
     def reference(self) -> str:
@@ -194,19 +194,20 @@ def difference_of(row: Row) -> PairedTestResult | None:
     return over_rows if test.low is None and over_rows is not None else test
 
 
-def under_attack(table: Comparison) -> dict[str, dict[str, PairedTestResult]]:
-    """Return attack -> row -> difference from its reference in after-attack accuracy, on the examples that both kept.
+def under_attack(table: Comparison) -> dict[tuple[str, str], dict[str, PairedTestResult]]:
+    """Return attack and its terms -> row -> difference from its reference in after-attack accuracy, on the examples
+    that both kept.
 
     Of one budget: under another, more examples stay right whatever the model.
     """
-    tests: dict[str, dict[str, PairedTestResult]] = {}
+    tests: dict[tuple[str, str], dict[str, PairedTestResult]] = {}
     survivals = {row.name: _survivals(row) for row in table.rows}
     for row in (row for row in table.rows if row.reference):
-        for (title, terms), held in survivals[row.name].items():
-            other = survivals[row.reference].get((title, terms), {})
+        for kind, held in survivals[row.name].items():
+            other = survivals[row.reference].get(kind, {})
             shared = sorted(held.keys() & other.keys())
             if len(shared) >= FEW:
-                tests.setdefault(title, {})[row.name] = bootstrap_of([held[key] - other[key] for key in shared])
+                tests.setdefault(kind, {})[row.name] = bootstrap_of([held[key] - other[key] for key in shared])
     return tests
 
 

@@ -8,7 +8,7 @@ from ..statistics import PairedTestResult
 from .charts import Difference, forest, scatter
 from .comparison import By, Comparison, Row, difference_of, under_attack
 from .drawing import Drawing
-from .formatting import LOWER
+from .formatting import lower_is_better
 
 Attacked = Mapping[str, Mapping[str, PairedTestResult]]
 """Attack -> row -> difference from the reference, on the examples that both kept."""
@@ -22,7 +22,7 @@ class Line:
     row: Row
     best: bool
     direction: str
-    """How its difference from the reference is marked: up is better."""
+    """How its difference from the reference is marked if it is more than chance: up is better."""
     attacks: Sequence[float | None]
     """Its score under each attack of the section, at the full budget."""
 
@@ -47,20 +47,25 @@ def comparison_section(table: Comparison, by: By, *, draw: bool = True) -> Compa
     if len(rows) > ROWS:
         notes.append(f"The best {ROWS} of {len(rows)} lines are shown.")
         rows = [rows[0], *table.ranked(rows[1:])[: ROWS - 1]]
-    attacks = _attacks(rows)
-    titles = list(dict.fromkeys(title for scores in attacks for title in scores))[:ATTACKS]
+    kinds, attacks = _attacks(rows)
+    titles = list(kinds)[:ATTACKS]
     lines: list[Line] = []
     for row, scores in zip(rows, attacks, strict=True):
-        gain = table.sign * row.over_seeds.difference if row.over_seeds and row.over_seeds.count else 0.0
-        direction = "up" if gain > 0 else "down" if gain < 0 else ""
+        test = row.over_seeds
+        clear = test is not None and test.low is not None and test.high is not None and not test.low <= 0 <= test.high
+        direction = "" if test is None or not clear else "up" if table.sign * test.difference > 0 else "down"
         lines.append(Line(row, several and row.summary.mean == best, direction, [scores.get(each) for each in titles]))
-    attacked = under_attack(table) if draw and several else {}
+    tests = under_attack(table) if draw and several else {}
+    attacked = {title: tests[kind] for title, kind in kinds.items() if kind in tests}
     drawings = _drawings(table, attacked) if draw and several else []
     return ComparisonSection(table, by, lines, titles, notes, drawings)
 
 
-def _attacks(rows: Sequence[Row]) -> list[dict[str, float]]:
-    """Return attack -> score, for every row that was attacked as most were: on those examples, with that budget."""
+def _attacks(rows: Sequence[Row]) -> tuple[dict[str, tuple[str, str]], list[dict[str, float]]]:
+    """Return attack -> it and its terms, and attack -> score for every row that was attacked as most were.
+
+    On those examples, with that budget.
+    """
     ends = [
         {
             (attack.title, attack.key, attack.terms): attack.end[0].value
@@ -72,7 +77,8 @@ def _attacks(rows: Sequence[Row]) -> list[dict[str, float]]:
     ]
     often = Counter(kind for each in ends for kind in each)  # of as many, the first: the run's own rows
     chosen = {kind[0]: kind for kind, _ in reversed(often.most_common())}
-    return [{title: each[kind] for title, kind in chosen.items() if kind in each} for each in ends]
+    scores = [{title: each[kind] for title, kind in chosen.items() if kind in each} for each in ends]
+    return {title: (title, terms) for title, _, terms in chosen.values()}, scores
 
 
 def _difference(row: Row, sign: int) -> Difference | None:
@@ -89,7 +95,7 @@ def _drawings(table: Comparison, attacked: Attacked) -> list[Drawing]:
 
     def add_forest(title: str, ranked: Sequence[Difference], of: str, note: str) -> None:
         title, x = f"{title}: difference from {reference}", f"difference in {of}"
-        drawings.append(forest(title, ranked[:LINES], x=x, note=note, points=of not in LOWER))
+        drawings.append(forest(title, ranked[:LINES], x=x, note=note, points=not lower_is_better(of)))
 
     known = _ranked(each for row in table.rows if (each := _difference(row, table.sign)) is not None)
     if known:
@@ -108,7 +114,7 @@ def _drawings(table: Comparison, attacked: Attacked) -> list[Drawing]:
                 y=y,
                 note=note,
                 names=len(costs) <= 12,
-                points=table.metric not in LOWER,
+                points=table.sign > 0,
             )
         )
     for title, rows in list(attacked.items())[:ATTACKS]:

@@ -11,7 +11,7 @@ from ..tasks.read.rows import as_number
 from . import charts
 from .drawing import Drawing
 from .folder import ARMS, PLAIN, Arm, ClassScore, ErrorSummary, Predictions, Run, is_numeric, read_json
-from .formatting import LOWER
+from .formatting import lower_is_better
 
 CLASSES = 30  # a larger confusion matrix cannot be read
 COLUMNS, ROWS = 24, 300
@@ -143,11 +143,11 @@ def evaluation_table(runs: Sequence[Run]) -> EvaluationTable | None:
         evaluated = {model: cells[model, name] for model in models if (model, name) in cells}
         column |= {model: each.score for model, each in evaluated.items() if each.score}
         metrics.append(next((each.metric for each in evaluated.values()), ""))
-        first = min if metrics[-1] in LOWER else max
+        first = min if lower_is_better(metrics[-1]) else max
         best.append(first((each.value for each in column.values()), default=None) if len(models) > 1 else None)
     drawings: list[Drawing] = []
     if len(names) * len(models) > 1 and len(names) <= 12 and len(models) <= 8:
-        points = not {*metrics} & {*LOWER}
+        points = not any(map(lower_is_better, metrics))
         drawings.append(charts.bars("evaluations", scores, note="With 95 % intervals over rows.", points=points))
     rows = [(model, [column.get(model) for column in scores.values()]) for model in models]
     return EvaluationTable(names, metrics, rows, best, drawings)

@@ -256,6 +256,8 @@ def explain_not_a_run(folder: Path) -> str:
         return "does not exist; check the path."
     if (folder / "trials").is_dir():
         return f"is a sweep: give its runs, {folder / 'trials'}/*; its own table is in leaderboard.html."
+    if _is_unfinished(folder):
+        return f"has no results yet; go on with: toughen train --resume {quote(str(folder))}"
     return "has no results.json: give the folder of a finished run."
 
 
@@ -279,11 +281,14 @@ def find_runs(paths: Sequence[PathLike], skipped: list[str] | None = None) -> li
     """
     runs: list[Run] = []
     for path in map(Path, paths):
-        if skipped is not None and len(paths) > 1 and _is_unfinished(path):
-            resume = f"toughen train --resume {quote(str(path))}"
-            skipped.append(f"{path} is left out: it has no results yet; go on with: {resume}")
-            continue
         inside = [] if RunFolder(path).results_file.is_file() else sorted(path.glob("*/results.json"))
+        if skipped is not None:
+            alone = [path] if len(paths) > 1 else []
+            within = [] if RunFolder(path).config_file.is_file() else sorted(path.glob("*/"))
+            unfinished = [each for each in (*alone, *within) if _is_unfinished(each)]
+            skipped += [f"{each} is left out: it {explain_not_a_run(each)}" for each in unfinished]
+            if path in unfinished:
+                continue
         runs += [read_run(file.parent) for file in inside] if inside else [read_run(path)]
     # A run that is named twice is one run: its seeds would count double.
     runs = list({run.path.resolve(): run for run in runs}.values())

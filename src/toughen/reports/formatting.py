@@ -8,6 +8,11 @@ LOWER = ("loss", "mse")  # metrics of which less is better; all others are share
 _FOLDERS = re.compile(r"(?<![\w.~:/\\-])(?:~|[A-Za-z]:)?[/\\](?:[^\s/\\'\",:;<>|]+[/\\])+(?=[^\s/\\])")
 
 
+def lower_is_better(metric: str) -> bool:
+    """Return whether less is better of a metric, also of another set: `test_loss`, `mse_mismatched`."""
+    return any(part in LOWER for part in metric.split("_"))
+
+
 def format_score(value: float | None, metric: str = "", error: float | None = None, sign: str = "") -> str:
     """Return a score with the digits that its error allows: 0.8625 with 0.0177 is 86.3 ± 1.8.
 
@@ -19,7 +24,7 @@ def format_score(value: float | None, metric: str = "", error: float | None = No
     """
     if value is None or math.isnan(value):
         return "-"
-    if metric in LOWER:
+    if lower_is_better(metric):
         return f"{value:{sign}.4g}" + (f" ± {error:.2g}" if error else "")
     digits = digits_of(error)
     scale = 100 * 10**digits
@@ -31,7 +36,10 @@ def format_score(value: float | None, metric: str = "", error: float | None = No
 def format_interval(low: float, high: float, metric: str = "", sign: str = "") -> str:
     """Return the ends of an interval, with the digits that its width allows."""
     half = (high - low) / 2
-    ends = [format_score(end, metric, sign=sign) if metric in LOWER else _end(end, half, sign) for end in (low, high)]
+    ends = [
+        format_score(end, metric, sign=sign) if lower_is_better(metric) else _end(end, half, sign)
+        for end in (low, high)
+    ]
     return " to ".join(ends)
 
 

@@ -9,7 +9,7 @@ from . import charts
 from .drawing import Drawing
 from .evaluations import error_charts, error_summaries
 from .folder import ARMS, PLAIN, Arm, ClassScore, ErrorSummary, Run, Slice
-from .formatting import LOWER
+from .formatting import lower_is_better
 from .training_log import (
     GROUPS,
     Figure,
@@ -81,7 +81,8 @@ def run_section(run: Run) -> Section:
         drawings={
             "learning": _learning(run),
             "adversarial": [
-                charts.lines(title, lines, note=GROUPS[title][1]) for title, lines in robust_series(run).items()
+                charts.lines(title, lines, note=GROUPS[title][1], scale=GROUPS[title][2])
+                for title, lines in robust_series(run).items()
             ],
             "cost": [charts.ratios("cost against plain fine-tuning", times)] if times else [],
             "calibration": error_charts(run, errors),
@@ -125,7 +126,9 @@ def _learning(run: Run) -> list[Drawing]:
         drawings.append(charts.lines("loss and its parts", parts, dashed=(f"loss, {PLAIN}",), note=note))
     if curve := eval_curves(run, run.metric):
         title = f"{run.metric} while training"
-        drawings.append(charts.lines(title, curve, y=run.metric, dashed=(PLAIN,), points=run.metric not in LOWER))
+        drawings.append(
+            charts.lines(title, curve, y=run.metric, dashed=(PLAIN,), points=not lower_is_better(run.metric))
+        )
     return drawings
 
 

@@ -1,7 +1,7 @@
 """The log of a run: series to draw, and checks of whether its perturbation was adversarial."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -91,23 +91,29 @@ _SHORT = {
     "divergence_dropout": "another dropout mask",
     "divergence": "the adversary",
 }
-GROUPS = {
-    "size of the perturbation, relative": ("delta_relative", "Its norm as a share of the norm of what it perturbs."),
-    "share from the gradient": ("delta_from_gradient", "0 is random noise, 1 the gradient's work."),
+Scale = tuple[float, float] | None
+GROUPS: Mapping[str, tuple[str, str, Scale]] = {
+    "size of the perturbation, relative": (
+        "delta_relative",
+        "Its norm as a share of the norm of what it perturbs.",
+        None,
+    ),
+    "share from the gradient": ("delta_from_gradient", "0 is random noise, 1 the gradient's work.", (0, 1)),
     "divergence from the clean prediction": (
         "divergence",
         "Under the perturbation, and under another dropout mask alone.",
+        None,
     ),
-    "share of attention left visible": ("budget", "What the adversary does not hide; hiding has its price."),
+    "share of attention left visible": ("budget", "What the adversary does not hide; hiding has its price.", None),
 }
-"""Title of a drawing -> how the names of its figures begin, and how to read it."""
+"""Title of a drawing -> how the names of its figures begin, how to read it, and the whole axis if it has ends."""
 
 
 def robust_series(run: Run) -> dict[str, dict[str, Points]]:
     """Return what the method did, one group a figure: size, share from the gradient, divergences, attention left."""
     logged = {key.removeprefix("robust/"): series(run, key) for key in _robust_keys(run)}
     groups: dict[str, dict[str, Points]] = {}
-    for title, (start, _) in GROUPS.items():
+    for title, (start, *_) in GROUPS.items():
         chosen = {key: points for key, points in logged.items() if points and _figure(key).startswith(start)}
         if chosen and list(chosen) != ["divergence_dropout"]:  # alone it says nothing about a perturbation
             # One for each of many layers would be too many to tell apart.

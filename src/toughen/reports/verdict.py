@@ -1,13 +1,14 @@
 """One sentence about a comparison: clean and under attack, beside the reference, with intervals and cost."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from ..statistics import PairedTestResult
 from .comparison import Comparison, Row, difference_of, under_attack
 
-Answer = Literal["better", "worse", "open"]
+Answer = Literal["better", "worse", "mixed", "open"]
+MOST_ATTACKS = 2  # that the sentence names
 
 
 @dataclass(frozen=True)
@@ -31,18 +32,28 @@ class Part:
         return "better" if self.sign * low > 0 else "worse"
 
     @property
+    def scores(self) -> tuple[str, str]:
+        """The scores of the reference and of the method."""
+        return f"{self.reference:.3f}", f"{self.score:.3f}"
+
+    @property
     def words(self) -> str:
         """Both scores and their difference."""
-        return f"{self.name}: {self.score:.3f} and {self.reference:.3f} of {self.metric} ({self.difference})"
+        reference, score = self.scores
+        return f"{self.name}: {score} and {reference} of {self.metric} ({self.difference})"
 
     @property
     def difference(self) -> str:
         """The difference with its interval, and what the interval is over."""
-        gain = f"{self.score - self.reference:+.3f}"
         if self.test is None or self.test.low is None or self.test.high is None:
-            return gain
+            return _signed(self.score - self.reference)
+        gain = _signed(self.test.difference)  # of the seeds or rows that both have, as the interval is
         over = "seeds" if "seeds" in self.test.test else "rows"
-        return f"{gain}, 95 % over {over} {self.test.low:+.3f} to {self.test.high:+.3f}"
+        return f"{gain}, 95 % over {over} {_signed(self.test.low)} to {_signed(self.test.high)}"
+
+
+def _signed(value: float) -> str:
+    return f"{round(value, 3) + 0.0:+.3f}"  # plus 0: there is no -0.0
 
 
 @dataclass(frozen=True)
@@ -52,16 +63,27 @@ class Verdict:
     method: str
     reference: str
     clean: Part
-    attacked: Part | None
+    attacked: Sequence[Part]
+    """Every attack on both, those with a clear answer first."""
     cost: float | None
     """Time of a step as a multiple of the reference's."""
+
+    @property
+    def under_attack(self) -> Answer:
+        """What all attacks say together: those without a clear answer decide nothing."""
+        answers: set[Answer] = {part.answer for part in self.attacked}
+        answers.discard("open")
+        if len(answers) > 1:
+            return "mixed"
+        return answers.pop() if answers else "open"
 
     @property
     def decision(self) -> str:
         """What to take, as far as the intervals say it."""
         method, reference = self.method, self.reference
-        under: Answer = self.attacked.answer if self.attacked else "open"
-        match under, self.clean.answer:
+        match self.under_attack, self.clean.answer:
+            case "mixed", _:
+                return f"{method} is more robust to some attacks and less to others: choose by those that matter to you"
             case "better", "better" | "open":
                 lost = "and better clean" if self.clean.answer == "better" else "with no clear loss when clean"
                 return f"take {method}: it is more robust, {lost}"
@@ -74,12 +96,15 @@ class Verdict:
             case "open", "open":
                 return f"no clear difference: {reference} costs less, and more seeds or rows may tell"
             case _:
-                return f"take {reference}: {method} is worse {'under attack' if under == 'worse' else 'when clean'}"
+                where = "under attack" if self.under_attack == "worse" else "when clean"
+                return f"take {reference}: {method} is worse {where}"
 
     @property
     def sentence(self) -> str:
         """Decision, scores and cost."""
-        parts = [self.clean.words, *([self.attacked.words] if self.attacked else [])]
+        parts = [part.words for part in (self.clean, *self.attacked[:MOST_ATTACKS])]
+        if (more := len(self.attacked) - MOST_ATTACKS) > 0:
+            parts.append(f"and {more} more attack{'s' * (more > 1)}")
         cost = f", at {self.cost:.1f} times the time of a step" if self.cost else ""
         beside = f"{self.method} beside {self.reference}, {'; '.join(parts)}{cost}."
         return f"{self.decision[0].upper()}{self.decision[1:]}. {beside}"
@@ -90,11 +115,11 @@ def verdict(table: Comparison) -> Verdict | None:
     held = table.ranked([row for row in table.rows if row.reference])
     if not held:
         return None
-    row = held[0]
+    row = next((each for each in held if each.members[0].method != "plain"), held[0])
     reference = next(each for each in table.rows if each.name == row.reference)
     means = (row.summary.mean, reference.summary.mean)
     clean = Part("clean", table.metric, *means, difference_of(row), table.sign)
-    attacked = next(_attacked(table, row, reference), None)
+    attacked = sorted(_attacked(table, row, reference), key=lambda part: (part.answer == "open", part.test is None))
     return Verdict(row.name, reference.name, clean, attacked, row.ratio.get("seconds_per_step"))
 
 
@@ -102,7 +127,7 @@ def sentence(table: Comparison) -> str:
     """Return the sentence that a report of this comparison begins with."""
     if found := verdict(table):
         way = " Nothing was attacked yet: toughen evaluate RUN --all_seeds --attack embedding."
-        return found.sentence + (way if found.attacked is None else "")
+        return found.sentence + ("" if found.attacked else way)
     best = table.best
     spread = f", mean of {best.summary.count} seeds" if best.summary.count > 1 else ""
     alone = f"{best.name} reaches {best.summary.mean:.4f} of {table.metric}{spread}."
@@ -111,14 +136,14 @@ def sentence(table: Comparison) -> str:
 
 
 def _attacked(table: Comparison, row: Row, reference: Row) -> Iterator[Part]:
-    """Yield the attacks on both with one budget, those with an interval first."""
-    tests = under_attack(table)
-    parts: list[Part] = []
+    """Yield the attacks on both with one budget."""
+    tests, seen = under_attack(table), set[tuple[str, str]]()
     theirs = {(each.key, each.terms): each for member in reference.members for each in member.attacks}
     for attack in (each for member in row.members for each in member.attacks):
         other = theirs.get((attack.key, attack.terms))
-        if other is not None and attack.end and other.end:
+        kind = attack.title, attack.terms
+        if other is not None and attack.end and other.end and kind not in seen:  # of several, the run's own rows
+            seen.add(kind)
             name = f"under {attack.title} {attack.end[1]}".rstrip()
-            test = tests.get(attack.title, {}).get(row.name)
-            parts.append(Part(name, attack.metric, attack.end[0].value, other.end[0].value, test))
-    yield from sorted(parts, key=lambda part: part.test is None)
+            test = tests.get(kind, {}).get(row.name)
+            yield Part(name, attack.metric, attack.end[0].value, other.end[0].value, test)

@@ -7,7 +7,7 @@ from typing import Any
 from ..errors import require
 from ..reports.charts import blue_shades
 from ..reports.drawing import INK, SOFT, Drawing, figure, plain
-from ..reports.formatting import LOWER, format_score
+from ..reports.formatting import format_score, lower_is_better
 from .definition import format_value
 from .leaderboard import Row
 
@@ -24,7 +24,7 @@ def draw(rows: Sequence[Row], keys: Sequence[str], metric: str, sign: int) -> li
 
 def _parallel(rows: Sequence[Row], keys: Sequence[str], metric: str, sign: int) -> Drawing:
     """Draw each row as a line through its settings and its score; better rows are brighter, the best is thick."""
-    names, scale = [*keys, metric], 1 if metric in LOWER else 100  # scores in points, as in the table
+    names, scale = [*keys, metric], 1 if lower_is_better(metric) else 100  # scores in points, as in the table
     means = [round(scale * (row.mean or 0.0), 6) for row in rows]
     columns = [_scale([row.settings[key] for row in rows]) for key in keys]
     columns.append(_scale(means, max_ticks=1))

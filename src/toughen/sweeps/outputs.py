@@ -86,7 +86,8 @@ def _scores(
     rows: Sequence[Row], heads: Sequence[str], cells: Sequence[Sequence[Any]], metric: str
 ) -> tuple[list[str], list[list[tuple[Any, str]]]]:
     """Return heads, and cells as values to sort by and texts: scores in points, the mean with its deviation."""
-    kept = [(index, head) for index, head in enumerate(heads) if head != "sd"]
+    empty = {"sd", *(["error"] if not any(row.errors for row in rows) else [])}  # the mean has its sd beside it
+    kept = [(index, head) for index, head in enumerate(heads) if head not in empty]
     seeds = {head for head in heads if head.startswith("seed ")}
 
     def text(row: Row, head: str, cell: Any) -> str:

@@ -50,7 +50,8 @@ class DataReport:
         for (first, second), count in self.shared.items():
             found += [f"{count:,} rows of {second} are in {first} too: scores will flatter"] if count else []
         for split, count in self.conflicts.items():
-            found += [f"{split}: {count:,} texts come with several labels: no model can learn them"] if count else []
+            texts = "1 text comes" if count == 1 else f"{count:,} texts come"
+            found += [f"{split}: {texts} with several labels: no model can learn that"] if count else []
         found += [
             f"labels {one!r} and {other!r} are two classes: if they mean one, write one" for one, other in self.alike
         ]
@@ -58,9 +59,11 @@ class DataReport:
         if single:
             found.append(f"train: one row alone of {', '.join(single[:5])}{', ...' if len(single) > 5 else ''}")
         small = self.rows.get("validation", _SMALL)
-        if 0 < small < _SMALL and self.balance:
-            points = 98 / small**0.5  # 1.96 standard deviations of a share of one half
-            found.append(f"validation: {small} rows: a score on them is known to about {points:.0f} points up or down")
+        if 0 < small < _SMALL:
+            error = 1.96 / small**0.5  # of a correlation; an accuracy is known to half of it at worst
+            score = f"score on them is known to about {50 * error:.0f} points"
+            score = score if self.balance else f"correlation on them is known to about {error:.2f}"
+            found.append(f"validation: {small} rows: a {score} up or down")
         for split, classes in self.balance.items():
             missing = [label for label, count in classes.items() if not count]
             if missing:

@@ -105,8 +105,10 @@ def infer_task(
     head: Head | None = None,
 ) -> tuple[Task, dict[str, str]]:
     """Return the task a file describes, and its columns by the task's names. Reads the file once, row by row."""
-    source = read_rows(path, form)
-    first = next(source)
+    source = (raw for raw in read_rows(path, form) if not raw.problem)  # the others are named where rows are read
+    first = next(source, None)
+    if first is None:
+        raise next(read_rows(path, form)).error()
     text_column = [match_column(first.fields, name) or name for name in text_column]
     label = _label_column(path, form, first.fields, label_column, text_column)
     tokens = next((key for key in WORDS if isinstance(first.fields.get(key), list)), None)
@@ -161,8 +163,12 @@ def _label_column(
 
 def _other_of_two(path: Path, form: FileFormat, fields: Mapping[str, Any], texts: Sequence[str]) -> str | None:
     """Return the label's column of a file with two columns: beside the text that is named, known or much longer."""
-    if len(fields) != 2 or len(texts) > 1 or not all(isinstance(value, str) for value in fields.values()):
+    words = [name for name, value in fields.items() if isinstance(value, str)]
+    if len(fields) != 2 or len(texts) > 1 or not words:
         return None
+    if len(words) == 1:  # a number, as Excel and JSON know it, is no text
+        other = next(name for name in fields if name != words[0])
+        return other if isinstance(fields[other], int | float) and other not in texts else None
     known = [*texts, *filter(None, (match_column(fields, name) for name in _SINGLE))]
     rows = [raw.fields for raw in islice(read_rows(path, form), 200) if not raw.problem]
     short, long = sorted(fields, key=lambda name: sum(len(str(row[name])) for row in rows))

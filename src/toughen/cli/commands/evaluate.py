@@ -20,7 +20,7 @@ from ...runs.errors import RunError
 from ...runs.progress import silence_libraries
 from .. import say
 from ..arguments import split_names
-from ..tables import print_table, span
+from ..tables import model_names, print_table, span
 
 _NAMED = (
     *("task", "file", "sets", "synonyms", "lexicon", "masked_lm", "judge", "text_column", "label_column", "dir"),
@@ -102,7 +102,7 @@ def run(arguments: argparse.Namespace) -> int:
         rows = [_to_dict(each, reference_of(path, each, evaluations)) for path, each in evaluations]
         say(json.dumps(rows, indent=1, ensure_ascii=False))
         return 0
-    _print_scores(evaluations, many=len(arguments.paths) > 1)
+    _print_scores(evaluations)
     if options["attack"]:
         from ..attack_tables import print_attacks
 
@@ -120,20 +120,20 @@ def _to_dict(each: "evaluation.Evaluation", reference: "evaluation.Evaluation | 
     return row
 
 
-def _print_scores(evaluations: "Sequence[tuple[str, evaluation.Evaluation]]", many: bool) -> None:
-    from ...reports.comparison import LOWER
+def _print_scores(evaluations: "Sequence[tuple[str, evaluation.Evaluation]]") -> None:
+    from ...reports.formatting import lower_is_better
 
-    best = (min if evaluations[0][1].metric in LOWER else max)(each.score for _, each in evaluations)
+    best = (min if lower_is_better(evaluations[0][1].metric) else max)(each.score for _, each in evaluations)
     marked = len(evaluations) > 1 and [each.score for _, each in evaluations].count(best) == 1  # of a tie, none
     rows: list[list[str]] = []
-    for path, each in evaluations:
-        name = f"{path} · {each.name}" if many else each.name
+    head, names = model_names(evaluations)
+    for name, (_, each) in zip(names, evaluations, strict=True):
         star = " *" if marked and each.score == best else ""
         ece = f"{each.calibration['ece']:.3f}" if each.calibration else "-"
         shown = each.metrics if len(evaluations) == 1 else {each.metric: each.metrics[each.metric]}
         scores = "\n".join(f"{metric} {span(**value)}" for metric, value in shown.items())
         rows.append([f"{name}{star}", str(each.rows), scores, ece])
-    print_table(["evaluation", "rows", "score (95 % interval)", "ECE"], rows)
+    print_table([head, "rows", "score (95 % interval)", "ECE"], rows)
     if marked:
         say("* the best score")
     if len(evaluations) == 1:

@@ -130,7 +130,7 @@ def _line(line: str, task: Task) -> "Input":
 def _row(raw: Raw, given: Sequence[str], task: Task) -> "Input":
     """Return a row of a file as input; `given` are the columns of the text."""
     if raw.problem:
-        raise RunError(f"{raw.location}: {raw.problem.problem}.")
+        raise raw.error().for_caller(FLAGS)
     names, choices = [match_column(raw.fields, name) or name for name in given or task.columns], list[str]()
     if task.head == "choices":
         *names, listed = choice_columns(raw.path, raw.row, raw.fields, given)  # no question is ""
@@ -200,7 +200,7 @@ def _csv(rows: "Sequence[Fields]", predictions: "Sequence[Prediction]", task: Ta
     writer.writerow([*columns, "prediction", "score"])
     for row, prediction in zip(rows, predictions, strict=True):
         cells = (*(row.get(name, "") for name in columns), prediction.label)
-        values = ["" if c is None else c if isinstance(c, (str, float)) else json.dumps(c, default=str) for c in cells]
+        values = [json.dumps(cell, default=str) if isinstance(cell, (list, dict, bool)) else cell for cell in cells]
         writer.writerow([*values, "" if prediction.score is None else f"{prediction.score:.6f}"])
     return out.getvalue()
 

@@ -11,6 +11,7 @@ from .. import say
 from ..arguments import DATA_FLAGS, CommandParser
 from ..old_flags import predict_commands
 from ..parser import parse_train
+from ..tables import print_table
 
 FLAGS = DATA_FLAGS
 QUICK: Mapping[str, Any] = {"radii": (0.02,), "steps": 5}
@@ -82,6 +83,7 @@ def _check_machines(launch: dict[str, Any], output_dir: str | None) -> None:
 def decide(folder: RunFolder) -> None:
     """Attack every seed and its plain baseline on a few rows, write the page again and print what to take."""
     from ... import evaluation, reports
+    from ...reports.verdict import verdict
     from ...runs.progress import silence_libraries
 
     say(f"a quick attack on both (PGD on the embeddings, at most {QUICK_ROWS} rows):")
@@ -97,7 +99,14 @@ def decide(folder: RunFolder) -> None:
     except (ValueError, RuntimeError, OSError) as error:  # the training is done, whatever the attack finds
         say(f"! no quick attack: {' '.join(str(error).split())}")
     (table,) = reports.compare_runs([reports.read_run(folder)])
-    say(f"decision: {reports.sentence(table)}")
+    if found := verdict(table):
+        rows = [
+            [each.name + f" ({each.metric})" * (each.metric != table.metric), *each.scores, each.difference]
+            for each in (found.clean, *found.attacked)
+        ]
+        rows += [["time of a step", "1.0x", f"{found.cost:.1f}x", ""]] if found.cost else []
+        print_table([table.metric, found.reference, found.method, "difference"], rows)
+        say(f"decision: {found.decision}.")
     say(f"more: toughen evaluate {quote(str(folder))} --all_seeds --attack all")
 
 

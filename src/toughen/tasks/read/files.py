@@ -24,6 +24,7 @@ ENDINGS = (".jsonl", ".json", ".tsv", ".csv", ".parquet", ".txt", ".xlsx", *CONL
 _SEPARATOR = re.compile(r'"?sep=(.)"?\s*$')  # the first line of tables that Excel writes
 ENTITY = re.compile(r"^(?:O|[BIESLU]-.+)$")
 
+SKIP = Option("on_bad", " or give on_bad='skip'", otherwise=" or leave the row out")
 Record = tuple[int, Any]
 """A line number (0: the format has no lines) and what is there."""
 
@@ -50,11 +51,18 @@ class Raw(NamedTuple):
     line: int
     fields: dict[str, Any]
     problem: Message | None = None
+    kind: str = ""
+    """The problem in two words, for counts."""
 
     @property
     def location(self) -> str:
         """File, row and line, for an error message."""
         return f"{self.path}, row {self.row}" + (f" (line {self.line})" if self.line else "")
+
+    def error(self, message: Message | None = None) -> DataError:
+        """Return the error of a problem with this row, by default of the one that is known."""
+        problem = message or self.problem or Message("cannot be used")
+        return DataError(f"{self.location}: {problem.problem}", *problem.options)
 
 
 def read_rows(
@@ -95,13 +103,15 @@ def read_rows(
             f"{path}: the ending {ending or '(none)'!r} is not known; use {', '.join(ENDINGS[:7])}, .conll."
         )
     for line, record in records:
-        for fields in unpack(record) if unpack else (record,):
+        for fields in unpack(record) if unpack and not isinstance(record, _Broken) else (record,):
             row += 1
             if not isinstance(fields, dict):
-                raise DataError(f'{path}, row {row}: is not an object; write rows as {{"text": ..., "label": ...}}.')
+                message = Message('is not an object; write rows as {"text": ..., "label": ...}', SKIP)
+                yield Raw(path, row, line, {}, message, "not an object")
+                continue
             raw = Raw(path, row, line, cast("dict[str, Any]", fields))
-            if isinstance(fields, _Ragged) and (strict or fields.short):
-                raw = raw._replace(problem=fields.problem)
+            if isinstance(fields, _Broken) and (strict or not fields.usable):
+                raw = raw._replace(problem=fields.problem, kind=fields.kind)
             yield raw
     if not row:
         raise DataError(f"{path} has no rows; give a file with at least one row.")
@@ -242,11 +252,12 @@ def _quoted(delimiter: str, form: FileFormat) -> bool:
     return form.quoting if form.quoting is not None else delimiter != "\t"
 
 
-class _Ragged(dict[str, Any]):
-    """A row of a table with fewer or more fields than the header."""
+class _Broken(dict[str, Any]):
+    """A row that is not in the form of its file, such as one with more fields than the header."""
 
-    short: bool
-    problem: Message
+    def __init__(self, kind: str, problem: Message, fields: Iterable[tuple[str, Any]] = (), usable: bool = False):
+        super().__init__(fields)
+        self.kind, self.problem, self.usable = kind, problem, usable
 
 
 def _read_table(path: Path, form: FileFormat, headerless: tuple[str, ...]) -> Iterator[Record]:
@@ -277,11 +288,9 @@ def _read_table(path: Path, form: FileFormat, headerless: tuple[str, ...]) -> It
         if len(record) == len(header):
             yield line, dict(zip(header, record, strict=True))
             continue
-        fields = _Ragged(zip(header, record, strict=False))
         differs = Option("quoting", f", or give quoting={not quoted} or delimiter= if the file differs")
-        fields.short = len(record) < len(header)
-        fields.problem = Message(f"has {len(record)} fields where the header has {len(header)}; fix the row", differs)
-        yield line, fields
+        problem = Message(f"has {len(record)} fields where the header has {len(header)}; fix it", SKIP, differs)
+        yield line, _Broken("ragged row", problem, zip(header, record, strict=False), len(record) > len(header))
 
 
 def _quoted_records(
@@ -308,9 +317,7 @@ def _read_json_lines(path: Path, form: FileFormat) -> Iterator[Record]:
             try:
                 yield number, json.loads(line)
             except json.JSONDecodeError as problem:
-                raise DataError(
-                    f"{path}, line {number}: is not JSON ({problem.msg}); fix or remove the line."
-                ) from None
+                yield number, _Broken("not JSON", Message(f"is not JSON ({problem.msg}); fix the line", SKIP))
 
 
 def _read_json(path: Path, form: FileFormat) -> Iterator[Record]:

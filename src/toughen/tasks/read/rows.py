@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from ..spec import DataError, Message, Option, Task
-from .files import FileFormat, Raw, match_column, read_rows
+from .files import SKIP, FileFormat, Raw, match_column, read_rows
 
 _DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+")
 _THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2}(,\d{3})+")
@@ -60,8 +60,8 @@ def label_reader(task: Task, form: FileFormat, multi_hot: bool | None = None) ->
         number = next((known[key] for key in _spellings(value, words) if key in known), None)
         if number is None and value not in withheld and not is_missing(value):
             shown = ", ".join(task.labels[:8]) + (", ..." if len(task.labels) > 8 else "")
-            names = Option("labels", " or give labels=[...]", otherwise=" or leave the row out")
-            raise BadRow("label outside the set", f"{value!r} is none of {shown}: fix it", names)
+            names = Option("labels", ", give labels=[...]")
+            raise BadRow("label outside the set", f"{value!r} is none of {shown}: fix it", names, SKIP)
         return number
 
     def several(value: Any) -> list[int] | None:
@@ -141,7 +141,6 @@ def unlabelled(task: Task, row: Mapping[str, Any]) -> Any:
     return {"regression": -1.0, "multilabel": []}.get(task.head, -1)
 
 
-SKIP = Option("on_bad", " or give on_bad='skip'", otherwise=" or leave the row out")
 OnBad = Literal["error", "skip"]
 _NUMBERED = re.compile(r"^(choices?|endings?|options?|answers?)[_ ]?([0-9]+|[A-H])$")
 
@@ -173,18 +172,17 @@ class FileSource:
         bad_rows, total = Counter[str](), 0
         for raw in self.read():
             total += 1
-            encode = encode or encoder(self.task, self, raw.fields)
             try:
                 if raw.problem:
-                    raise BadRow("ragged row", raw.problem)
+                    raise BadRow(raw.kind, raw.problem)
+                encode = encode or encoder(self.task, self, raw.fields)
                 row = encode(raw.fields)
                 if error is None:
                     yield row
             except BadRow as bad:
                 tolerated = self.public and bad.kind in ("ragged row", "no label")
                 if self.on_bad == "error" and not tolerated:
-                    problem = raw.problem or bad.message
-                    error = error or DataError(f"{raw.location}: {problem.problem}", *problem.options)
+                    error = error or raw.error(raw.problem or bad.message)
                     bad_rows[bad.kind] += 1
                 if skipped is not None:
                     skipped[bad.kind] += 1
