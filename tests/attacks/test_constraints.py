@@ -63,6 +63,16 @@ def test_the_judge_lets_pass_what_is_alike(synonyms, tmp_path):
     nothing, _ = fooled(synonyms, tmp_path, judge=folder, similarity=1.0)
     assert nothing.score == nothing.summary.clean.value
 
+    def encode(texts):
+        return [3 * mean(text)[0].numpy() for text in texts]  # of any length
+
+    again, same = fooled(synonyms, tmp_path, judge=encode, similarity=0.9)
+    assert again.summary.settings["judge"].endswith("encode")
+    assert [row["perturbed"] for row in same] == [row["perturbed"] for row in rows]
+    for bad in (lambda texts: 1.0, lambda texts: encode(texts)[1:], lambda texts: [[np.nan] for _ in texts]):
+        with pytest.raises(DataError, match=r"judge: for \d+ texts it returned .* give a function"):
+            fooled(synonyms, tmp_path, judge=bad)
+
 
 def test_vectors_do_not_depend_on_what_is_beside_them(tmp_path):
     judge = SentenceEncoder(save(tmp_path / "judge", AutoModel), "cpu")
