@@ -1,6 +1,7 @@
 """What attacks take from other models, files and functions, and what they say where something is off."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -47,7 +48,7 @@ def fooled(synonyms, home, **changes):
 def test_the_judge_lets_pass_what_is_alike(synonyms, tmp_path):
     folder = save(tmp_path / "judge", AutoModel)
     free, _ = fooled(synonyms, tmp_path)
-    judged, rows = fooled(synonyms, tmp_path, judge=folder, similarity=0.9)
+    judged, rows = fooled(synonyms, tmp_path, judge=Path(folder), similarity=0.9)
     assert free.summary.notes == ["off: part of speech (parts_of_speech=)", "off: sentence similarity (judge=)"]
     assert judged.summary.notes == ["off: part of speech (parts_of_speech=)"]
     assert free.score < judged.score < judged.summary.clean.value
