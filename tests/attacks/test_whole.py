@@ -242,7 +242,7 @@ def test_the_defaults_of_the_command_are_those_of_the_settings():
         (attack,) = make_attacks(name)
         values = attack.radii if name == "embedding" else attack.strengths
         assert f"(default: {','.join(f'{value:g}' for value in values)})" in told
-    assert all(f"{name}: " in told for name in attack_classes())
+    assert all(f"{name} {str(attack.__doc__)[:20]}" in told for name, attack in attack_classes().items())
 
 
 def nli_model(folder, labels):
