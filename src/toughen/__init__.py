@@ -139,6 +139,7 @@ __all__ = [
     "resume",
     "robust",
     "sam",
+    "scan",
     "second_order",
     "sift",
     "smart",

@@ -1,6 +1,7 @@
 """What attacks take from other models, files and functions, and what they say where something is off."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -47,7 +48,7 @@ def fooled(synonyms, home, **changes):
 def test_the_judge_lets_pass_what_is_alike(synonyms, tmp_path):
     folder = save(tmp_path / "judge", AutoModel)
     free, _ = fooled(synonyms, tmp_path)
-    judged, rows = fooled(synonyms, tmp_path, judge=folder, similarity=0.9)
+    judged, rows = fooled(synonyms, tmp_path, judge=Path(folder), similarity=0.9)
     assert free.summary.notes == ["off: part of speech (parts_of_speech=)", "off: sentence similarity (judge=)"]
     assert judged.summary.notes == ["off: part of speech (parts_of_speech=)"]
     assert free.score < judged.score < judged.summary.clean.value
@@ -62,6 +63,16 @@ def test_the_judge_lets_pass_what_is_alike(synonyms, tmp_path):
         assert torch.cosine_similarity(old, new) >= 0.9 - 1e-6
     nothing, _ = fooled(synonyms, tmp_path, judge=folder, similarity=1.0)
     assert nothing.score == nothing.summary.clean.value
+
+    def encode(texts):
+        return [3 * mean(text)[0].numpy() for text in texts]  # of any length
+
+    again, same = fooled(synonyms, tmp_path, judge=encode, similarity=0.9)
+    assert again.summary.settings["judge"].endswith("encode")
+    assert [row["perturbed"] for row in same] == [row["perturbed"] for row in rows]
+    for bad in (lambda texts: 1.0, lambda texts: encode(texts)[1:], lambda texts: [[np.nan] for _ in texts]):
+        with pytest.raises(DataError, match=r"judge: for \d+ texts it returned .* give a function"):
+            fooled(synonyms, tmp_path, judge=bad)
 
 
 def test_vectors_do_not_depend_on_what_is_beside_them(tmp_path):

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 
 from toughen.attacks.base import register_attack
 from toughen.attacks.text_attack import TextAttack
-from toughen.attacks.text_search import greedy
 
 
 @register_attack("shouts")
@@ -29,14 +28,15 @@ class ShoutAttack(TextAttack):
     marks: int = 3
     """Marks after a word."""
 
-    def start_search(self, target):
-        return lambda state: greedy(state, lambda state, position: [state.text.word(position) + "!" * self.marks])
+    def variants(self, state, position):
+        return [state.text.word(position) + "!" * self.marks]
 '''
 
 
 @pytest.fixture
 def shouts(tmp_path, monkeypatch):
     (tmp_path / "shouts.py").write_text(OWN_ATTACK)
+    base.attack_classes()  # into the table that stays, whichever test comes first
     monkeypatch.setattr(builtin, "__path__", [*builtin.__path__, str(tmp_path)])
     monkeypatch.setattr(base, "_CLASSES", dict(base._CLASSES))
     base._load_builtin.cache_clear()
@@ -49,7 +49,7 @@ def test_an_attack_is_one_file(shouts, tmp_path, capsys):
     with pytest.raises(SystemExit):
         main(["evaluate", "--help"])
     told = " ".join(capsys.readouterr().out.split())
-    assert "shouts: Words with marks after them, the most important word first (Nobody, 2030)" in told
+    assert "shouts Words with marks after them, the most important word first (Nobody, 2030)" in told
     assert "--marks MARKS Marks after a word. [shouts] (default: 3)" in told
     (attack,) = make_attacks("shouts", AttackSettings(marks=2, queries=9, keep=()))
     found = run_attack(attack, target(), home=tmp_path)

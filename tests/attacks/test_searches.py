@@ -1,8 +1,10 @@
 """The order of a search's questions, against an oracle whose answers are known."""
 
+from types import SimpleNamespace
+
 from toughen.attacks.attacked_text import AttackedText, Budget
 from toughen.attacks.builtin.flips import hotflip
-from toughen.attacks.text_search import SearchState, greedy, pwws
+from toughen.attacks.text_search import Query, SearchState, greedy, pwws, run_all
 
 # What each word gives to the right answer; the margin above 0.02 the model is fooled.
 WORTH = {"a": 0.05, "b": 0.2, "c": 0.1, "B1": 0.12, "B2": 0.05, "A1": 0.0, "C1": 0.04, "C2": 0.09, "x": 0.2}
@@ -96,3 +98,22 @@ def test_flips_follow_the_promise_and_ask_again_after_each():
     ]
     assert one.success
     assert one.queries == 6
+
+
+def test_a_kill_loses_no_more_searches_than_keep_the_device_busy():
+    def waves(rows):
+        def scores(texts):
+            sizes.append(len(texts))
+            return [0] * len(texts)
+
+        sizes = []
+        scorer = SimpleNamespace(margin=lambda logits, label: -1.0)
+        victim = SimpleNamespace(rows=rows, half=False, scorer=scorer, scores=scores)
+        ended = list(run_all(victim, ((make_state(), iter_once()) for _ in range(150))))
+        return sizes, [len(states) for states in ended if states]
+
+    def iter_once():
+        yield Query([{"text": "a"}])
+
+    assert waves(64) == ([64, 64, 22], [64, 64, 22])  # rows of a pass on a CPU
+    assert waves(2048) == ([150], [150])

@@ -39,7 +39,7 @@ def synonyms(tmp_path_factory):
 
 @pytest.fixture(scope="module", autouse=True)
 def sources(tmp_path_factory):
-    """Files that some attacks ask for: misspellings, and a masked language model."""
+    """Files that some attacks ask for: misspellings, a masked language model, and a judge."""
     home = tmp_path_factory.mktemp("sources")
     words = [f"w{number}" for number in range(5, 100)]
     lines = [f"{word} {words[place - 3]} {word}x" for place, word in enumerate(words)]
@@ -48,7 +48,8 @@ def sources(tmp_path_factory):
     config = AutoConfig.for_model("bert", **{**SMALL, **NO_DROPOUT})
     AutoModelForMaskedLM.from_config(config).save_pretrained(home / "masked_lm")
     TOKENIZER.save_pretrained(home / "masked_lm")
-    SOURCES.update(lexicon=home / "misspellings.txt", masked_lm=str(home / "masked_lm"))
+    judge = str(home / "masked_lm")  # without its head
+    SOURCES.update(lexicon=home / "misspellings.txt", masked_lm=judge, judge=judge, similarity=0.6)
 
 
 SOURCES = {}
@@ -196,14 +197,19 @@ def test_a_finished_attack_is_read_again_and_other_settings_start_anew(synonyms,
     assert other.summary.notes == ["20 of 20 searches ended because their 2 queries were spent"]
 
 
-def test_a_kill_between_rows_and_summary_mixes_no_settings(synonyms, tmp_path, monkeypatch):
+def test_a_kill_between_rows_and_summary_loses_nothing_and_mixes_no_settings(synonyms, tmp_path, monkeypatch):
     first = attacked("characters", synonyms, home=tmp_path)
     with monkeypatch.context() as patch:
         patch.setattr("toughen.attacks.runner.AttackSummary", lambda **_: pytest.fail("killed"))
         with pytest.raises(pytest.fail.Exception):
             attacked("characters", synonyms, home=tmp_path, queries=2)
+    victims = target()
+    victims.victim.passed = 0
+    assert attacked("characters", synonyms, victims, home=tmp_path, queries=2).summary.attacked.queries <= 2
+    assert victims.victim.passed == 0  # all examples were done, and none is done again
     again = attacked("characters", synonyms, home=tmp_path)
     assert again.summary.attacked == first.summary.attacked
+    assert not list((tmp_path / "attacks").glob("*.part"))
 
 
 def test_an_unfinished_attack_of_other_settings_is_not_gone_on_with(tmp_path):
@@ -216,6 +222,7 @@ def test_an_unfinished_attack_of_other_settings_is_not_gone_on_with(tmp_path):
     other.add([{"index": 0, "b": 1}])
     assert Journal(file, "two").missing(4) == [1, 2, 3]  # nor is it taken for one of the settings before
     assert other.finish() == [{"index": 0, "b": 1}]
+    other.close()
     assert read_records(file) == [{"index": 0, "b": 1}]
     assert [path.name for path in tmp_path.iterdir()] == ["x.jsonl"]
 

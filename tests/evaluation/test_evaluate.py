@@ -248,7 +248,7 @@ def test_bad_input(tmp_path, run, file):
         evaluate(run, split="dev")
     with pytest.raises(DataError, match="has no split 'test'"):
         evaluate(run, split="test")
-    with pytest.raises(DataError, match="samples=0: an interval needs at least 1"):
+    with pytest.raises(DataError, match="samples=0: it must be at least 1"):
         evaluate(run, samples=0)
     folder = save_model(tmp_path / "model")
     with pytest.raises(DataError, match="does not say its task"):

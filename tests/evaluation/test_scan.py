@@ -249,6 +249,19 @@ def test_other_heads(kind, row, settings, ran, tmp_path):
     assert all(each.loss.low <= each.loss.difference <= each.loss.high for each in found.checks)
 
 
+def test_a_file_is_read_as_it_was_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(checks, "CHECKS", checks.CHECKS[:2])
+    text = "text|label\n" + "".join(f"caf\u00e9 w{n}|{'ny'[n % 2]}\n" for n in range(12)) + "no label|\n"
+    (tmp_path / "own.csv").write_bytes(text.encode("cp1252"))
+    settings = {"delimiter": "|", "encoding": "cp1252", "on_bad": "skip"}
+    found = toughen.scan(
+        lambda texts: uniform(texts)[:, :2] * 1.5, file=tmp_path / "own.csv", out=tmp_path / "out", **settings
+    )
+    assert found.rows == 12
+    assert found.weakest_slice is None  # one answer to all: nothing can be lost
+    assert "weakest" not in found.decision
+
+
 def test_a_run_has_its_own_rows(run, monkeypatch):
     monkeypatch.setattr(checks, "CHECKS", checks.CHECKS[:1])
     found = toughen.scan(run, limit=10)
@@ -272,7 +285,8 @@ def uniform(texts):
 
 
 BAD = {
-    "a number": (lambda texts: 1.0, "returned one number for 8 texts; give a row for each text with 3 probabilities"),
+    "a number": (lambda texts: 1.0, "returned float for 8 texts; give a row for each text with 3 probabilities"),
+    "nothing": (lambda texts: None, "returned NoneType for 8 texts"),
     "words": (lambda texts: ["good"] * len(texts), "returned list, no array of numbers"),
     "a column": (lambda texts: uniform(texts)[:, 0], "returned 8 for 8 texts"),
     "two columns": (lambda texts: uniform(texts)[:, :2], "returned 8 x 2 for 8 texts"),
@@ -299,13 +313,17 @@ def test_rows_that_cannot_be_scanned(subject, tmp_path):
             toughen.scan(subject, file=write(tmp_path / "bad.jsonl", rows), out=tmp_path / "out", **settings)
         assert not (tmp_path / "out").exists()
 
-    refused([{"text": row["text"], "mark": row["label"]} for row in rows], "no column 'label'.*label_column=")
+    refused([{"text": row["text"]} for row in rows], "no column 'label'.*label_column=")
     refused([{**row, "label": "good"} for row in rows], "all 24 rows have the label 'good'; give rows of two classes")
     refused([{**row, "label": "good"} for row in rows], "only 'good'.*labels=", uniform)
     refused([*rows, {"text": " ", "label": "bad"}], "1 of 25 texts in 'text' are empty, that of row 25 first")
     refused(rows, "no synonyms|is not there", synonyms=tmp_path / "none.json")
     with pytest.raises(DataError, match=r"a function does not say its rows: give file="):
         toughen.scan(uniform)
+    with pytest.raises(DataError, match="there is no split 'dev': give one of train"):
+        toughen.scan(uniform, file=file, split="dev")
+    with pytest.raises(DataError, match="max_length=0: it must be at least 1"):
+        toughen.scan(model, file=file, max_length=0)
     with pytest.raises(DataError, match="BertForSequenceClassification reads numbers and no texts: save it"):
         toughen.scan(Classifier(model).model, file=file)
     with pytest.raises(DataError, match="is no folder here: give a run"):

@@ -1,5 +1,6 @@
 """What every attack is: a frozen dataclass whose fields are its options, registered under a name."""
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields
 from functools import cache
@@ -82,6 +83,8 @@ class Attack:
     def __post_init__(self) -> None:
         for each in option_fields(type(self)):
             value = getattr(self, each.name)
+            if isinstance(value, os.PathLike):
+                object.__setattr__(self, each.name, os.fspath(value))
             if isinstance(value, (list, tuple)):
                 names: tuple[Any, ...] = tuple(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
                 if known := each.metadata.get("choices"):

@@ -1,8 +1,8 @@
 """Models that help an attack and are not under attack: a judge of similarity, and one that proposes words."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..tasks.spec import DataError
 from ..text.vocabulary import whole_words
@@ -13,6 +13,8 @@ from .base import Row
 if TYPE_CHECKING:
     from torch import Tensor
 
+TextEncoder: TypeAlias = Callable[[list[str]], Any]
+"""From a list of texts to an array with a vector for each."""
 _TOKENS = 2048  # of a batch: the logits of a vocabulary are large
 _LONGEST = 512
 _CACHE_SIZE = 100_000  # texts
@@ -69,13 +71,12 @@ class _Texts:
 
 
 class SentenceEncoder:
-    """Unit vectors of texts: the mean of their token vectors."""
+    """Unit vectors of texts: those of a function, or of a model the mean of its token vectors."""
 
-    def __init__(self, name: str, device: Any, option: str = "judge") -> None:
+    def __init__(self, judge: "str | TextEncoder", device: Any) -> None:
         from transformers import AutoModel
 
-        model, tokenizer, _ = _load(name, option, AutoModel, device)
-        self._texts = _Texts(model, tokenizer)
+        self._encode = judge if callable(judge) else _MeanVectors(*_load(judge, "judge", AutoModel, device)[:2])
         self._vectors: dict[str, Any] = {}
 
     def __call__(self, rows: Sequence[Row], labels: Sequence[int]) -> list[Any]:
@@ -86,16 +87,31 @@ class SentenceEncoder:
         if len(self._vectors) > _CACHE_SIZE:
             self._vectors.clear()
         if new := list(dict.fromkeys(text for some in texts for text in some if text not in self._vectors)):
-            self._embed(new)
+            answer = self._encode(new)
+            try:
+                vectors = np.asarray(answer, dtype=np.float32)
+            except (TypeError, ValueError):  # a tensor of a GPU, vectors of several lengths
+                vectors = np.empty(0)
+            if vectors.ndim != 2 or len(vectors) != len(new) or not np.isfinite(vectors).all():
+                raise DataError(
+                    f"judge: for {len(new)} texts it returned {type(answer).__name__} that is no array of so many "
+                    "vectors of finite numbers; give a function like SentenceTransformer.encode."
+                )
+            lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+            self._vectors.update(zip(new, vectors / np.maximum(lengths, 1e-12), strict=True))
         return [np.stack([self._vectors[text] for text in some]) for some in texts]
 
-    def _embed(self, texts: Sequence[str]) -> None:
-        import torch
 
-        for numbers, hidden, real in self._texts.batches(self._texts.encode(texts)["input_ids"]):
+class _MeanVectors(_Texts):
+    """The mean of the token vectors of each text."""
+
+    def __call__(self, texts: list[str]) -> Any:
+        means: list[Any] = [None] * len(texts)
+        for numbers, hidden, real in self.batches(self.encode(texts)["input_ids"]):
             mean = (hidden * real[..., None]).sum(1) / real.sum(1, keepdim=True).clamp(min=1)
-            vectors = torch.nn.functional.normalize(mean, dim=-1).cpu().numpy()
-            self._vectors.update((texts[number], vector) for number, vector in zip(numbers, vectors, strict=True))
+            for number, vector in zip(numbers, mean.cpu().numpy(), strict=True):
+                means[number] = vector
+        return means
 
 
 class MaskedProposals:
@@ -105,15 +121,15 @@ class MaskedProposals:
     tokens one mask takes the place. Only tokens that are whole words are proposed.
     """
 
-    def __init__(self, name: str, count: int, device: Any, option: str = "masked_lm") -> None:
+    def __init__(self, name: str, count: int, device: Any) -> None:
         import torch
         from transformers import AutoModelForMaskedLM
 
-        model, tokenizer, info = _load(name, option, AutoModelForMaskedLM, device)
+        model, tokenizer, info = _load(name, "masked_lm", AutoModelForMaskedLM, device)
         if missing := sorted(info["missing_keys"]):
-            raise DataError(f"{option}: {name} has no trained head that predicts words (it lacks {missing[0]}).")
+            raise DataError(f"masked_lm: {name} has no trained head that predicts words (it lacks {missing[0]}).")
         if tokenizer.mask_token is None:
-            raise DataError(f"{option}: the tokenizer of {name} has no mask; give a masked language model.")
+            raise DataError(f"masked_lm: the tokenizer of {name} has no mask; give a masked language model.")
         words = whole_words(tokenizer, model.config.vocab_size)
         self.count, self.words = count, list(words)
         self._ids = torch.tensor(list(words.values()), device=device)

@@ -28,7 +28,7 @@ def _lines(records: Sequence[Mapping[str, Any]]) -> str:
 
 
 class Journal:
-    """Records by their index, appended to `<file>.part` as they come; the file itself is written at the end.
+    """Records by their index, appended to `<file>.part` as they come; `finish` writes the file, `close` drops the part.
 
     `key` is a digest of settings, data and weights; a part that was written under another key starts again.
     """
@@ -73,10 +73,14 @@ class Journal:
     def finish(self) -> list[Record]:
         """Write the file, and return all records in order."""
         records = [self.records[index] for index in sorted(self.records)]
-        if self.file is not None and self.part is not None:
+        if self.file is not None:
             write_text(self.file, _lines(records))
-            self.part.unlink(missing_ok=True)
         return records
+
+    def close(self) -> None:
+        """Remove the part: everything that is made of the records is on the disk."""
+        if self.part is not None:
+            self.part.unlink(missing_ok=True)
 
 
 def read_records(file: Path) -> list[Record]:
@@ -203,7 +207,7 @@ def run_attack(
     folder = None if home is None else home / "attacks"
     summary_file = folder and folder / f"{name}.json"
     file = folder and folder / f"{name}{attack.records_ending}"
-    seconds = _seconds_before(summary_file, file, key)
+    seconds, journal = _seconds_before(summary_file, file, key), None
     if seconds is not None and file is not None:
         records = read_records(file)
     else:
@@ -245,6 +249,8 @@ def run_attack(
     )
     if summary_file is not None:
         write_json(summary_file, summary.to_dict())
+    if journal is not None:
+        journal.close()
     rows_key = "" if attack.kind == "set" else digest([text for text, _ in texts])
     return AttackResult(name, summary, target.task, scores.outcomes, rows_key)
 

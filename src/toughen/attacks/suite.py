@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import nearest
-from ..tasks.spec import DataError, Task
+from ..tasks.spec import DataError
 from .attacked_text import Budget
-from .base import Attack, Row, attack_classes, attack_options, check_names, option_fields
+from .base import Attack, attack_classes, attack_options, check_names, option_fields
 from .runner import AttackResult, run_attack, say
 
 if TYPE_CHECKING:
-    from ..evaluation.outputs import Outputs
     from .target import Target
     from .victim import Precision
 
@@ -76,41 +75,6 @@ class Suite:
             with _leave_out_misfits(every, progress):
                 attacks += make_attacks(name, settings, limit)
         return Suite(attacks, settings.precision, progress, every)
-
-    def target(
-        self,
-        model: Any,
-        tokenizer: Any,
-        task: Task,
-        rows: Sequence[Row],
-        outputs: "Outputs",
-        *,
-        max_length: int | None = None,
-        pad_to_max_length: bool = False,
-        batch_size: int | None = None,
-        **about: Any,
-    ) -> "Target":
-        """Return the target: a model with its rows, and its outputs on them unchanged."""
-        from ..tasks.scoring import kept_tokens
-        from .target import Target
-        from .victim import Victim
-
-        if not self.every:
-            for attack in self.attacks:
-                attack.check(task)
-        victim = Victim(
-            model,
-            tokenizer,
-            task,
-            max_length=max_length,
-            pad_to_max_length=pad_to_max_length,
-            batch_size=batch_size,
-            precision=self.precision,
-        )
-        logits, labels = outputs.logits, outputs.labels
-        if task.head == "tokens":
-            logits, labels = kept_tokens(logits, labels)
-        return Target(victim, rows, logits, labels, **about)
 
     def run(
         self, target: "Target", *, home: Path | None, label: str, model: Path, where: str

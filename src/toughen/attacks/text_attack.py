@@ -1,15 +1,16 @@
 """The base of attacks on texts: each example's search, its record, and the summary in the field's words."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..tasks.spec import DataError, Task
-from ..text.words import WORD_CONSTRAINTS, word_constraint
-from .attacked_text import AttackedText, Budget
+from ..text.words import WORD_CONSTRAINTS, match_case, word_constraint
+from .attacked_text import AttackedText, Budget, WordPosition
 from .base import Attack, AttackScores, ChangedRow, Outcome, Record, option
+from .runner import digest
 from .summary import TextScores
-from .text_search import Search, SearchState, StartSearch, run_all
+from .text_search import Search, SearchState, StartSearch, greedy, run_all
 
 if TYPE_CHECKING:
     from .target import Target
@@ -19,7 +20,7 @@ _OTHER_HEADS = {"regression": "a regression", "multilabel": "several labels a te
 
 @dataclass(frozen=True)
 class TextAttack(Attack):
-    """Base of searches over texts. A subclass has `start_search`.
+    """Base of searches over texts. A subclass has `variants`, or a search of its own in `start_search`.
 
     Examples that the model already gets wrong are skipped, as in TextAttack's papers.
     """
@@ -47,6 +48,10 @@ class TextAttack(Attack):
 
     def start_search(self, target: "Target") -> StartSearch:
         """Prepare the attack for a model, and return the function that starts the search on an example."""
+        return lambda state: greedy(state, self.variants)
+
+    def variants(self, state: SearchState, position: WordPosition) -> Sequence[str]:
+        """Return the words that may replace the word at a position, best guesses first."""
         raise NotImplementedError
 
     def notes(self, target: "Target") -> Sequence[str]:
@@ -171,6 +176,37 @@ class SubstitutionAttack(TextAttack):
         super().__post_init__()
         if self.candidates < 1:
             raise DataError(f"candidates={self.candidates}: give at least 1.")
+
+
+@dataclass(frozen=True)
+class TableAttack(SubstitutionAttack):
+    """Base of attacks that replace words by those that a file has for them."""
+
+    file_option: ClassVar[str]
+    """The option that names the file."""
+    table: Mapping[str, Sequence[str]] = field(init=False, repr=False, compare=False)
+    source: str = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, value in zip(("table", "source"), self.load(), strict=True):
+            object.__setattr__(self, name, value)
+
+    def load(self) -> tuple[Mapping[str, Sequence[str]], str]:
+        """Return the words for each word, and the name of their source."""
+        raise NotImplementedError
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        settings = super().settings | {"source": self.source, "digest": digest(self.table)}
+        del settings[self.file_option]  # the same words in another place are the same
+        return settings
+
+    def variants(self, state: SearchState, position: WordPosition) -> Sequence[str]:
+        """Return the first words for a word, in its case."""
+        word = state.text.word(position)
+        others = [other for other in self.table.get(word.lower(), ()) if other.lower() != word.lower()]
+        return list(dict.fromkeys(match_case(other, word) for other in others))[: self.candidates]
 
 
 def temperature_note(target: "Target") -> str:

@@ -15,7 +15,7 @@ from .base import Row
 if TYPE_CHECKING:
     from .victim import TextVictim
 
-PARALLEL = 512
+FEWEST = 64  # searches at once
 
 BatchFunction: TypeAlias = Callable[[Sequence[Row], Sequence[int]], Sequence[Any]]
 """What a model says of rows with their labels, one answer a row."""
@@ -166,12 +166,14 @@ Active: TypeAlias = tuple[SearchState, Search, Query]
 
 
 def run_all(
-    victim: "TextVictim", searches: Iterable[tuple[SearchState, Search]], parallel: int = PARALLEL
+    victim: "TextVictim", searches: Iterable[tuple[SearchState, Search]], parallel: int | None = None
 ) -> Iterator[list[SearchState]]:
     """Run the searches; yield after every wave of queries the states of the searches that ended in it.
 
-    A search that ends makes room for the next one, so that waves stay large until the last.
+    A search that ends makes room for the next one, so that waves stay large until the last. A kill loses the searches
+    that run, so there are no more than a device needs to be busy.
     """
+    parallel = parallel or max(FEWEST, victim.rows // 4)
     waiting = iter(searches)
     active: list[Active] = []
     while True:

@@ -27,6 +27,8 @@ class TextVictim(ABC):
     name: str
     """Its class or function."""
     device: Any = "cpu"
+    rows: int
+    """Of one pass at most."""
 
     def __init__(self, task: Task) -> None:
         self.task = task
@@ -194,7 +196,7 @@ class FunctionVictim(TextVictim):
                 f"the function returned {type(answer).__name__}, no array of numbers; give {wanted}."
             ) from None
         if values.shape != (len(texts), classes) and (self.task.labels or values.shape != (len(texts),)):
-            shape = " x ".join(map(str, values.shape)) or "one number"
+            shape = " x ".join(map(str, values.shape)) or type(answer).__name__
             raise DataError(f"the function returned {shape} for {len(texts)} texts; give {wanted}.")
         if not np.isfinite(values).all():
             first = texts[int(np.argmin(np.isfinite(values).reshape(len(texts), -1).all(axis=1)))]

@@ -14,6 +14,7 @@ from ..reports.folder import explain_not_a_run
 from ..tasks import load
 from ..tasks import task as task_named
 from ..tasks.read.folder import check_apart
+from ..tasks.scoring import kept_tokens
 from ..tasks.spec import SPLITS, DataError, Head, Task, options_of_caller
 from .measures import Evaluation, measure, text_slices
 from .outputs import (
@@ -28,6 +29,8 @@ from .outputs import (
 
 if TYPE_CHECKING:
     from ..attacks.suite import AttackSettings
+    from ..attacks.target import Target
+    from ..attacks.victim import Precision
 
 
 @dataclass(frozen=True)
@@ -193,10 +196,7 @@ def evaluate(
         >>> sorted(found.metrics["accuracy"])
         ['high', 'low', 'value']
     """
-    if batch_size is not None and batch_size < 1:
-        raise DataError(f"batch_size={batch_size}: it must be at least 1.")
-    if samples < 1:
-        raise DataError(f"samples={samples}: an interval needs at least 1, and 1000 for two digits.")
+    check_counts(batch_size=batch_size, samples=samples, max_length=max_length, limit=limit)
     suite = None
     if attack:  # a clean evaluation imports nothing of attacks
         from ..attacks.suite import Suite
@@ -213,15 +213,27 @@ def evaluate(
         if home is not None and (problem := _write_or_note(home, evaluation)):
             evaluation, home = replace(evaluation, notes=[*evaluation.notes, problem]), None
         if suite is not None:
-            about: dict[str, Any] = {"split": split, "samples": samples, "batch_size": batch_size, **clean.reads}
-            about |= _sets(model_ref, task, dir, reading)
-            target = suite.target(clean.model, clean.tokenizer, data.task, clean.rows, clean.outputs, **about)
+            about = {"split": split, "samples": samples, **_sets(model_ref, task, dir, reading)}
+            target = clean.target(data.task, batch_size=batch_size, precision=suite.precision, **about)
             where = name.removesuffix(f"-{model_ref.label}") if model_ref.label else name
             where = "" if where == "validation" else where
             attacks = suite.run(target, home=home, label=model_ref.label, model=model_ref.model, where=where)
             evaluation = replace(evaluation, attacks=attacks)
         evaluations.append(evaluation)
     return evaluations
+
+
+def check_split(split: str) -> None:
+    """Refuse a split that no set has."""
+    if split not in SPLITS:
+        raise DataError(f"there is no split {split!r}: give one of {', '.join(SPLITS)}.")
+
+
+def check_counts(**counts: int | None) -> None:
+    """Refuse a count that is not at least 1."""
+    for name, count in counts.items():
+        if count is not None and count < 1:
+            raise DataError(f"{name}={count}: it must be at least 1.")
 
 
 def read_split(
@@ -257,6 +269,19 @@ class CleanPass:
     """How it reads texts: the tokens that they are cut at, and whether they are padded to as many."""
     seconds: float
     """Of the forward passes, with tokenising."""
+
+    def target(
+        self, task: Task, *, batch_size: int | None = None, precision: "Precision" = "auto", **about: Any
+    ) -> "Target":
+        """Return the model and its answers to these rows as the target of attacks."""
+        from ..attacks.target import Target
+        from ..attacks.victim import Victim
+
+        reads: dict[str, Any] = {**self.reads, "batch_size": batch_size, "precision": precision}
+        logits, labels = self.outputs.logits, self.outputs.labels
+        if task.head == "tokens":
+            logits, labels = kept_tokens(logits, labels)
+        return Target(Victim(self.model, self.tokenizer, task, **reads), self.rows, logits, labels, **about)
 
 
 def clean_pass(
@@ -314,10 +339,7 @@ def read_rows(
     model_ref: ModelRef, task: str | Task | None, split: str, file: Any, dir: Any, reading: dict[str, Any], limit: Any
 ) -> Any:
     """Return the data of a split: of the run itself, of another task or folder, or of a file."""
-    if limit is not None and limit < 1:
-        raise DataError(f"limit={limit} leaves no rows; give 1 or more.")
-    if split not in SPLITS:
-        raise DataError(f"there is no split {split!r}: give one of {', '.join(SPLITS)}.")
+    check_split(split)
     chosen = task or model_ref.task
     own = selected_options(model_ref.data, _READING)
     if file is not None:

@@ -5,12 +5,12 @@ import time
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import UsageError
 from ..internal.atomic import write_json
 from ..runs.progress import format_duration
-from ..tasks.spec import DataError, Task
+from ..tasks.spec import Task
 from .checks import Check, make_checks, misfit
 
 if TYPE_CHECKING:
@@ -29,6 +29,9 @@ def scan(
     split: str = "validation",
     text_column: str | None = None,
     label_column: str | None = None,
+    delimiter: str | None = None,
+    encoding: str | None = None,
+    on_bad: Literal["error", "skip"] | None = None,
     labels: Sequence[str] | None = None,
     limit: int | None = ROWS,
     max_length: int | None = None,
@@ -41,20 +44,46 @@ def scan(
 ) -> "Scan":
     """Measure how robust a model is, without training it; write one page and return what is on it.
 
-    `model` is a run, the folder of a model, a name on the Hugging Face Hub, or a function from a list of texts (or of
-    pairs of texts) to probabilities: a row for each text, a column for each of `labels` (by default those of the file,
-    sorted). `file` holds rows with labels; a run has its own, and `task` with `dir` name a published set. `limit` rows
-    are drawn by seed; None takes all. `synonyms` is a JSON file {word: [words]} or a folder of WordNet; without it an
-    installed one is used, or none. `lexicon` is a text file with a word and its misspellings in each line. `out` is the
-    folder of page and results, by default scan/ in that of the model.
+    An interrupted scan goes on when it is called again.
 
-    `decision` of the result is the sentence to read first. An interrupted scan goes on when it is called again.
+    Args:
+        model: A run, the folder of a model, a name on the Hugging Face Hub, or a function from a list of texts (or of
+            pairs of texts) to probabilities: a row for each text, a column for each label.
+        file: Rows with labels; a run has its own.
+        task: A published set, such as "sst2".
+        dir: The folder of named tasks on this machine.
+        split: Which part of the data.
+        text_column: The column of texts in the file.
+        label_column: The column of labels.
+        delimiter: Of a table; inferred if omitted.
+        encoding: Of a file that is not UTF-8.
+        on_bad: Rows that cannot be used: "error" stops, "skip" leaves them out.
+        labels: What the columns of a function stand for; by default the labels of the file, sorted.
+        limit: The number of rows at most, drawn by seed; None takes all.
+        max_length: Tokens at which texts are cut.
+        batch_size: Rows that go through the model at once.
+        samples: Bootstrap samples over rows, for the 95 % intervals.
+        synonyms: A JSON file {word: [words]} or a folder of WordNet; without it an installed one is used, or none.
+        lexicon: A text file with a word and its misspellings in each line.
+        out: The folder of page and results; by default scan/ in that of the model.
+        progress: Say how far the checks are.
+
+    Returns:
+        Scores and paired losses; `decision` is the sentence to read first.
+
+    Raises:
+        DataError: No model in the folder, rows without labels or of one class, empty texts, a function that returns no
+            probabilities or two answers to one text.
+
+    Examples:
+        >>> found = toughen.scan(run, limit=8)
+        >>> found.checks[0].check.name
+        'typos'
     """
-    if samples < 1:
-        raise DataError(f"samples={samples}: an interval needs at least 1, and 1000 for two digits.")
-    if batch_size is not None and batch_size < 1:
-        raise DataError(f"batch_size={batch_size}: it must be at least 1.")
+    from .evaluate_model import check_counts
+
     began = time.perf_counter()
+    check_counts(batch_size=batch_size, samples=samples, max_length=max_length, limit=limit)
     made, left_out = make_checks({"synonyms": synonyms, "lexicon": lexicon})
     from ..attacks.runner import read_records, run_attack, say
     from ..reports.scan_page import write_page
@@ -62,7 +91,8 @@ def scan(
     from .scan_results import Scan, check_result, slices
     from .scan_subject import Source, function_subject, saved_subject
 
-    source = Source(file, task, dir, split, text_column, label_column, limit, batch_size, samples)
+    reading = {"text_column": text_column, "label_column": label_column, "delimiter": delimiter, "encoding": encoding}
+    source = Source(file, task, dir, split, reading | {"on_bad": on_bad}, limit, batch_size, samples)
     if callable(model):
         subject = function_subject(model, source, labels)
     elif labels is not None:

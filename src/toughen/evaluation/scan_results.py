@@ -103,14 +103,14 @@ class Scan:
         for searched, words in ((False, "weakest"), (True, "weakest where changes are searched for")):
             some = [each for each in self.checks if each.check.searched == searched]
             worst = max(some, key=lambda each: each.loss.difference, default=first)
-            if worst is not first:
+            if worst is not first and worst.loss.difference > 0:
                 parts.append(f"{words}: {worst.check.name} ({worst.points})")
         return "; ".join(parts) + "."
 
     @property
     def weakest_slice(self) -> Slice | None:
-        """The slice that loses most under any check, of those that are large enough."""
-        large = [each for each in self.slices if each.rows >= SMALLEST_SLICE and each.scores]
+        """The slice that loses most under any check, of those that are large enough; None if none loses."""
+        large = [each for each in self.slices if each.rows >= SMALLEST_SLICE and each.scores and each.worst[1] > 0]
         return max(large, key=lambda each: each.worst[1], default=None)
 
     def to_dict(self) -> dict[str, Any]:

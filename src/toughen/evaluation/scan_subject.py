@@ -2,19 +2,18 @@
 
 import re
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..attacks.target import Target
-from ..attacks.victim import FunctionVictim, TextFunction, Victim
+from ..attacks.victim import FunctionVictim, TextFunction
 from ..tasks import load
-from ..tasks.scoring import kept_tokens
 from ..tasks.spec import DataError, Task, options_of_caller
-from .evaluate_model import KNOWN, ModelRef, clean_pass, model_refs, read_rows, rows_name, selected_options
+from .evaluate_model import KNOWN, ModelRef, check_split, clean_pass, model_refs, read_rows, rows_name, selected_options
 from .measures import Evaluation, measure, text_slices
 from .outputs import Outputs
 
@@ -46,30 +45,22 @@ class Source:
     task: str | Task | None = None
     dir: Any = None
     split: str = "validation"
-    text_column: str | None = None
-    label_column: str | None = None
+    reading: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Options that read a file, those not given None."""
     limit: int | None = None
     batch_size: int | None = None
     samples: int = 1000
-
-    @property
-    def columns(self) -> dict[str, Any]:
-        return {"text_column": self.text_column, "label_column": self.label_column}
 
 
 @options_of_caller(*KNOWN)
 def saved_subject(model: Any, source: Source, max_length: int | None) -> Subject:
     """Return a run's model, that of a folder, or one of the Hub."""
     ref = _model_ref(model)
-    data = read_rows(ref, source.task, source.split, source.file, source.dir, source.columns, source.limit)
+    data = read_rows(ref, source.task, source.split, source.file, source.dir, dict(source.reading), source.limit)
     check_rows(getattr(data, source.split), data.task)
     about = (source.file, source.limit, max_length, source.batch_size, source.samples)
     clean = clean_pass(ref, data, source.split, *about)
-    victim = Victim(clean.model, clean.tokenizer, data.task, **clean.reads, batch_size=source.batch_size)
-    logits, labels = clean.outputs.logits, clean.outputs.labels
-    if data.task.head == "tokens":
-        logits, labels = kept_tokens(logits, labels)
-    target = Target(victim, clean.rows, logits, labels, split=source.split, samples=source.samples)
+    target = clean.target(data.task, batch_size=source.batch_size, split=source.split, samples=source.samples)
     name = Path(model).resolve().name if Path(model).is_dir() else str(model)
     return Subject(name, target, clean.evaluation, ref.home / "scan" / clean.evaluation.name, clean.seconds, ref.model)
 
@@ -97,8 +88,10 @@ def function_subject(function: TextFunction, source: Source, labels: Sequence[st
         raise DataError(f"{kind} reads numbers and no texts: save it and its tokenizer to a folder, and give that one.")
     if source.file is None and source.task is None:
         raise DataError("a function does not say its rows: give file= (--file), or task= with dir=.")
-    given = {"dir": source.dir} if source.file is None else {f"{source.split}_file": source.file}
-    data = load(source.task, labels=labels, limit=source.limit, **selected_options(source.columns), **given)
+    check_split(source.split)
+    given: dict[str, Any] = selected_options(source.reading, tuple(source.reading))
+    given |= {"dir": source.dir} if source.file is None else {f"{source.split}_file": source.file}
+    data = load(source.task, labels=labels, limit=source.limit, **given)
     split = getattr(data, source.split)
     if split is None:
         raise DataError(f"{data.task.name!r} has no split {source.split!r}; it has {', '.join(data.splits)}.")

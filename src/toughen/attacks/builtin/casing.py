@@ -4,9 +4,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...text.edits import case_forms
+from ..attacked_text import WordPosition
 from ..base import register_attack
 from ..text_attack import TextAttack
-from ..text_search import StartSearch, greedy
+from ..text_search import SearchState
 
 if TYPE_CHECKING:
     from ..target import Target
@@ -19,8 +20,8 @@ class CasingAttack(TextAttack):
 
     title = "Letter case"
 
-    def start_search(self, target: "Target") -> StartSearch:
-        return lambda state: greedy(state, lambda state, position: case_forms(state.text.word(position)))
+    def variants(self, state: SearchState, position: WordPosition) -> list[str]:
+        return case_forms(state.text.word(position))
 
     def notes(self, target: "Target") -> list[str]:
         """Say when there was nothing to attack."""

@@ -10,7 +10,7 @@ from ...tasks.spec import DataError
 from ...text.synonyms import PartsOfSpeech
 from ..attacked_text import Replacements, WordPosition
 from ..base import register_attack
-from ..language_models import check_name
+from ..language_models import TextEncoder, check_name
 from ..runner import weights_fingerprint
 from ..text_search import BatchFunction, Query, Search, SearchState, StartSearch, Variants, descending, highest
 from .synonyms import SynonymAttack
@@ -31,8 +31,8 @@ class TextFoolerAttack(SynonymAttack):
 
     parts_of_speech: "str | os.PathLike[str] | Tagger | None" = None
     """Folder of WordNet: a substitute must share a part of speech with the word. From Python also a tagger of words."""
-    judge: str | None = None
-    """Encoder (folder or Hub id) whose vectors say how alike two texts are; none: meaning is not judged."""
+    judge: "str | TextEncoder | None" = None
+    """Encoder (folder or Hub id) whose vectors say how alike two texts are; none: off. From Python also a function."""
     similarity: float = 0.8
     """Cosine of the judge's vectors that a changed text must have with the original."""
     _parts: PartsOfSpeech | None = field(init=False, repr=False, compare=False)
@@ -41,20 +41,20 @@ class TextFoolerAttack(SynonymAttack):
         super().__post_init__()
         if not 0 <= self.similarity <= 1:
             raise DataError(f"similarity={self.similarity}: give a cosine from 0 to 1.")
-        if self.judge is not None:
+        if isinstance(self.judge, str):
             check_name(self.judge, "judge")
         given = self.parts_of_speech
         object.__setattr__(self, "_parts", None if given is None or callable(given) else PartsOfSpeech(given))
 
     @property
     def settings(self) -> dict[str, Any]:
-        given = self.parts_of_speech
-        name = getattr(given, "__qualname__", type(given).__name__) if callable(given) else given and Path(given).name
-        judge = {"judge": self.judge, "similarity": self.similarity if self.judge else None}
-        return super().settings | judge | {"parts_of_speech": name}
+        given, judge = self.parts_of_speech, self.judge
+        parts = _name_of(given) if callable(given) else given and Path(given).name
+        sources = {"judge": _name_of(judge) if callable(judge) else judge, "parts_of_speech": parts}
+        return super().settings | sources | {"similarity": None if judge is None else self.similarity}
 
     def cache_key(self, target: "Target") -> Sequence[Any]:
-        judge = [] if self.judge is None else weights_fingerprint(Path(self.judge))
+        judge = weights_fingerprint(Path(self.judge)) if isinstance(self.judge, str) else []
         return [*super().cache_key(target), *judge]
 
     def notes(self, target: "Target") -> list[str]:
@@ -83,6 +83,10 @@ class TextFoolerAttack(SynonymAttack):
             changed = [*words[:number], new, *words[number + 1 :]]
             return self.parts_of_speech(words)[number] == self.parts_of_speech(changed)[number]
         return True
+
+
+def _name_of(function: Any) -> str:
+    return str(getattr(function, "__qualname__", type(function).__name__))
 
 
 def textfooler(state: SearchState, variants: Variants, judge: BatchFunction | None, similarity: float) -> Search:

@@ -14,29 +14,37 @@ from .. import say
 from ..arguments import split_names
 from ..tables import print_table, span
 
-OPTIONS = ("file", "task", "dir", "text_column", "label_column", "labels", "synonyms", "lexicon", "out")
+OPTIONS = (
+    *("file", "task", "dir", "text_column", "label_column", "delimiter", "encoding", "on_bad", "labels"),
+    *("synonyms", "lexicon", "out"),
+)
 FLAGS = {name: f"--{name}" for name in OPTIONS}
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "model", metavar="MODEL", help="a run, the folder of a model, a name on the Hub, or file.py:function"
+        "model", metavar="MODEL", help="A run, the folder of a model, a name on the Hub, or file.py:function."
     )
-    parser.add_argument("--file", help="rows with labels: CSV, TSV, JSON, JSONL, Parquet, CoNLL; a run has its own")
-    parser.add_argument("--task", help="scan on this set, such as sst2; a run knows its own")
-    parser.add_argument("--dir", help="folder of sets on disk; a run knows its own")
-    parser.add_argument("--split", default="validation", help="train, validation or test (default: validation)")
-    parser.add_argument("--text_column", help="column of the text in --file, or two with a comma")
-    parser.add_argument("--label_column", help="column of the label in --file")
-    parser.add_argument("--labels", type=split_names, help="what a function's columns stand for, with commas")
-    parser.add_argument("--limit", type=int, default=200, help="at most so many rows (default: 200)")
-    parser.add_argument("--max_length", type=int, help="tokens a text is cut at; a run knows its own")
-    parser.add_argument("--batch_size", type=int, help="rows of one pass (default: 64)")
-    parser.add_argument("--samples", type=int, default=1000, help="bootstrap samples of an interval (default: 1000)")
-    parser.add_argument("--synonyms", help="JSON file {word: [words]} or folder of WordNet; none: an installed one")
-    parser.add_argument("--lexicon", help="text file, also as .gz: in each line a word and its misspellings")
-    parser.add_argument("--out", help="folder of the page (default: scan/ in the model's folder, or here)")
-    parser.add_argument("--json", action="store_true", help="print JSON in place of tables")
+    option = parser.add_argument_group("Rows", "A run knows its own; these choose others.").add_argument
+    option("--file", help="Rows with labels: CSV, TSV, Excel, JSON, JSONL, Parquet, CoNLL.")
+    option("--task", help="Scan on this set, such as sst2.")
+    option("--dir", help="Folder of sets on disk.")
+    option("--split", default="validation", help="The part of the set: train, validation or test.")
+    option("--text_column", help="Column of the text in --file, or two with a comma.")
+    option("--label_column", help="Column of the label in --file.")
+    option("--delimiter", help="Delimiter of a table; inferred if omitted.")
+    option("--encoding", help="Encoding of a file that is not UTF-8, such as cp1252.")
+    option("--on_bad", choices=("error", "skip"), help="Rows that cannot be used: stop, or leave them out.")
+    option("--labels", type=split_names, help="What the columns of a function stand for, with commas.")
+    option("--limit", type=int, default=200, help="At most so many rows.")
+    option("--max_length", type=int, help="Tokens a text is cut at.")
+    option("--batch_size", type=int, help="Rows of one pass (default: 64).")
+    option("--samples", type=int, default=1000, help="Bootstrap samples of an interval.")
+    option = parser.add_argument_group("Words").add_argument
+    option("--synonyms", help="JSON file {word: [words]} or folder of WordNet; none: an installed one.")
+    option("--lexicon", help="Text file, also as .gz, with a word and its misspellings in each line.")
+    parser.add_argument("--out", help="Folder of the page (default: scan/ in the model's folder, or here).")
+    parser.add_argument("--json", action="store_true", help="Print JSON in place of tables.")
 
 
 def run(arguments: argparse.Namespace) -> int:
