@@ -15,11 +15,13 @@ from tests.invariant import processes
 from tests.invariant.table import METHODS as IN_TWO_PROCESSES
 from tests.invariant.table import tiny
 from tests.invariant.test_two_processes import EXCHANGES
+from tests.tiny import LETTERS, LIKE_TYPOS, other_tokens
 from tests.trainers.driving import ALL as UNDER_ADAPTERS
 from toughen.cuda_graphs.eligibility import can_pack, method_reason
 from toughen.internal.atomic import write_text
 from toughen.method import Method
 from toughen.needs import declared
+from toughen.runs.method_config import cost_of
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "method_table.md"
@@ -43,7 +45,12 @@ of date. What each method does is in [methods](methods.md).
 * **packed**: padding can be left out of the layers of a captured step.
 
 """
-THREATS = {"weights": "weights, worst case", "attention": "attention, learned", "dropout": "dropout, random"}
+THREATS = {
+    "weights": "weights, worst case",
+    "attention": "attention, learned",
+    "dropout": "dropout, random",
+    "text": "text, random",
+}
 
 
 def text() -> str:
@@ -59,10 +66,8 @@ def text() -> str:
     lines: list[Sequence[str]] = [HEAD, ["---"] * len(HEAD)]
     for title, name, method in variants(costs):
         scores = [", ".join(points(cells.get(title)) for cells in column) for column in columns]
-        cost = costs.get(title)
-        lines.append(
-            (f"`{title}`", threat(method), *scores, "-" if cost is None else f"{cost:.1f}", *works(name, method))
-        )
+        cost = costs.get(title) or cost_of(method)
+        lines.append((f"`{title}`", threat(method), *scores, f"{cost:.1f}", *works(name, method)))
     intro = TEXT.format(models=", ".join(of_model), heads=len(HEADS))
     return intro + "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
@@ -89,6 +94,8 @@ def threat(method: Method) -> str:
     target = declared(method.site, "target")
     if target == "activations":
         place = "layer" if declared(method.site, "inside_layers") else "embedding"
+        if declared(method.search, "candidates") is not None:
+            place = "words"
         sought = method.search.steps or declared(method.combine, "ascends_between_passes")
         return f"{place}, {'worst case' if sought else 'random'}"
     return THREATS.get(target, "none")
@@ -96,6 +103,10 @@ def threat(method: Method) -> str:
 
 def works(name: str, method: Method) -> list[str]:
     """Return what the tests hold for the method, and what the engine says of its captured steps."""
+    if name in LIKE_TYPOS:  # one of them stands for all in the tests
+        name, method = "typos", toughen.typos()
+    if name == "words":  # the tests bring synonyms of their own
+        method = toughen.words(candidates=other_tokens)
     heads = sum(refusal(head, name) is None for head in HEADS)
     exchanges = "twice" if EXCHANGES.get(name, 1) == 2 else "once"
     several = [
@@ -106,7 +117,7 @@ def works(name: str, method: Method) -> list[str]:
     ]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        attached = method.attach(tiny(), total_steps=10)
+        attached = method.attach(tiny(), LETTERS, total_steps=10)
     states, alone, first = attached.states, attached.backward_passes(True), attached.backward_passes(False)
     attached.detach()
     captured = "yes"

@@ -23,6 +23,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 LONG = {"demo.py"}  # fine-tunes real weights for minutes; `make demo` runs it
+MAKERS = {"train": "run", "sweep": "swept", "harden": "hardened"}  # what other examples take up
 
 
 def blocks(page: Path) -> list[tuple[int, str]]:
@@ -128,14 +129,14 @@ def test_every_example_of_a_public_name_runs(tmp_path, monkeypatch):
     runner = doctest.DocTestRunner(LastLines(), optionflags=doctest.ELLIPSIS)
     said: list[str] = []
     made: dict[str, object] = {"toughen": toughen}
-    for name in sorted(toughen.__all__, key=lambda name: (name != "train", name != "sweep")):  # the others use these
+    for name in sorted(toughen.__all__, key=lambda name: [*MAKERS, name].index(name)):
         doc = inspect.getdoc(getattr(toughen, name)) or ""
         names = namespace(tmp_path / name) | made
         test = doctest.DocTestParser().get_doctest(doc, names, name, None, None)
         test.globs = names  # not the copy of it that the parser made
         assert test.examples, name
         runner.run(test, out=said.append, clear_globs=False)
-        made |= {key: names[key] for key in ("run", "swept") if key in names}
+        made |= {key: names[key] for key in MAKERS.values() if key in names}
     assert runner.failures == 0, "".join(said)
 
 
