@@ -32,7 +32,7 @@ TEXT = """# All methods in one table
 Made by `python -m benchmarks.method_table` from the tests and the [leaderboard](evidence.md); a test fails if it is out
 of date. What each method does is in [methods](methods.md).
 
-* **threat**: what is perturbed. *Worst case* is sought by gradient, *random* is drawn.
+* **threat**: what is perturbed. *Worst case* is searched by gradient, *random* is drawn.
 * **clean, under PGD**: points above plain training on the mean of five GLUE tasks, five seeds, equal epochs; one number
   for each encoder: {models}. \\* and ! are beyond noise, for the better and for the worse. A dash: no run.
 * **cost**: passes of a step, as a multiple of a plain step's. FreeAT ran on half the batches.
@@ -43,6 +43,7 @@ of date. What each method does is in [methods](methods.md).
 * **captured**: the step runs as a CUDA graph. *One micro-batch*: not with gradient accumulation. *With optimizer*: the
   optimizer's step has to be captured, too.
 * **packed**: padding can be left out of the layers of a captured step.
+[Which one](methods.md#which-one) says what to take; [`toughen tune`](tune.md) chooses on your own data.
 
 """
 THREATS = {
@@ -65,7 +66,7 @@ def text() -> str:
     costs = {method: board.cost(method) for board in of_model.values() for method in board.methods}
     lines: list[Sequence[str]] = [HEAD, ["---"] * len(HEAD)]
     for title, name, method in variants(costs):
-        scores = [", ".join(points(cells.get(title)) for cells in column) for column in columns]
+        scores = [measured([cells.get(title) for cells in column]) for column in columns]
         cost = costs.get(title) or cost_of(method)
         lines.append((f"`{title}`", threat(method), *scores, f"{cost:.1f}", *works(name, method)))
     intro = TEXT.format(models=", ".join(of_model), heads=len(HEADS))
@@ -78,6 +79,11 @@ def variants(known: Mapping[str, object]) -> Iterator[tuple[str, str, Method]]:
         yield name, name, toughen.create_method(name)
         if f"{name} robust" in known:
             yield f"{name} robust", name, toughen.create_method(name, preset="robust")
+
+
+def measured(cells: Sequence[Cell | None]) -> str:
+    """Return the points on every encoder, or that there are no runs."""
+    return ", ".join(map(points, cells)) if any(cells) else "no run"
 
 
 def points(cell: Cell | None) -> str:

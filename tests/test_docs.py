@@ -109,7 +109,7 @@ def test_the_readme_says_what_was_measured():
     means = [[round(fmean(each)) for each in found.values()] for found in front_picture.scores().values()]
     (clean, toughened), (attacked, held), typos = means
     text = " ".join((ROOT / "README.md").read_text().split())
-    assert f"right on {held} of 100 instead of {attacked}," in text
+    assert f"right on {held} of 100 instead of {attacked}." in text
     assert f"unchanged {clean} plain and {toughened} toughened" in text
     assert f"attacked {attacked} and {held}, typos in 3 of 10 words {typos[0]} and {typos[1]}]" in text
     shown = re.findall(r">(\d+)</text>", front_picture.PICTURE.read_text())
