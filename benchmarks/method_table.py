@@ -43,6 +43,7 @@ of date. What each method does is in [methods](methods.md).
 * **captured**: the step runs as a CUDA graph. *One micro-batch*: not with gradient accumulation. *With optimizer*: the
   optimizer's step has to be captured, too.
 * **packed**: padding can be left out of the layers of a captured step.
+
 [Which one](methods.md#which-one) says what to take; [`toughen tune`](tune.md) chooses on your own data.
 
 """
