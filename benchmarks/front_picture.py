@@ -24,7 +24,7 @@ Scores = dict[str, dict[str, list[float]]]
 
 
 def scores() -> Scores:
-    """Return the reviews of 100 that each model judges rightly, by kind and method, one number for each encoder."""
+    """Return the correct answers of each model on 100 reviews, by kind and method, one number for each encoder."""
     protocol = Protocol()
     made = boards(of_today(protocol, read([RESULTS])), protocol)
     of_encoder = [complete_part(board) for (_, head), board in made.items() if head == LINEAR]
@@ -39,7 +39,7 @@ def scores() -> Scores:
 
 def draw(found: Scores) -> Drawing:
     """Draw two bars for each kind: plain and toughened, with a mark for each encoder."""
-    title = "Film reviews judged rightly, of 100"
+    title = "Correct answers on 100 film reviews"
     with figure(title, x=title, wide=6.4, high=2.7) as (axes, drawn):
         for number, (method, label, colour) in enumerate(
             ((PLAIN, "plain fine-tuning", SERIES[6]), (TOUGHENED, "toughened", SERIES[0]))

@@ -15,11 +15,13 @@ from tests.invariant import processes
 from tests.invariant.table import METHODS as IN_TWO_PROCESSES
 from tests.invariant.table import tiny
 from tests.invariant.test_two_processes import EXCHANGES
+from tests.tiny import LETTERS, LIKE_TYPOS, other_tokens
 from tests.trainers.driving import ALL as UNDER_ADAPTERS
 from toughen.cuda_graphs.eligibility import can_pack, method_reason
 from toughen.internal.atomic import write_text
 from toughen.method import Method
 from toughen.needs import declared
+from toughen.runs.method_config import cost_of
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "method_table.md"
@@ -30,7 +32,7 @@ TEXT = """# All methods in one table
 Made by `python -m benchmarks.method_table` from the tests and the [leaderboard](evidence.md); a test fails if it is out
 of date. What each method does is in [methods](methods.md).
 
-* **threat**: what is perturbed. *Worst case* is sought by gradient, *random* is drawn.
+* **threat**: what is perturbed. *Worst case* is searched by gradient, *random* is drawn.
 * **clean, under PGD**: points above plain training on the mean of five GLUE tasks, five seeds, equal epochs; one number
   for each encoder: {models}. \\* and ! are beyond noise, for the better and for the worse. A dash: no run.
 * **cost**: passes of a step, as a multiple of a plain step's. FreeAT ran on half the batches.
@@ -42,8 +44,15 @@ of date. What each method does is in [methods](methods.md).
   optimizer's step has to be captured, too.
 * **packed**: padding can be left out of the layers of a captured step.
 
+[Which one](methods.md#which-one) says what to take; [`toughen tune`](tune.md) chooses on your own data.
+
 """
-THREATS = {"weights": "weights, worst case", "attention": "attention, learned", "dropout": "dropout, random"}
+THREATS = {
+    "weights": "weights, worst case",
+    "attention": "attention, learned",
+    "dropout": "dropout, random",
+    "text": "text, random",
+}
 
 
 def text() -> str:
@@ -58,11 +67,9 @@ def text() -> str:
     costs = {method: board.cost(method) for board in of_model.values() for method in board.methods}
     lines: list[Sequence[str]] = [HEAD, ["---"] * len(HEAD)]
     for title, name, method in variants(costs):
-        scores = [", ".join(points(cells.get(title)) for cells in column) for column in columns]
-        cost = costs.get(title)
-        lines.append(
-            (f"`{title}`", threat(method), *scores, "-" if cost is None else f"{cost:.1f}", *works(name, method))
-        )
+        scores = [measured([cells.get(title) for cells in column]) for column in columns]
+        cost = costs.get(title) or cost_of(method)
+        lines.append((f"`{title}`", threat(method), *scores, f"{cost:.1f}", *works(name, method)))
     intro = TEXT.format(models=", ".join(of_model), heads=len(HEADS))
     return intro + "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
@@ -73,6 +80,11 @@ def variants(known: Mapping[str, object]) -> Iterator[tuple[str, str, Method]]:
         yield name, name, toughen.create_method(name)
         if f"{name} robust" in known:
             yield f"{name} robust", name, toughen.create_method(name, preset="robust")
+
+
+def measured(cells: Sequence[Cell | None]) -> str:
+    """Return the points on every encoder, or that there are no runs."""
+    return ", ".join(map(points, cells)) if any(cells) else "no run"
 
 
 def points(cell: Cell | None) -> str:
@@ -89,6 +101,8 @@ def threat(method: Method) -> str:
     target = declared(method.site, "target")
     if target == "activations":
         place = "layer" if declared(method.site, "inside_layers") else "embedding"
+        if declared(method.search, "candidates") is not None:
+            place = "words"
         sought = method.search.steps or declared(method.combine, "ascends_between_passes")
         return f"{place}, {'worst case' if sought else 'random'}"
     return THREATS.get(target, "none")
@@ -96,6 +110,10 @@ def threat(method: Method) -> str:
 
 def works(name: str, method: Method) -> list[str]:
     """Return what the tests hold for the method, and what the engine says of its captured steps."""
+    if name in LIKE_TYPOS:  # one of them stands for all in the tests
+        name, method = "typos", toughen.typos()
+    if name == "words":  # the tests bring synonyms of their own
+        method = toughen.words(candidates=other_tokens)
     heads = sum(refusal(head, name) is None for head in HEADS)
     exchanges = "twice" if EXCHANGES.get(name, 1) == 2 else "once"
     several = [
@@ -106,7 +124,7 @@ def works(name: str, method: Method) -> list[str]:
     ]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        attached = method.attach(tiny(), total_steps=10)
+        attached = method.attach(tiny(), LETTERS, total_steps=10)
     states, alone, first = attached.states, attached.backward_passes(True), attached.backward_passes(False)
     attached.detach()
     captured = "yes"

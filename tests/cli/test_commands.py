@@ -23,7 +23,7 @@ from toughen.cli import commands
 from toughen.cli.arguments import CommandParser
 from toughen.cli.commands.predict import FORMATS
 from toughen.cli.main import COMMANDS, RENAMED, main
-from toughen.cli.parser import parse_flags, parse_train
+from toughen.cli.parser import parse_flags, parse_train, split_arguments
 from toughen.runs.config_io import build
 from toughen.runs.folder import RunFolder
 from toughen.runs.predictor import Prediction
@@ -105,6 +105,9 @@ def test_help_has_a_purpose_and_examples_that_parse(name, capsys):
             assert parse_train(words)[0].model
         elif name == "sweep":
             parse_flags([word for word in words[1:] if not word.startswith(("--seeds", "--resume", "1"))], None)
+        elif name == "tune":
+            _, rest = command.make_parser().parse_known_args(words)
+            parse_flags(split_arguments(rest).words, None)
         else:
             assert main([name, *words]) == 0
 

@@ -121,6 +121,7 @@ def test_the_page_and_its_file(scanned):
     assert all(each.check.title in page for each in scanned.checks)
     assert page.count('<article class="example"') == sum(len(each.examples) for each in scanned.checks)
     assert "What would help" in page
+    assert f">{100 * scanned.checks[0].score.value:.1f}<" in page  # in points, as on all pages
     saved = json.loads((scanned.page.parent / "scan.json").read_text())
     assert [each["check"] for each in saved["checks"]] == [each.check.name for each in scanned.checks]
     assert saved["decision"] == scanned.decision

@@ -506,7 +506,7 @@ def test_every_head_has_errors_to_read(tmp_path):
     assert 'aria-label="confusion, test"' in text
     assert 'aria-label="confusion, test, plain baseline"' in text
     classes = re.findall(r'<tr><th scope="row">(?:not_)?entailment</th>(.*?)</tr>', text, flags=re.S)
-    assert re.findall(r">([\d.]+)<", classes[0]) == ["10", "0.500", "1.000", "0.667", *["1.000"] * 3]
+    assert re.findall(r">([\d.]+)<", classes[0]) == ["10", "50.0", "100.0", "66.7", *["100.0"] * 3]
     text = page_of(tmp_path / "amounts", "regression", [("1", "2"), ("3", "3"), ("5", "7")])
     assert 'aria-label="answers beside labels"' in text
     assert "root mean square error 1.291, mean absolute error 1" in text

@@ -15,6 +15,18 @@ def prefetch(
     """Yield batches on the device; `ahead` of them are being copied.
 
     From pinned memory (`DataLoader(pin_memory=True)`) the copy overlaps with the step; on a CPU this is a plain loop.
+
+    Args:
+        batches: Batches, such as a DataLoader's.
+        device: Where they go.
+        ahead: How many are being copied.
+
+    Returns:
+        An iterator over the batches on the device.
+
+    Examples:
+        >>> for batch in toughen.cuda_graphs.prefetch(batches, "cpu"):
+        ...     output = model(**batch)
     """
     device = torch.device(device)
     if device.type != "cuda":

@@ -16,6 +16,17 @@ def compile_layers(model: nn.Module, *, memory_budget: float | None = None, **op
     `memory_budget`, 0.9 say, is the share of the usual activations that may be kept for the backward pass; what is
     cheap to compute again is, GELU first. It holds for all that torch compiles from then on. Other options are those
     of torch.compile.
+
+    Args:
+        model: The model.
+        memory_budget: The share of the usual activations that may be kept for the backward pass.
+        **options: Of torch.compile.
+
+    Returns:
+        The number of layers.
+
+    Examples:
+        >>> number = toughen.cuda_graphs.compile_layers(model, memory_budget=0.9)  # doctest: +SKIP
     """
     from torch._dynamo import config
     from torch._functorch import config as partition
@@ -47,7 +58,14 @@ def _usual(layer: nn.Module) -> dict[str, Any]:
 
 
 def uncompile_layers(model: nn.Module) -> None:
-    """Restore each layer as it was before `compile_layers`; what somebody else compiled stays compiled."""
+    """Restore each layer as it was before `compile_layers`; what somebody else compiled stays compiled.
+
+    Args:
+        model: The model.
+
+    Examples:
+        >>> toughen.cuda_graphs.uncompile_layers(model)
+    """
     modules: list[Any] = list(model.modules())
     for module in modules:
         if hasattr(module._compiled_call_impl, _BEFORE):

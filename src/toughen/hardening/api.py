@@ -67,6 +67,7 @@ class HardenSpec:
     save_steps: int = 1000
     """Updates between two checkpoints."""
     seed: int = 0
+    """Of everything that is drawn."""
     fast: bool = False
     """Compile the models, on a GPU."""
 
@@ -89,7 +90,17 @@ class HardenSpec:
 
 @dataclass(frozen=True)
 class Hardened:
-    """The folder of a hardened encoder, and what was measured; stands for its path."""
+    """The folder of a hardened encoder, and what was measured; stands for its path.
+
+    Args:
+        path: The folder, which transformers and sentence-transformers load.
+        rows: The similarity to clean vectors of each kind of edit, before and after.
+        sentence: The result in one sentence.
+
+    Examples:
+        >>> from transformers import AutoModel
+        >>> student = AutoModel.from_pretrained(hardened)
+    """
 
     path: Path
     rows: "Sequence[Measurement]"
@@ -131,6 +142,13 @@ def harden(
         UsageError: If an option is wrong.
         DataError: If a file cannot be used.
 
+    Examples:
+        >>> from toughen.demo import sample
+        >>> encoder, reviews = sample(folder)
+        >>> small = {"steps": 1, "batch_size": 8, "measured": 8}
+        >>> hardened = toughen.harden(encoder, reviews, column="text", output_dir=folder + "/hardened", **small)
+        >>> [row.name for row in hardened.rows][:1]
+        ['clean']
     """
     if resume is not None:
         folder = Path(resume)

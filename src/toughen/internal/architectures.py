@@ -96,7 +96,19 @@ _COUNT_FROM_PADDING = {
 
 
 def longest_input(tokenizer: Any, config: Any) -> int | None:
-    """Return how many tokens the model reads at most, with special ones; None if nothing bounds it."""
+    """Return how many tokens the model reads at most, with special ones; None if nothing bounds it.
+
+    Args:
+        tokenizer: The tokenizer.
+        config: The model's config.
+
+    Returns:
+        A number of tokens, or None.
+
+    Examples:
+        >>> toughen.tasks.longest_input(tokenizer, model.config)
+        512
+    """
     own = int(tokenizer.model_max_length)
     limits = [own] if own < 1_000_000 else []
     positions = getattr(config, "max_position_embeddings", None)

@@ -81,7 +81,15 @@ class SynonymOptions(ViewOptions):
 @register_method("synonyms")
 @dataclass(frozen=True, kw_only=True)
 class Synonyms(SynonymOptions):
-    """As `typos`, with words replaced by one of their first eight synonyms. Ours."""
+    """As `typos`, with words replaced by one of their first eight synonyms. Ours.
+
+    Examples:
+        >>> import json, pathlib
+        >>> file = pathlib.Path("synonyms.json")
+        >>> _ = file.write_text(json.dumps({"w10": ["w11", "w12"]}))  # {"good": ["fine", "nice"]} in a real one
+        >>> with toughen.synonyms(synonyms=str(file)).attach(model, tokenizer) as attached:
+        ...     loss = attached.backward(model, batch)
+    """
 
 
 @register_method("views")

@@ -41,6 +41,11 @@ class Words(PresetOptions, RegularizerOptions):
             entropy 10. Steps have one length a word, where the code has Adam, and loss and entropy are both means.
         dne: DNE (Zhou et al., ACL 2021; RockyLzy/TextDefender, trainer/dne.py): a Dirichlet draw and three steps of
             length 10, each pass training the weights with the task loss; their mean, where the code sums.
+
+    Examples:
+        >>> method = toughen.words(synonyms="synonyms.json")  # {"good": ["fine", "nice"], ...}
+        >>> method.options.share
+        0.3
     """
 
     search: Literal["random", "flip", "hull"] = "flip"

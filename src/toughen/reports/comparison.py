@@ -92,6 +92,22 @@ def compare_runs(runs: Sequence[Run], *, by: By = "run", metric: str | None = No
     fine-tuning of the table, else against the first run.
 
     Runs on files of one name with different answers are different tasks.
+
+    Args:
+        runs: What `find_runs` returned.
+        by: One row for each run, or for each method.
+        metric: By default the one that selects.
+
+    Returns:
+        A table for each task.
+
+    Raises:
+        ReportError: No run has the metric.
+
+    Examples:
+        >>> from toughen.reports import compare_runs, find_runs
+        >>> compare_runs(find_runs([run]))[0].metric
+        'accuracy'
     """
     if by not in ("run", "method"):
         raise ReportError(f"by={by!r} is not known: give 'run' or 'method'.")

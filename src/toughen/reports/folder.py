@@ -262,7 +262,21 @@ def explain_not_a_run(folder: Path) -> str:
 
 
 def read_run(path: PathLike) -> Run:
-    """Read a run folder, or say why it is none."""
+    """Read a run folder, or say why it is none.
+
+    Args:
+        path: The run folder.
+
+    Returns:
+        Results, logs, predictions and attacks of the run.
+
+    Raises:
+        ReportError: No run, or one that is not finished.
+
+    Examples:
+        >>> toughen.reports.read_run(run.path).metric
+        'accuracy'
+    """
     folder = Path(path)
     file = RunFolder(folder).results_file
     if not file.is_file():
@@ -278,6 +292,20 @@ def find_runs(paths: Sequence[PathLike], skipped: list[str] | None = None) -> li
     """Read the runs at these paths; a folder of runs stands for all of them, in order of their names.
 
     With `skipped`, unfinished runs among several are left out, and a line about each is added to it.
+
+    Args:
+        paths: Run folders, or folders of runs.
+        skipped: Takes a line about each unfinished run among several.
+
+    Returns:
+        The runs.
+
+    Raises:
+        ReportError: A folder without a finished run.
+
+    Examples:
+        >>> toughen.reports.find_runs([run])[0].metric
+        'accuracy'
     """
     runs: list[Run] = []
     for path in map(Path, paths):

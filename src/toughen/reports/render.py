@@ -2,9 +2,8 @@
 
 import base64
 import hashlib
-import json
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -69,6 +68,5 @@ def _environment(folder: Path) -> "Environment":
         "format_passes": format_passes,
         "format_score": format_score,
         "shorten": shorten,
-        "to_json": partial(json.dumps, ensure_ascii=False),
     }
     return environment

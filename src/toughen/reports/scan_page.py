@@ -6,6 +6,7 @@ from ..internal.atomic import write_text
 from . import charts
 from .attack_examples import Example, TextPair
 from .drawing import Drawing
+from .formatting import LOWER, format_interval, format_score
 from .letters import mark_letters
 from .render import Card, render
 
@@ -36,18 +37,21 @@ def write_page(scan: "Scan") -> None:
 
 
 def _cards(scan: "Scan") -> list[Card]:
-    low, high = scan.clean.low, scan.clean.high
-    cards = [Card(f"clean {scan.metric}", f"{scan.clean.value:.3f}", f"{low:.3f} to {high:.3f}, {scan.rows} rows")]
+    between = format_interval(scan.clean.low, scan.clean.high, scan.metric)
+    cards = [Card(f"clean {scan.metric}", format_score(scan.clean.value, scan.metric), f"{between}, {scan.rows} rows")]
     if scan.evaluation.calibration:
         cards.append(Card("calibration error", f"{scan.evaluation.calibration['ece']:.3f}", "0 is best"))
-    lost = [Card(each.check.name, f"{each.score.value:.3f}", f"lost {each.points} points") for each in scan.checks]
-    return [*cards, *lost]
+    return cards + [
+        Card(each.check.name, format_score(each.score.value, scan.metric), f"lost {each.points} points")
+        for each in scan.checks
+    ]
 
 
 def _drawings(scan: "Scan") -> list[Drawing]:
     scores = {"clean": scan.clean} | {each.check.name: each.score for each in scan.checks}
     groups = {name: {scan.metric: score} for name, score in scores.items()}
-    drawings = [charts.bars("score under each check", groups, y=scan.metric, note="With 95 % intervals over rows.")]
+    note, points = "With 95 % intervals over rows.", scan.metric not in LOWER
+    drawings = [charts.bars("score under each check", groups, y=scan.metric, note=note, points=points)]
     if calibration := scan.evaluation.calibration:
         curves = {f"calibration error {calibration['ece']:.3f}": calibration["bins"]}
         note = "On the dotted line a model knows how sure it may be; larger marks are more rows."

@@ -7,6 +7,7 @@ from typing import Literal
 
 from ..attacks.summary import finite
 from .folder import PLAIN, Arm, Run
+from .formatting import format_score
 
 Points = list[tuple[float, float]]
 
@@ -228,5 +229,7 @@ def _beside_noise(run: Run) -> Iterator[Finding]:
             continue
         lost, by_noise = attack.clean.value - last.score.value, attack.clean.value - noise.value
         answer: Answer = "yes" if last.score.high < noise.low else "partly" if lost > by_noise else "no"
-        words = f"at {last.x:g} it costs {lost:.3f} of {attack.metric}, random noise of the same size {by_noise:.3f}."
+        costs = f"{format_score(lost, attack.metric)} points of {attack.metric}"
+        noisy = format_score(by_noise, attack.metric)
+        words = f"at {last.x:g} it costs {costs}, random noise of the same size {noisy}."
         yield Finding(f"Is the attack more than noise? ({attack.title})", answer, words)

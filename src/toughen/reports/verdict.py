@@ -124,7 +124,19 @@ def verdict(table: Comparison) -> Verdict | None:
 
 
 def sentence(table: Comparison) -> str:
-    """Return the sentence that a report of this comparison begins with."""
+    """Return the sentence that a report of this comparison begins with.
+
+    Args:
+        table: One of the tables of `compare_runs`.
+
+    Returns:
+        What to use, with scores, intervals and cost.
+
+    Examples:
+        >>> from toughen.reports import compare_runs, find_runs, sentence
+        >>> print(sentence(compare_runs(find_runs([run]))[0]))
+        freelb reaches ...
+    """
     if found := verdict(table):
         way = " Nothing was attacked yet: toughen evaluate RUN --all_seeds --attack embedding."
         return found.sentence + ("" if found.attacked else way)

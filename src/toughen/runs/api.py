@@ -129,7 +129,7 @@ def train(
         **{"baseline": baseline, "fast": fast, "output_dir": output_dir, "nproc": nproc},
     }
     try:
-        built = build(merge(below, normalised(_without_paths(given))))
+        built = build(merge(below, normalised(without_paths(given))))
         check_trainer(built.trainer)
     except MethodError as error:
         raise MethodError(_with_its_group(str(error), settings)) from None
@@ -152,10 +152,10 @@ def _with_its_group(message: str, settings: Mapping[str, Any]) -> str:
     return message
 
 
-def _without_paths(value: Any) -> Any:
+def without_paths(value: Any) -> Any:
     """Return paths as text, so that the config can be written."""
     if isinstance(value, Mapping):
-        return {key: _without_paths(each) for key, each in cast("Mapping[str, Any]", value).items()}
+        return {key: without_paths(each) for key, each in cast("Mapping[str, Any]", value).items()}
     return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 

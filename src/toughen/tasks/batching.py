@@ -71,7 +71,20 @@ def rows_of(encoded: Mapping[str, Any], choices: int = 0) -> list[dict[str, Any]
 def collator(
     task: Task, tokenizer: Any, *, pad_to_multiple_of: int | None = None, edges: Sequence[int] = ()
 ) -> Collate:
-    """Return the collator of a task for a tokenizer."""
+    """Return the collator of a task for a tokenizer.
+
+    Args:
+        task: The task.
+        tokenizer: The tokenizer of the model.
+        pad_to_multiple_of: Pad to a multiple of so many tokens.
+        edges: Lengths to pad to, for captured steps.
+
+    Returns:
+        A function from a list of rows to a batch.
+
+    Examples:
+        >>> collate = toughen.tasks.collator(toughen.tasks.task("rte"), tokenizer)
+    """
     if tokenizer.pad_token_id is None:
         raise ValueError("the tokenizer has no padding token; set tokenizer.pad_token = tokenizer.eos_token.")
     return Collate(
@@ -85,7 +98,19 @@ def collator(
 
 
 def lengths(dataset: Any) -> Any:
-    """Return the number of tokens of every row (of its longest choice), counted by Arrow without making lists."""
+    """Return the number of tokens of every row (of its longest choice), counted by Arrow without making lists.
+
+    Args:
+        dataset: Tokenised rows.
+
+    Returns:
+        A number for each row.
+
+    Examples:
+        >>> import datasets
+        >>> toughen.tasks.lengths(datasets.Dataset.from_dict({"input_ids": [[1, 2, 3], [1, 2]]})).tolist()
+        [3, 2]
+    """
     compute = require("pyarrow.compute", "tasks")
     ids = dataset.with_format("arrow")["input_ids"][:]
     if require("pyarrow", "tasks").types.is_list(ids.type.value_type):

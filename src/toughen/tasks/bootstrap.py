@@ -40,7 +40,27 @@ def interval(
     level: float = 0.95,
     seed: int = 0,
 ) -> Interval:
-    """Return the percentile bootstrap interval of a metric (by default the primary one); `seed` draws the rows."""
+    """Return the percentile bootstrap interval of a metric (by default the primary one); `seed` draws the rows.
+
+    Args:
+        task: The task.
+        predictions: Logits or answers.
+        labels: The rows' labels, in the order of the predictions.
+        metric: By default the primary one.
+        samples: Bootstrap samples.
+        level: The share of samples within the interval.
+        seed: Draws the rows.
+
+    Returns:
+        The score with the ends of its interval.
+
+    Raises:
+        ValueError: Numbers of rows that differ, or a metric without an interval.
+
+    Examples:
+        >>> toughen.tasks.interval(toughen.tasks.task("rte"), [0, 1, 1, 0], [0, 1, 1, 1]).value
+        0.75
+    """
     return _interval(_resampled(task, metric or task.primary_metric, predictions, labels, samples, seed), level)
 
 
@@ -55,7 +75,28 @@ def difference(
     level: float = 0.95,
     seed: int = 0,
 ) -> Interval:
-    """Return the interval of score(first) - score(second) on the same resampled rows (paired bootstrap)."""
+    """Return the interval of score(first) - score(second) on the same resampled rows (paired bootstrap).
+
+    Args:
+        task: The task.
+        first: Predictions of one model.
+        second: Predictions of the other.
+        labels: The rows' labels, in the order of the predictions.
+        metric: By default the primary one.
+        samples: Bootstrap samples.
+        level: The share of samples within the interval.
+        seed: Draws the rows.
+
+    Returns:
+        The difference with the ends of its interval.
+
+    Raises:
+        ValueError: Numbers of rows that differ, or a metric without an interval.
+
+    Examples:
+        >>> toughen.tasks.difference(toughen.tasks.task("rte"), [0, 1, 1, 0], [0, 0, 1, 0], [0, 1, 1, 0]).value
+        0.25
+    """
     name = metric or task.primary_metric
     one, two = (_resampled(task, name, predictions, labels, samples, seed) for predictions in (first, second))
     return _interval(one - two, level)

@@ -20,6 +20,19 @@ def reliability(probabilities: Any, labels: Any, bins: int = 15, answers: Any = 
     """Return confidence and accuracy in bins of equal width over the probability of the answer.
 
     `answers` are the classes answered with, where they are not the likeliest ones.
+
+    Args:
+        probabilities: A row for each text, a column for each class.
+        labels: The class numbers of the rows.
+        bins: Bins of equal width.
+        answers: The classes answered with, where they are not the likeliest ones.
+
+    Returns:
+        The bins, from low to high probability; some may have no rows.
+
+    Examples:
+        >>> toughen.tasks.reliability([[0.1, 0.9], [0.1, 0.9]], [1, 0], bins=5)[-1].accuracy
+        0.5
     """
     table, y_true = np.asarray(probabilities, dtype=np.float64), np.asarray(labels)
     if table.ndim != 2 or not np.allclose(table.sum(axis=1), 1, atol=1e-3):
@@ -39,7 +52,20 @@ def reliability(probabilities: Any, labels: Any, bins: int = 15, answers: Any = 
 
 
 def calibration_error(probabilities: Any, labels: Any, bins: int = 15) -> float:
-    """Return the expected calibration error (Guo et al., ICML 2017): mean gap of confidence and accuracy by rows."""
+    """Return the expected calibration error (Guo et al., ICML 2017): mean gap of confidence and accuracy by rows.
+
+    Args:
+        probabilities: A row for each text, a column for each class.
+        labels: The class numbers of the rows.
+        bins: Bins of equal width.
+
+    Returns:
+        The error, from 0 to 1; 0 is best.
+
+    Examples:
+        >>> round(toughen.tasks.calibration_error([[0.1, 0.9], [0.2, 0.8]], [1, 1]), 2)
+        0.15
+    """
     return _error(reliability(probabilities, labels, bins))
 
 

@@ -45,6 +45,22 @@ def fetch(
 
     Each file is written whole and its checksum kept in `manifest.json`; a second call skips files that are
     there and intact. "glue" stands for its eleven sets.
+
+    Args:
+        names: Names of tasks, or "glue".
+        to: The folder.
+        layout: JSON lines, or GLUE's own tables.
+        download: What reads a split, in place of the Hub.
+        tell: Is told of every file.
+
+    Returns:
+        The manifest: the files with their checksums.
+
+    Raises:
+        DataError: An unknown task, or one that the Hub does not have.
+
+    Examples:
+        >>> manifest = toughen.tasks.fetch(["rte", "sst2"], "sets")  # doctest: +SKIP
     """
     if layout not in ("jsonl", "glue"):
         raise ValueError(f"layout {layout!r} is not known; use 'jsonl' or 'glue'.")
@@ -78,7 +94,20 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def verify(folder: "str | os.PathLike[str]") -> list[str]:
-    """Files of a fetched folder that are missing or altered."""
+    """Files of a fetched folder that are missing or altered.
+
+    Args:
+        folder: What `fetch` wrote to.
+
+    Returns:
+        Their names; empty if nothing is wrong.
+
+    Raises:
+        DataError: No manifest in the folder.
+
+    Examples:
+        >>> broken = toughen.tasks.verify("sets")  # doctest: +SKIP
+    """
     manifest = read_manifest(Path(folder))
     if not manifest:
         raise DataError(f"{folder} has no manifest.json: nothing was fetched there; see toughen tasks fetch.")

@@ -34,6 +34,20 @@ def submission(
     """Write the zip of test predictions by task: class numbers or label words, floats for STS-B.
 
     All faults are named at once and nothing is written; `partial=True` allows missing tasks.
+
+    Args:
+        predictions: The test predictions of each task.
+        out: The zip; must be new.
+        partial: Allow missing tasks.
+
+    Returns:
+        What was written.
+
+    Raises:
+        DataError: Missing tasks, wrong numbers of rows or unknown labels.
+
+    Examples:
+        >>> done = toughen.tasks.submission({"RTE": answers}, "glue.zip", partial=True)  # doctest: +SKIP
     """
     given = {task_named(name).name: values for name, values in predictions.items()}
     faults = [f"{name} is no GLUE task" for name in given if name not in GLUE]

@@ -54,6 +54,46 @@ def load(
     proportion, by `seed`; with `select_on_train` also where there is one, and then no split but `train` is read.
     `limit` cuts every split; `few_shot` (rows a class), `label_noise` (a share) and
     `imbalance` (smallest to largest class) change the training rows only.
+
+    Args:
+        task: A named task, or a `Task`.
+        dir: A folder of sets on this machine; without it a named task comes from the Hub.
+        train_file: Own rows: CSV, TSV, Excel, JSON, JSONL, Parquet or CoNLL; .gz too.
+        validation_file: An own development set.
+        test_file: An own test set.
+        text_column: The column of the text, or two; inferred if there is no doubt.
+        label_column: The column of the label.
+        labels: Label names in the order of the class numbers.
+        head: The type of the labels; inferred if omitted.
+        splits: Other names of the splits of a set: {"validation": "dev"}.
+        delimiter: Of a table; inferred if omitted.
+        encoding: Of a file that is not UTF-8.
+        quoting: Whether quotes enclose a cell.
+        label_separator: Stands between several labels of a row.
+        tag_column: The column of the tags in a CoNLL file.
+        max_line: Bytes of a line; a longer one is taken for a broken file.
+        on_bad: Rows that cannot be used: "error" stops, "skip" leaves them out and counts them.
+        validation_share: The share of the training rows that is held out.
+        select_on_train: Hold it out in any case, and read no other split.
+        limit: At most so many rows of every split.
+        few_shot: So many training rows a class.
+        label_noise: Share of training labels changed at random.
+        imbalance: Smallest to largest class of the training rows.
+        seed: Of everything that draws rows.
+        cache_dir: Where prepared data is kept.
+        streaming: Read rows as they are needed.
+
+    Returns:
+        The splits with the task and a report on the rows.
+
+    Raises:
+        DataError: An unknown task, or rows that cannot be used, with file and line.
+
+    Examples:
+        >>> from toughen.demo import sample
+        >>> data = toughen.tasks.load(train_file=sample(folder)[1])
+        >>> data.task.labels
+        ('negative', 'positive')
     """
     files = {"train": train_file, "validation": validation_file, "test": test_file}
     wanted = ("train",) if select_on_train else SPLITS

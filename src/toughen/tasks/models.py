@@ -18,13 +18,41 @@ _CLASSES = {
 
 
 def model_task(task: str | Task) -> Task:
-    """Return the task whose model is meant: the tested one for a set that tests another."""
+    """Return the task whose model is meant: the tested one for a set that tests another.
+
+    Args:
+        task: The task, or its name.
+
+    Returns:
+        The task that the model was trained on.
+
+    Raises:
+        DataError: No task has this name.
+
+    Examples:
+        >>> toughen.tasks.model_task("hans").name
+        'mnli'
+    """
     found = task_named(task)
     return task_named(found.tests) if found.tests else found
 
 
 def model_kwargs(task: str | Task) -> dict[str, Any]:
-    """Return what `from_pretrained` needs so that the head fits the task and names its classes."""
+    """Return what `from_pretrained` needs so that the head fits the task and names its classes.
+
+    Args:
+        task: The task, or its name.
+
+    Returns:
+        Keywords such as num_labels and id2label.
+
+    Raises:
+        DataError: No task has this name.
+
+    Examples:
+        >>> toughen.tasks.model_kwargs("rte")["num_labels"]
+        2
+    """
     found = model_task(task)
     if found.head == "choices":
         return {}
@@ -41,7 +69,21 @@ def model_kwargs(task: str | Task) -> dict[str, Any]:
 
 
 def auto_class(task: str | Task) -> Any:
-    """Return the `transformers` class to load: sequence, token or multiple-choice classification."""
+    """Return the `transformers` class to load: sequence, token or multiple-choice classification.
+
+    Args:
+        task: The task, or its name.
+
+    Returns:
+        The class, whose `from_pretrained` loads the model.
+
+    Raises:
+        DataError: No task has this name.
+
+    Examples:
+        >>> toughen.tasks.auto_class("rte").__name__
+        'AutoModelForSequenceClassification'
+    """
     import transformers
 
     return getattr(transformers, _CLASSES.get(model_task(task).head, "AutoModelForSequenceClassification"))

@@ -16,7 +16,22 @@ def plain(name: str) -> str:
 
 
 def register(task: Task) -> Task:
-    """Add a task to the registry; a name may be taken once."""
+    """Add a task to the registry; a name may be taken once.
+
+    Args:
+        task: The task.
+
+    Returns:
+        The same task.
+
+    Raises:
+        ValueError: The name is taken.
+
+    Examples:
+        >>> from dataclasses import replace
+        >>> mine = replace(toughen.tasks.task("rte"), name="my-rte", title="My RTE")
+        >>> mine = toughen.tasks.register(mine)  # doctest: +SKIP
+    """
     spellings = {plain(name): name for name in (task.name, task.title, *task.aliases)}
     for short, name in spellings.items():
         if _NAMES.get(short, task.name) != task.name:
@@ -27,12 +42,34 @@ def register(task: Task) -> Task:
 
 
 def available() -> list[str]:
-    """All task names, in order."""
+    """All task names, in order.
+
+    Returns:
+        The names, sorted.
+
+    Examples:
+        >>> "rte" in toughen.tasks.available()
+        True
+    """
     return sorted(_TASKS)
 
 
 def task(name: "str | Task") -> Task:
-    """Return the task of that name; case and punctuation do not matter."""
+    """Return the task of that name; case and punctuation do not matter.
+
+    Args:
+        name: A name, or a task.
+
+    Returns:
+        The task.
+
+    Raises:
+        DataError: No task has this name.
+
+    Examples:
+        >>> toughen.tasks.task("SST-2").metrics
+        ('accuracy',)
+    """
     if isinstance(name, Task):
         return name
     short = plain(name)

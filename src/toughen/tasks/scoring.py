@@ -112,12 +112,35 @@ class Metrics:
 
 
 def metrics(task: Task, *, strict: bool = False) -> Metrics:
-    """Return the metrics of a task; `strict` counts entities by the letter of IOB2."""
+    """Return the metrics of a task; `strict` counts entities by the letter of IOB2.
+
+    Args:
+        task: The task.
+        strict: Count entities only as IOB2 spells them.
+
+    Returns:
+        A function from predictions and labels to scores by name.
+
+    Examples:
+        >>> toughen.tasks.metrics(toughen.tasks.task("rte"))([0, 1, 1, 0], [0, 1, 1, 1])["accuracy"]
+        0.75
+    """
     return Metrics(task, strict)
 
 
 def compute_metrics(task: Task, *, strict: bool = False) -> Any:
-    """Return the same as a function for `transformers.Trainer(compute_metrics=...)`."""
+    """Return the same as a function for `transformers.Trainer(compute_metrics=...)`.
+
+    Args:
+        task: The task.
+        strict: Count entities only as IOB2 spells them.
+
+    Returns:
+        A function from predictions and labels to scores by name.
+
+    Examples:
+        >>> function = toughen.tasks.compute_metrics(toughen.tasks.task("rte"))
+    """
     score = Metrics(task, strict)
 
     def compute(output: Any) -> dict[str, float]:
@@ -132,6 +155,17 @@ def answers_of(task: Task, predictions: Any) -> Any:
     """Return class numbers, values or several labels from logits; what is an answer already is left as it is.
 
     For a set that tests another task, the classes of that task are folded onto its own (HANS: three onto two).
+
+    Args:
+        task: The task.
+        predictions: Logits or probabilities, or answers.
+
+    Returns:
+        One answer for each row.
+
+    Examples:
+        >>> toughen.tasks.answers_of(toughen.tasks.task("rte"), [[0.1, 0.9], [0.8, 0.2]]).tolist()
+        [1, 0]
     """
     if task.head == "tokens" and _is_ragged(predictions):
         return predictions

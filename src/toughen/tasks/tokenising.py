@@ -29,6 +29,25 @@ def prepare(
 
     A set already tokenised in the same way is found again in `cache_dir` (by default the cache of `datasets`).
     The labels of a split whose labels are withheld are left out.
+
+    Args:
+        data: What `load` returned.
+        tokenizer: The tokenizer of the model.
+        max_length: Tokens at which texts are cut; by default what the model reads.
+        num_proc: Processes.
+        batch_size: Rows that are tokenised at once.
+        cache_dir: Where tokenised rows are kept.
+        truncation: How texts are cut, as the tokenizer takes it.
+
+    Returns:
+        The data with tokenised rows.
+
+    Raises:
+        DataError: A row without text.
+
+    Examples:
+        >>> from toughen.demo import sample
+        >>> data = toughen.tasks.prepare(toughen.tasks.load(train_file=sample(folder)[1]), tokenizer, 16)
     """
     base = tokeniser(data.task, tokenizer, max_length, truncation)
 

@@ -14,6 +14,7 @@ import yaml
 from ..errors import UsageError
 from ..internal.atomic import write_json, write_text
 from ..reports.page import report
+from ..runs.api import without_paths
 from ..runs.config import Config
 from ..runs.config_io import build, check_trainer, merge, normalised, plain, read_yaml, to_yaml
 from ..runs.errors import RunError
@@ -53,7 +54,19 @@ class Line:
 
 @dataclass(frozen=True)
 class Tuned:
-    """What `tune` leaves: a folder, the lines of plain training and of the choice, and a sentence on what to use."""
+    """What `tune` leaves: a folder, the scores of plain training and of the choice, and a sentence on what to use.
+
+    Args:
+        path: The folder of everything.
+        threat: What the choice should hold up under.
+        lines: Plain training and the choice, trained on all rows.
+        sentence: What to use, and how sure that is.
+
+    Examples:
+        >>> tuned = toughen.tune(resume="tunes/rte-typos-20260101-120000")  # doctest: +SKIP
+        >>> tuned.config.method  # of best.yaml, which trains the choice again  # doctest: +SKIP
+        {'name': 'typos', ...}
+    """
 
     path: Path
     threat: str
@@ -113,15 +126,18 @@ def tune(
         UsageError: If an option is wrong.
         RunError: If there are too few rows to choose on, or no trial trained.
 
+    Examples:
+        >>> tuned = toughen.tune(model="roberta-base", task="rte", threat="typos", seeds=[1, 2, 3])  # doctest: +SKIP
+        >>> print(tuned)  # which to use, and how sure that is              # doctest: +SKIP
     """
     if resume is not None:
         return _Search.stored(Path(resume)).run(engine)
     groups: dict[str, Any] = {"data": data, "train": train, "trainer": trainer}
     given: dict[str, Any] = {key: value for key, value in groups.items() if value is not None}
-    given |= {key: value for key, value in (("model", model and os.fspath(model)), ("task", task)) if value is not None}
+    given |= {key: value for key, value in (("model", model), ("task", task)) if value is not None}
     if seeds is not None:
         given["seed"] = list(seeds) if isinstance(seeds, Sequence) else seeds
-    base = merge(normalised(config or {}), normalised(given))
+    base = merge(normalised(config or {}), normalised(without_paths(given)))
     for name in ("method", "baseline", "output_dir"):
         if base.pop(name, None):
             raise UsageError(f"{name}: tune decides this itself; leave it out.", (name,))

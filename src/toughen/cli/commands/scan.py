@@ -1,4 +1,10 @@
-"""Measure how robust any model is, without training: typos, casing, synonyms, PGD; one page."""
+"""Measure how robust any model is, without training: typos, casing, synonyms, PGD; one page.
+
+Examples:
+  toughen scan runs/rte-vat
+  toughen scan path/to/model --file reviews.csv --limit 500
+  toughen scan classify.py:probabilities --file reviews.csv --labels negative,positive
+"""
 
 import argparse
 import importlib.util

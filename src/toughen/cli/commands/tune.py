@@ -1,4 +1,12 @@
-"""Find the method and strength for a task on held-out training rows; train it beside plain training."""
+"""Find the method and strength for a task on held-out training rows; train it beside plain training.
+
+Any option of toughen train goes with it; --seed names the seeds of the last two trainings.
+
+Examples:
+  toughen tune --model roberta-base --task rte
+  toughen tune --model roberta-base --data.train_file reviews.csv --for typos --minutes 60
+  toughen tune --model roberta-base --task rte --methods "vat preset=robust; freelb max_norm=0.01" --seed 1,2,3
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,22 +21,27 @@ from ..parser import parse_flags, split_arguments
 from ..tables import print_table
 
 FLAGS = {**DATA_FLAGS, "threat": "--for", **{name: f"--{name}" for name in ("trials", "minutes", "methods")}}
-EPILOG = """Options of toughen train go with it; --seed names the seeds of the last two trainings.
-Example: toughen tune --model roberta-base --task rte --for typos --trials 16 --seed 1,2,3"""
+
+
+def make_parser() -> CommandParser:
+    """Return the parser of tune's own options; all others are those of `toughen train`."""
+    parser = CommandParser("toughen tune", description=__doc__)
+    option = parser.add_argument_group("What to look for").add_argument
+    option("--for", dest="threat", default="all", metavar="THREAT", help="clean, embedding, typos, words or all.")
+    option("--methods", help='Methods to try, in place of the list: "vat preset=robust; freelb max_norm=0.01".')
+    option("--selection_share", type=float, default=0.2, help="Share of the training rows to choose on.")
+    option = parser.add_argument_group("How long").add_argument
+    option("--trials", type=int, default=16, help="Settings to try; half of them are plain training's own.")
+    option("--minutes", type=float, help="Begin no trial if the rest would take longer than this.")
+    parser.add_argument("--output_dir", help="Folder of everything (default: tunes/TASK-FOR-TIME).")
+    parser.add_argument("--resume", type=Path, metavar="FOLDER", help="Go on with an interrupted search.")
+    parser.add_argument("--engine", choices=("auto", "ray", "serial"), default="auto", help="auto: ray, if installed.")
+    return parser
 
 
 def main(arguments: Sequence[str]) -> int:
     """Parse, search, and print the two final lines. The sentence with the result is printed by the search itself."""
-    parser = CommandParser("toughen tune", description=__doc__, epilog=EPILOG)
-    parser.add_argument("--for", dest="threat", default="all", help="clean, embedding, typos, words or all (default)")
-    parser.add_argument("--trials", type=int, default=16, help="settings to try; half of them plain training's own")
-    parser.add_argument("--minutes", type=float, help="begin no trial if the rest would take longer than this")
-    parser.add_argument("--methods", help='in place of the list: "vat preset=robust; freelb max_norm=0.01"')
-    parser.add_argument("--selection_share", type=float, default=0.2, help="share of the training rows to choose on")
-    parser.add_argument("--output_dir", help="folder of everything (default: tunes/TASK-FOR-TIME)")
-    parser.add_argument("--resume", type=Path, metavar="FOLDER", help="go on with an interrupted search")
-    parser.add_argument("--engine", choices=("auto", "ray", "serial"), default="auto", help="auto: ray, if installed")
-    options, rest = parser.parse_known_args(arguments or ["--help"])
+    options, rest = make_parser().parse_known_args(arguments or ["--help"])
     given = split_arguments(rest)
     if given.print_config or given.method:
         raise UsageError("tune chooses the method; leave out --method, or name those to try with --methods.")
