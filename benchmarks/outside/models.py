@@ -5,9 +5,9 @@
 
 One JSON line a cell (a class under a method): PASS, REFUSED (one of toughen's errors, in one line), CRASH (anything
 else) or LATE. `trouble` says what is wrong with a step that passed: a loss that is not finite, weights that lost their
-gradient, a perturbation of 0 or without effect (XLM's tester has logits that no input moves), a plain step that differs
-from the model's own, inputs or model changed. A family is a process of its own; test files that the results have already
-are left out, so that a run can be continued.
+gradient, a perturbation of 0 or without effect (XLM's tester has logits that no input moves), a plain step that is not
+the model's own, inputs or model changed. A family is a process of its own; test files that the results have already are
+left out, so that a run can be continued.
 """
 
 import argparse
