@@ -58,7 +58,7 @@ def refusal(name: str, method: str) -> str | None:
     """Why a family cannot carry a method; None if it can."""
     family = FAMILIES[name]
     if method == "sift" and family.norm is None:
-        return "needs one norm inside the embedding block.*Use site=WordEmbedding"
+        return "needs one norm inside the embedding block.*Use toughen.smart"
     if method == "typos" and not family.text:
         return "edits text; use toughen.smart"
     if method == "asa" and name in NO_ATTENTION:

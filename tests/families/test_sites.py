@@ -13,7 +13,7 @@ from torch import Tensor, nn
 import toughen
 from toughen.compare.model_outputs import parse_output
 from toughen.errors import SiteError, StepError
-from toughen.internal.architectures import infer_head_type
+from toughen.internal.architectures import find_classifier, infer_head_type
 from toughen.sites import Hidden, WordEmbedding
 from toughen.sites.locate import input_embedding
 
@@ -322,7 +322,7 @@ def test_the_embedding_inside_a_wrapper(method: str) -> None:
 
 def test_two_models_in_a_wrapper_are_named() -> None:
     towers = Wrapper(FAMILIES["bert"].build(), FAMILIES["roberta"].build())
-    with pytest.raises(SiteError, match=r"towers\.0, towers\.1.*site=Hidden"):
+    with pytest.raises(SiteError, match=r"towers\.0, towers\.1.*toughen.smart\(site="):
         toughen.smart().attach(towers)
     path = "towers.0.bert.embeddings.word_embeddings"
     for site in (path, Hidden(path)):
@@ -368,3 +368,41 @@ def test_positions_that_a_head_clamps_in_place(name: str) -> None:
     with attached_to(model, toughen.make(name)) as attached:
         assert math.isfinite(step(attached, model, batch))
     assert all(torch.equal(value, given[key]) for key, value in batch.items())
+
+
+@pytest.mark.parametrize("checkpointing", [False, True])
+def test_each_input_of_a_pass_has_its_own_perturbation(checkpointing: bool) -> None:
+    """A loss over two texts of other lengths is the sum of two losses, and so is the perturbed one."""
+    model = FAMILIES["bert"].build(dropout=0.0)
+    site = None
+    if checkpointing:
+        model.gradient_checkpointing_enable({"use_reentrant": False})  # type: ignore[operator]
+        site = "bert.encoder.layer.0.attention"
+    first, second = (text(lengths) | {"labels": torch.tensor([0, 1])} for lengths in ((8, 5), (6, 4)))
+    method = toughen.freelb(site=site, step_size=0.3, max_norm=0.3, init_scale=0.0)
+
+    def both(inputs: Any) -> dict[str, Tensor]:
+        again = model(**inputs).loss  # the same input once more is perturbed as before
+        return {"loss": (model(**inputs).loss + again) / 2 + model(**second).loss}
+
+    def gradients(step: Any) -> list[Tensor]:
+        model.zero_grad()
+        step()
+        return [weight.grad.clone() for weight in model.parameters() if weight.grad is not None]
+
+    with attached_to(model, method) as attached:
+        apart = gradients(lambda: [attached.backward(model, batch) for batch in (first, second)])
+        sizes = attached.last_batches[0].perturbation.deltas[0].shape
+        together = gradients(lambda: attached.backward(lambda **inputs: both(inputs), first))
+        deltas = attached.last_batches[0].perturbation.deltas
+    assert [delta.shape[1] for delta in deltas] == [8, 6]
+    assert deltas[1].shape == sizes
+    for ours, theirs in zip(together, apart, strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_the_head_inside_a_wrapper() -> None:
+    model = FAMILIES["bert"].build()
+    assert find_classifier(Wrapper(model)) is model.classifier
+    with pytest.raises(SiteError, match="no linear head outside its backbone"):
+        toughen.temperature().attach(Wrapper(model.bert))

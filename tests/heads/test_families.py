@@ -62,6 +62,14 @@ def test_the_width_of_a_backbone_that_ends_in_a_projection():
     assert quiet(model, batch).shape == (4, 3)
 
 
+def test_a_sparse_attention_stays_sparse():
+    """BigBird gives it up for good when it reads a short text, and the head is measured on one."""
+    body = transformers.BigBirdModel(transformers.BigBirdConfig(**WORDS, **SIZE, block_size=4, num_random_blocks=1))
+    model = second_order(body, **SMALL)
+    kinds = {type(layer.attention.self).__name__ for layer in model.backbone.encoder.layer}
+    assert (kinds, model.backbone.attention_type) == ({"BigBirdBlockSparseAttention"}, "block_sparse")
+
+
 @pytest.mark.parametrize("family", ["llama", "electra"])
 def test_left_padding_finds_the_class_token(family):
     model, batch = second_order(tiny(family), **SMALL), batch_for(family)

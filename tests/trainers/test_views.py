@@ -56,6 +56,9 @@ def test_each_epoch_draws_its_own_views():
         collate.set_epoch(1)
         second = copy.deepcopy(collate)(rows)
         sent = pickle.loads(pickle.dumps(collate.makers))  # to a worker that is not forked
+        collated.valid_label_columns = ["labels"]  # as that of sentence-transformers, whose Trainer reads it
+        assert copy.copy(collate).valid_label_columns == ["labels"]
+        del collated.valid_label_columns
         assert attached.backward(attached.model, first).isfinite()
     name = "toughen_view0_input_ids"
     assert torch.equal(first[name], again[name])

@@ -102,9 +102,11 @@ def field(output: Mapping[str, Any], *names: str) -> Tensor:
     for name in names:
         if name in output:
             return output[name]
+    only = f", only {', '.join(output)}" if output else ""
     raise StepError(
-        f"The model's output has no {names[0]!r}, only {', '.join(output)}. Methods read predictions: take a class "
-        "with one head, such as AutoModelForSequenceClassification, or return a mapping of 'loss' and 'logits'."
+        f"The model's output has no {names[0]!r}{only}. This method reads predictions: take a class with one head, "
+        "such as AutoModelForSequenceClassification, return a mapping of 'loss' and 'logits', or use a method that "
+        "needs the loss alone: toughen.freelb(), fgm() or pgd()."
     )
 
 

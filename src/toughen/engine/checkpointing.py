@@ -41,10 +41,10 @@ class _PerturbedCheckpoint:
     injectors: Sequence[Injector]
 
     def __call__(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        then = [injector.current for injector in self.injectors]
+        then = [(injector.current, injector.number) for injector in self.injectors]
 
         def recompute(*inner: Any, **named: Any) -> Any:
-            now = [injector.current for injector in self.injectors]
+            now = [(injector.current, injector.number) for injector in self.injectors]
             self._set(then)
             try:
                 return function(*inner, **named)
@@ -53,6 +53,6 @@ class _PerturbedCheckpoint:
 
         return self.original(recompute, *args, **kwargs)
 
-    def _set(self, currents: Sequence[Perturbation | None]) -> None:
-        for injector, current in zip(self.injectors, currents, strict=True):
-            injector.current = current
+    def _set(self, states: Sequence[tuple[Perturbation | None, int]]) -> None:
+        for injector, state in zip(self.injectors, states, strict=True):
+            injector.current, injector.number = state

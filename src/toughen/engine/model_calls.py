@@ -14,9 +14,19 @@ _TEXT = ("input_ids", "attention_mask", "token_type_ids", "special_tokens_mask")
 _CLAMPED_IN_PLACE = ("start_positions", "end_positions")
 
 
+def _input_of(given: Any) -> Tensor | None:
+    """Return the tensor by which an input is known again."""
+    if isinstance(given, Mapping):
+        named = cast("Mapping[str, Any]", given)
+        values = [named.get("input_ids"), *named.values()]
+        return next((value for value in values if isinstance(value, Tensor)), None)
+    return given if isinstance(given, Tensor) else None
+
+
 def watch_calls(model: nn.Module, injectors: Sequence[Injector], checkpoints: CheckpointedLayers | None) -> Detach:
     """Leave a reference's pass clean, follow layers that are checkpointed anew, and keep a batch's labels as they are.
 
+    Each input of a pass gets a perturbation of its own, as of losses that call the model on anchors and on positives.
     Masks are made of the text that the model is given, which a Trainer's batch may hold under other names. A call
     without gradients in a pass with them is a reference: DPO takes one from the model without its adapter. The heads of
     some models clamp the positions of answers in place, and the cross entropy of an earlier pass needs them.
@@ -30,7 +40,11 @@ def watch_calls(model: nn.Module, injectors: Sequence[Injector], checkpoints: Ch
         if not torch.is_grad_enabled():
             suspend([one for one in injectors if one.current is not None and one.with_gradients])
         if not torch.compiler.is_compiling():
-            show_text(kwargs if kwargs else args[0] if args else None)
+            given = kwargs if kwargs else args[0] if args else None
+            for injector in injectors:
+                if injector.active:
+                    injector.enter_call(_input_of(given))
+            show_text(given)
         labels = {name: kwargs[name] for name in _CLAMPED_IN_PLACE if isinstance(kwargs.get(name), Tensor)}
         return (args, {**kwargs, **{name: value.clone() for name, value in labels.items()}}) if labels else None
 

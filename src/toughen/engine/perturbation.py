@@ -30,6 +30,11 @@ class Perturbation:
     starts: dict[int, Tensor] = field(default_factory=dict[int, Tensor])
     gradient_rows: list[Tensor] = field(default_factory=list[Tensor])  # of each step: texts, zero, not finite
     keys: dict[int, Tensor] = field(default_factory=dict[int, Tensor])  # what a learnt search draws from
+    further: dict[tuple[int, int], int] = field(default_factory=dict[tuple[int, int], int])  # places of later inputs
+
+    def place(self, index: int, number: int) -> int:
+        """Return where the delta of a site's activation is kept, for the `number`-th input of the pass."""
+        return index if number == 0 else self.further.setdefault((number, index), max((index, *self.at)) + 1)
 
     @property
     def deltas(self) -> list[Tensor]:
@@ -73,9 +78,14 @@ class Perturbation:
         pairs = [(delta, grad) for delta, grad in zip(self.deltas, gradients, strict=True) if grad is not None]
         if not pairs:
             return list(gradients)
-        slopes = torch.stack([(delta.detach() * grad).flatten(1).sum(1) for delta, grad in pairs]).sum(0)
-        inward = slopes < 0
-        return [None if grad is None else torch.where(per_example(inward, grad), -grad, grad) for grad in gradients]
+        slopes = dict[int, Tensor]()  # of the inputs of a pass, those with as many rows are of the same examples
+        for delta, grad in pairs:
+            slope = (delta.detach() * grad).flatten(1).sum(1)
+            slopes[len(slope)] = slopes[len(slope)] + slope if len(slope) in slopes else slope
+        return [
+            None if grad is None else torch.where(per_example(slopes[len(grad)] < 0, grad), -grad, grad)
+            for grad in gradients
+        ]
 
     def release(self) -> None:
         """Let go of the graph; what is reported stays."""
@@ -106,7 +116,9 @@ class Injector:
         self.batch: Mapping[str, Any] = {}
         self.current: Perturbation | None = None
         self.with_gradients = True  # the mode that the perturbed pass began in
-        self.first_input: Tensor | None = None  # the first input of the pass, as it is embedded
+        self.inputs: list[Tensor] = []  # of the pass: a loss may call the model on several
+        self.number = 0  # which of them the model reads now
+        self.first_input: Tensor | None = None  # what the model embedded first in this call
         self.module: nn.Module | None = None  # the weights of a learnt search
         self.half: torch.dtype | None = None  # the half precision of the last pass, if it has one
         self.stochastic = True  # whether a learnt search draws, or gives what is most likely
@@ -124,6 +136,19 @@ class Injector:
             yield
         finally:
             self.current = self.first_input = None
+            self.inputs, self.number = [], 0
+
+    def enter_call(self, given: Tensor | None) -> None:
+        """Note which input a call of the model reads; the same tensor may come again, and is perturbed as before."""
+        self.first_input = None
+        if given is None:
+            return
+        known = (
+            n for n, one in enumerate(self.inputs) if one.shape == given.shape and one.data_ptr() == given.data_ptr()
+        )
+        self.number = next(known, len(self.inputs))
+        if self.number == len(self.inputs):
+            self.inputs.append(given)
 
     def set_batch(self, batch: Mapping[str, Any]) -> None:
         """Set the inputs of the coming passes, from which masks are made."""
@@ -136,8 +161,9 @@ class Injector:
         assert self.current is not None
         if self.module is not None:
             return self._propose(index, view())
-        delta = self.current.at.get(index)
-        return self._start(view()) if delta is None else delta
+        place = self.current.place(index, self.number)
+        delta = self.current.at.get(place)
+        return self._start(replace(view(), index=place)) if delta is None else delta
 
     @torch.compiler.disable()  # pyright: ignore[reportUntypedFunctionDecorator]  # random draws are not traced
     def _start(self, view: Activation) -> Tensor:

@@ -173,7 +173,7 @@ def _tensors(output: Any) -> list[Tensor]:
 
 
 def warn_if_multiple_inputs(model: nn.Module, injector: Injector) -> Detach:
-    """Warn once if a perturbed pass embeds two inputs of one shape, as a model of pairs does that runs twice.
+    """Warn once if a perturbed call embeds two inputs of one shape, as a model of pairs does that runs twice.
 
     The same tensor may come again: some Trainers make a second pass for their outputs. Inputs of two shapes are refused
     by the site. Under torch.compile nothing is said.
@@ -195,7 +195,7 @@ def warn_if_multiple_inputs(model: nn.Module, injector: Injector) -> Detach:
         elif first.shape == now.shape and first.data_ptr() != now.data_ptr():
             stop_looking()
             warnings.warn(
-                f"{type(model).__name__} read several inputs in one pass, and all get the perturbation and the mask of "
+                f"{type(model).__name__} read several inputs in one call, and all get the perturbation and the mask of "
                 "the first: for the others it is no better than noise. Run them as one batch, and split its output.",
                 RobustnessWarning,
                 stacklevel=2,

@@ -39,6 +39,7 @@ def measure_width(body: Any, vision: bool) -> int | None:
         ones = torch.ones(1, LENGTH, device=body.device, dtype=torch.long)
         inputs = {"input_ids": ones, "attention_mask": ones}
     modes = [(module, module.training) for module in body.modules()]
+    attention = getattr(body, "attention_type", None)  # BigBird gives its sparse one up for good at a short input
     body.eval()
     try:
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
@@ -48,6 +49,8 @@ def measure_width(body: Any, vision: bool) -> int | None:
     finally:
         for module, mode in modes:
             module.training = mode
+        if attention is not None and body.attention_type != attention:
+            body.set_attention_type(attention)
     tokens, name = getattr(output, "last_hidden_state", None), type(body).__name__
     if not isinstance(tokens, Tensor) or tokens.dim() not in (3, 4):
         raise ValueError(f"{name} gives no features of each token or patch (last_hidden_state), which the head reads.")

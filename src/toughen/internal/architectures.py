@@ -61,10 +61,13 @@ def unwrap_peft(model: nn.Module) -> nn.Module:
 
 
 def find_classifier(model: nn.Module) -> nn.Linear | None:
-    """Return the linear layer that gives the logits: the last one that is not inside the backbone."""
+    """Return the linear layer that gives the logits: the last one that is not inside the backbone, or inside those of
+    the models that a wrapper holds.
+    """
     model = unwrap_peft(model)
-    backbone = getattr(model, "base_model", None)
-    inside = set(backbone.modules()) if isinstance(backbone, nn.Module) and backbone is not model else set[nn.Module]()
+    parts = [model] if hasattr(model, "base_model") else model.modules()
+    backbones = [getattr(part, "base_model", None) for part in parts]
+    inside = {m for one in backbones if isinstance(one, nn.Module) and one is not model for m in one.modules()}
     found = [m for m in model.modules() if isinstance(m, nn.Linear) and m not in inside]
     return found[-1] if found else None
 

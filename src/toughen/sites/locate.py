@@ -12,6 +12,7 @@ from .token_mask import TokenLayout
 
 _PADDING = ("_pad_to_window_size", "_pad_to_block_size", "_pad_to_mult_of_chunk_length")  # what such models have
 _PROJECTIONS = ("feature_projection", "patch_embeddings", "patch_embedding", "patch_embed", "patch_embedder")
+_NAME_IT = "Name the module yourself, as in toughen.smart(site='path.to.the.embedding')."
 _STEMS = ("embedder", "conv_stem", "char_embeddings")  # of convolutional networks; CANINE's, which has no vocabulary
 _EMBEDDING_NORMS = ("embeddings.LayerNorm", "embeddings.norm", "embeddings.layer_norm", "layernorm_embedding")
 
@@ -38,8 +39,7 @@ def transformer_of(model: nn.Module) -> nn.Module:
     if len(found) > 1:
         names = [name for name, module in model.named_modules() if module in found]
         raise SiteError(
-            f"{type(model).__name__} holds several models with an input embedding: {', '.join(names)}. Name the one to "
-            "perturb: site=Hidden('path.to.the.embedding')."
+            f"{type(model).__name__} holds several models with an input embedding: {', '.join(names)}. {_NAME_IT}"
         )
     return found[0] if found else model
 
@@ -86,7 +86,7 @@ def input_embedding(model: nn.Module) -> nn.Module:
     several = f" It has several that may be meant: {', '.join(outer)}." if outer else ""
     raise SiteError(
         f"{type(model).__name__} has no get_input_embeddings(), so there is no word embedding to perturb.{several} "
-        "Name the module yourself: site=Hidden('path.to.the.embedding')."
+        + _NAME_IT
     )
 
 
@@ -168,8 +168,8 @@ def embedding_norm(model: nn.Module) -> nn.Module:
     if len(found) != 1:
         raise SiteError(
             f"NormalizedEmbedding needs one norm inside the embedding block and {type(model).__name__} has "
-            f"{len(found)}. Use site=WordEmbedding(), whose radius is scale-free as well, or name the norm: "
-            "NormalizedEmbedding(path='...')."
+            f"{len(found)}. Use toughen.smart(), whose radius is scale-free as well, or name the norm: "
+            "site=NormalizedEmbedding(path='...') of toughen.sites."
         )
     return found[0]
 
@@ -196,13 +196,13 @@ def layers(model: nn.Module) -> list[nn.Module]:
     reader = text_model_of(model)
     stacks = [_flat(m) for m in reader.modules() if isinstance(m, nn.ModuleList)]
     if not stacks:
-        raise SiteError(f"{type(model).__name__} has no list of layers. Name the module: Hidden('path.to.the.layer').")
+        raise SiteError(f"{type(model).__name__} has no list of layers. Name one: site='path.to.the.layer'.")
     number = getattr(getattr(reader, "config", None), "num_hidden_layers", None)
     stack = next((m for m in stacks if len(m) == number), max(stacks, key=len))
     if isinstance(number, int) and len(stack) < number:
         raise SiteError(
             f"{type(model).__name__} runs {len(stack)} module(s) as its {number} layers, so a single layer cannot be "
-            "perturbed. Use the output of the embedding block: Hidden('embeddings')."
+            "perturbed. Use the output of the embedding block: site='embeddings'."
         )
     return stack
 

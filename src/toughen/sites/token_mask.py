@@ -70,13 +70,13 @@ def _holds_tensor(value: Any) -> bool:
 def get_delta(
     inject: PerturbationSource, value: Tensor, skip: Skip, layout: TokenLayout, tokens: EmbeddedTokens | None = None
 ) -> Tensor:
-    """The perturbation of an activation, which is that of the first input in a pass over several."""
+    """The perturbation of an activation, which is that of the first input in a call over several."""
     delta = inject(0, lambda: Activation(value.detach(), token_mask(inject, value, skip, layout), tokens=tokens))
     if delta.shape != value.shape and any(
         n not in (1, m) for n, m in zip(delta.shape[::-1], value.shape[::-1], strict=False)
     ):
         raise SiteError(
-            f"The model ran on inputs of two shapes in one pass, {tuple(delta.shape)} and {tuple(value.shape)} as it "
+            f"The model ran on inputs of two shapes in one call, {tuple(delta.shape)} and {tuple(value.shape)} as it "
             "embeds them, and a perturbation fits one. Pad both to one length and run them as one batch."
         )
     return delta

@@ -11,6 +11,7 @@ from torch.optim import Optimizer
 from ..cuda_graphs.packing import real_tokens
 from ..cuda_graphs.step import CapturedPasses
 from ..engine.attached import Attached
+from .view_collator import CollatorAround
 
 COUNT = "toughen_real_tokens"
 ITEMS = "toughen_items"  # the number of labels in an update travels with the batch
@@ -56,7 +57,7 @@ class CapturedTraining(CapturedPasses):
 
 
 @dataclass(frozen=True)
-class TokenCountCollator:
+class TokenCountCollator(CollatorAround):
     """Counts the real tokens of a batch on the CPU, so that a captured step can leave padding out."""
 
     collate: Callable[[Any], dict[str, Any]]

@@ -9,7 +9,18 @@ from ..engine.attached import Attached
 from ..engine.text_views import add_views
 
 
-class ViewCollator:
+class CollatorAround:
+    """A collator around another, whose attributes stay in sight: Trainers read those of their own."""
+
+    collate: Callable[[Any], Any]
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "collate" or name.startswith("__"):  # while it is unpickled
+            raise AttributeError(name)
+        return getattr(self.collate, name)
+
+
+class ViewCollator(CollatorAround):
     """Puts the views that a method reads beside each batch, so that no step waits for them.
 
     `DataLoader(data, collate_fn=ViewCollator(collate, attached))`. They are drawn from the seed, the epoch and the
