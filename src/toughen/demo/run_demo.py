@@ -15,7 +15,7 @@ import numpy as np
 from ..internal.atomic import write_text
 from ..reports import report
 from ..reports.folder import read_run
-from ..reports.page import Table
+from ..reports.render import Table
 from ..runs.api import Run, resume, train
 from ..runs.config_io import to_yaml
 from ..statistics import bootstrap_of
