@@ -111,8 +111,8 @@ def answers_of(right, seeds=1):
 def test_the_verdict_names_better_worse_and_within_noise():
     scores = compare({"plain": answers_of({}), "robust": answers_of({"typos": 80, "PGD": 20})})
     assert verdict(scores) == (
-        "The robust model is right more often, beyond noise: typos; it is right less often, beyond noise: PGD; no "
-        "difference beyond noise: clean, obfuscation, other words."
+        "Robust against plain: better beyond noise: typos; worse beyond noise: PGD; not told apart: clean, "
+        "obfuscation, other words."
     )
     typos = next(each for each in scores if each.name == "typos")
     assert (typos.plain, typos.robust) == (0.5, 0.8)

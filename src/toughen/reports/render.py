@@ -37,6 +37,11 @@ class Table:
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
 
+    @property
+    def wordy(self) -> list[bool]:
+        """Whether each column has a long cell, and stands at the left."""
+        return [max(map(len, column)) > 24 for column in zip(self.head, *self.rows, strict=True)]
+
 
 def render(template: str, folder: Path = TEMPLATES, **values: Any) -> str:
     """Return a page that needs no other file; its template extends base.html.
