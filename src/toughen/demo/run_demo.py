@@ -92,7 +92,7 @@ def demo(
         "data": {f"{split}_file": files / name for split, name in FILES.items()}
         | {"cache_dir": files / "cache", "max_length": 48},
         "train": {
-            **{"epochs": 4, "batch_size": 16, "eval_batch_size": 64, "warmup": 0.1, "log_steps": 10},
+            **{"epochs": 6, "batch_size": 8, "eval_batch_size": 64, "warmup": 0.1, "log_steps": 20},
             "learning_rate": 3e-3 if encoder.notice else 2e-4,
         },
     }
@@ -118,7 +118,7 @@ def demo(
         f"{len(test)} of them and {len(answers[PLAIN][0]['PGD'])} under a search.",
         *([encoder.notice] if encoder.notice else []),
         "The robust model saw typing errors and obfuscation of the same kinds in training, in other words and texts; "
-        "other words it did not see. Its settings were chosen on other requests and another seed.",
+        "other words it did not see. Its settings were chosen on other requests and other seeds.",
         "The requests are from the Snips benchmark (Coucke et al. 2018, arXiv 1805.10190; CC0).",
     ]
     table = _score_table(scores)
