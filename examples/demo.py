@@ -1,4 +1,4 @@
-"""Plain fine-tuning against two robust methods on a small pretrained encoder: minutes on two cores, offline."""
+"""Plain against robust fine-tuning of a small pretrained encoder: minutes on two cores, offline."""
 
 from toughen.demo import demo
 

@@ -1,4 +1,4 @@
-"""Three short runs of the demo, their comparison, and the page, on a tiny random model."""
+"""Two short runs of the demo, their comparison, and the page, on a tiny random model."""
 
 import tempfile
 from pathlib import Path

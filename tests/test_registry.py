@@ -33,6 +33,7 @@ PRESETS = {
     "r4f": ["recommended", "paper"],
     "creat": ["recommended", "original"],
     "asa": ["recommended", "original"],
+    "typos": ["recommended", "augmentation"],
     "words": ["recommended", "random", "flip", "hull", "safer", "a2t", "ascc", "dne"],
 }
 EVERY = [(name, preset) for name in toughen.available() for preset in PRESETS.get(name, [None])]

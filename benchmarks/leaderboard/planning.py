@@ -9,7 +9,7 @@ from typing import Any
 from toughen.runs.method_config import cost_of
 
 from .journal import Row
-from .protocol import Protocol, Run, Settings, known_by, made_as, made_of, make, updates_of, written
+from .protocol import PLAIN_TEXTS, Protocol, Run, Settings, known_by, made_as, made_of, make, updates_of, written
 
 PHASES = ("rates", "settings", "board")
 LINEAR, SECOND_ORDER, OWN_HEAD = "linear", "second_order", "second_order_own"
@@ -39,7 +39,7 @@ def plan(phase: str, protocol: Protocol, model: str, rows: Sequence[Row]) -> lis
 def _rates(protocol: Protocol, model: str, rows: Sequence[Row]) -> Iterator[list[Run]]:
     yield [
         Run("rates", model, task.name, LINEAR, "plain", written({}), seed, rate)
-        for task in protocol.tasks
+        for task in protocol.all_tasks
         for rate in protocol.rates
         for seed in protocol.tuning_seeds
     ]
@@ -93,6 +93,17 @@ def _board(protocol: Protocol, model: str, rows: Sequence[Row]) -> Iterator[list
             for method in protocol.authors
             for seed in seeds
         ]
+    with suppress(NotTuned):
+        rates |= {task.name: chosen_rate(protocol, model, task.name, rows) for task in protocol.text_tasks}
+    for tasks in (core, [task for task in (*others, *protocol.text_tasks) if task.name in rates]):
+        for seeds in protocol.rounds:
+            yield [
+                Run("board", model, task.name, LINEAR, method, written(settings), seed, rates[task.name], times)
+                for task in tasks
+                for method, settings in protocol.text_methods.items()
+                for seed in seeds
+                for times in ((1, *protocol.text_epochs) if method == PLAIN_TEXTS else (1,))
+            ]
 
 
 def work(run: Run, protocol: Protocol) -> float:
@@ -155,6 +166,8 @@ def chosen_settings(protocol: Protocol, method: str, rows: Sequence[Row]) -> Set
 
     Of equals the first candidate.
     """
+    if method in protocol.text_methods:
+        return protocol.text_methods[method]
     if len(protocol.methods[method]) == 1:
         return protocol.methods[method][0]
     found = tried(protocol, method, rows)
@@ -202,7 +215,8 @@ def of_today(protocol: Protocol, rows: Sequence[Row]) -> list[Row]:
     """
     wanted: dict[str, set[str]] = {}
     final: dict[str, str] = {}
-    for method, candidates in protocol.methods.items():
+    for method in (*protocol.methods, *protocol.text_methods):
+        candidates = protocol.methods.get(method) or (protocol.text_methods[method],)
         wanted[method] = {made_as(method, written(s), former=former) for s in candidates for former in (True, False)}
         with suppress(NotTuned):
             final[method] = written(chosen_settings(protocol, method, rows))

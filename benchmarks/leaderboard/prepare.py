@@ -51,13 +51,16 @@ def prepare(
         )
     misspellings = load_misspellings(lexicon)[0] if lexicon is not None else None
     texts: dict[str, list[dict[str, Any]]] = {}
+    learned: set[str] = set()
     found: dict[str, packed.Rows] = {}
     notes: dict[str, Any] = {}
-    for plan in protocol.tasks:
+    for plan in protocol.all_tasks if synonyms else protocol.tasks:
         for title, task, rows in _sets(plan, data, protocol, misspellings):
             if title == "dev" and has_texts(task):
                 columns = (*task.columns, "label")
                 texts[plan.name] = [{column: row[column] for column in columns} for row in rows[: protocol.text_rows]]
+            if title == "train" and synonyms:
+                learned |= {str(row[column]) for row in rows for column in task.columns}
             found[f"{plan.name}/{title}"] = _tokenised(task, tokenizer, plan.edges[-1], rows)
             notes[f"{plan.name}/{title}"] = len(rows)
     config = {key: value for key, value in model.config.to_dict().items() if key not in _LEFT_OUT}
@@ -71,7 +74,7 @@ def prepare(
         "pruned": prune,
     }
     if synonyms:
-        facts["texts"] = packed_texts(tokenizer, texts, synonyms)
+        facts["texts"] = packed_texts(tokenizer, texts, learned, synonyms)
     weights = dict(model.state_dict())
     if prune:
         found, weights = _pruned(facts, found, weights)

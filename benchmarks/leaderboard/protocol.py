@@ -76,6 +76,30 @@ METHODS: Mapping[str, tuple[Settings, ...]] = {
     "awp": ({}, {"max_norm": 3e-4}, {"max_norm": 1e-3}, {"max_norm": 1e-2}),
 }
 
+# Written down before their first run, without candidates: nothing is chosen among them. `TRAINED_ON` is the source of
+# synonyms that training may read; the other source attacks alone. Former runs of plain were not attacked on texts, so
+# plain is run once more beside these.
+PLAIN_TEXTS = "plain texts"
+TRAINED_ON, ATTACKED_WITH = "wordnet", "counterfitted"
+_BOTH = {"on": "both"}
+TEXT_METHODS: Mapping[str, Settings] = {
+    PLAIN_TEXTS: {},
+    "freelb robust": {"preset": "robust"},
+    "freelb plus": {"preset": "plus"},
+    "typos": {},
+    "typos augmentation": {"preset": "augmentation"},
+    "obfuscation": {},
+    "synonyms": {"synonyms": TRAINED_ON},
+    "words": {"synonyms": TRAINED_ON},
+    "words hull": {"preset": "hull", "synonyms": TRAINED_ON},
+    "words a2t": {"preset": "a2t", "synonyms": TRAINED_ON},
+    "freelb+typos robust": {"freelb": {"preset": "robust"}, "typos": _BOTH},
+    "freelb+views robust": {
+        "freelb": {"preset": "robust"},
+        "views": {"families": ["typos", "synonyms"], "synonyms": TRAINED_ON, **_BOTH},
+    },
+}
+
 TASKS = (
     TaskPlan("rte", "accuracy", 8, (64, 128), held_rows=400, sets=("advglue-rte", "hans")),
     TaskPlan("mrpc", "accuracy", 6, (64, 96), held_rows=500, sets=("paws-qqp",)),
@@ -85,6 +109,8 @@ TASKS = (
     TaskPlan("wnut17", "entity_f1", 6, (32, 64), held_rows=500, attacked_rows=250, second_order=False),
     TaskPlan("dream", "accuracy", 4, (256,), held_rows=300, train_rows=1500, dev_rows=500, attacked_rows=100),
 )
+# Only of the methods above; its rows come last.
+AG_NEWS = TaskPlan("ag_news", "accuracy", 3, (32, 64, 128), held_rows=500, train_rows=8000)
 
 
 @dataclass(frozen=True)
@@ -93,6 +119,12 @@ class Protocol:
 
     tasks: tuple[TaskPlan, ...] = TASKS
     methods: Mapping[str, tuple[Settings, ...]] = field(default_factory=lambda: METHODS)
+    text_methods: Mapping[str, Settings] = field(default_factory=lambda: TEXT_METHODS)
+    """Rows of their own on all models, of files that were prepared with texts; they come after all other runs."""
+    text_epochs: tuple[int, ...] = (2, 3, 8)
+    """Plain training beside them for so many times the epochs: a view costs two steps, both texts of FreeLB eight."""
+    text_tasks: tuple[TaskPlan, ...] = (AG_NEWS,)
+    """Further tasks of these rows."""
     rates: tuple[float, ...] = (5e-5, 1e-4, 2e-4, 3e-4)
     batch_size: int = 32
     warm_up: float = 0.1
@@ -144,9 +176,18 @@ class Protocol:
     def narrowed(self, tasks: Iterable[str]) -> "Protocol":
         """Only these tasks, in the protocol's order."""
         wanted = set(tasks)
-        if unknown := wanted - {task.name for task in self.tasks}:
+        if unknown := wanted - {task.name for task in self.all_tasks}:
             raise SystemExit(f"{', '.join(sorted(unknown))}: no task of the protocol.")
-        return replace(self, tasks=tuple(task for task in self.tasks if task.name in wanted))
+        tasks, more = (tuple(task for task in some if task.name in wanted) for some in (self.tasks, self.text_tasks))
+        return replace(self, tasks=tasks, text_tasks=more)
+
+    @property
+    def all_tasks(self) -> tuple[TaskPlan, ...]:
+        return (*self.tasks, *self.text_tasks)
+
+    @property
+    def all_methods(self) -> list[str]:
+        return [*self.methods, *self.authors, *self.text_methods]
 
     def digest(self, task: str) -> str:
         """Of all that the scores of a task depend on, beside what a run's key says: runs of two must not be mixed."""
@@ -165,7 +206,7 @@ class Protocol:
         }
 
     def task(self, name: str) -> TaskPlan:
-        return next(task for task in self.tasks if task.name == name)
+        return next(task for task in self.all_tasks if task.name == name)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,10 @@
 """A model with a method on the device, kept from run to run: only weights and random streams are set anew."""
 
 import copy
+import json
+import tempfile
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,6 +18,7 @@ from toughen.search.base import LearnedAdversary
 from .packed import Material
 from .planning import OWN_HEAD, SECOND_ORDER
 from .protocol import make
+from .texts import tokenizer_of
 
 
 class Rig:
@@ -30,7 +34,10 @@ class Rig:
         self.material, self.stock, self.task, self.head = material, stock, task, head
         self.model = stock.model(task, head).to(material.device)
         self._pristine = {name: value.clone() for name, value in self.model.state_dict().items()}
-        self.method = make(method, settings)
+        self._files = tempfile.TemporaryDirectory()  # of synonyms; it goes with the rig
+        self.method = make(method, self._with_files(settings))
+        texts = material.facts.get("texts")
+        self._tokenizer = material.tokenizer if texts is None else tokenizer_of(texts)
         parts: tuple[Any, ...] = getattr(self.method, "methods", (self.method,))
         self._layers = self._compiled() if compiles(material.device) else {}
         self.learns = any(isinstance(part.search, LearnedAdversary) for part in parts)
@@ -49,7 +56,7 @@ class Rig:
         torch.manual_seed(seed)
         if self.attached is None or self.learns:  # a learnt adversary begins from the seed, too
             self.drop()
-            self.attached = self.method.attach(self.model, self.material.tokenizer, seed=seed, total_steps=total_steps)
+            self.attached = self.method.attach(self.model, self._tokenizer, seed=seed, total_steps=total_steps)
             self.optimizer = optimizer_of(self.model, weight_decay, self.cuda)
             self.step = self.attached.capture(self.model, pack=self.pack, optimizer=self.optimizer, max_norm=clip)
         else:
@@ -68,6 +75,27 @@ class Rig:
         self.model.train()
         for layer, compiled in self._layers.items():
             layer._compiled_call_impl = compiled
+
+    def _with_files(self, settings: str) -> str:
+        """Write the synonyms that settings name by their source, and name the file in its place."""
+        sources: dict[str, Any] = (self.material.facts.get("texts") or {}).get("synonyms", {})
+
+        def resolved(values: Any) -> Any:
+            if not isinstance(values, dict):
+                return values
+            found = {name: resolved(value) for name, value in values.items()}
+            if "synonyms" in found:
+                if found["synonyms"] not in sources:
+                    raise SystemExit(
+                        f"{self.task}: the file was prepared without synonyms {found['synonyms']!r}; prepare it with "
+                        f"--synonyms {found['synonyms']}=SOURCE."
+                    )
+                file = Path(self._files.name) / f"{found['synonyms']}.json"
+                file.write_text(json.dumps(sources[found["synonyms"]]), "utf-8")
+                found["synonyms"] = str(file)
+            return found
+
+        return json.dumps(resolved(json.loads(settings)))
 
     def _compiled(self) -> dict[Any, Any]:
         """Layers with their compiled calls, which are for training alone: tests have shapes of many kinds."""

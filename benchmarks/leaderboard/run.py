@@ -104,8 +104,8 @@ def _device() -> str:
 def _wanted(run: Run, only: Sequence[str], protocol: Protocol) -> bool:
     """Words name tasks, methods or heads; those of one kind are alternatives."""
     kinds = {
-        run.task: {task.name for task in protocol.tasks},
-        run.method: {*protocol.methods, *protocol.authors},
+        run.task: {task.name for task in protocol.all_tasks},
+        run.method: set(protocol.all_methods),
         run.head: {LINEAR, SECOND_ORDER, OWN_HEAD},
     }
     if unknown := set(only) - set().union(*kinds.values()):

@@ -9,6 +9,7 @@ from statistics import fmean, median
 from toughen.statistics import paired_t
 
 from .findings import difference, findings, signed
+from .gates import judge
 from .journal import Row
 from .planning import LINEAR, SECOND_ORDER, NotTuned, chosen_rate, chosen_settings, tried
 from .protocol import Protocol, written
@@ -36,6 +37,8 @@ class Part:
 def parts(rows: Sequence[Row], protocol: Protocol) -> list[Part]:
     """Return all tables of all runs."""
     tables = [part for key, board in boards(rows, protocol).items() for part in _board(board, *key)]
+    if any(row["method"] in protocol.text_methods for row in rows):
+        tables.insert(0, Part("Gates of the methods on texts", judge(boards(rows, protocol))))
     return [*tables, *_heads(boards(rows, protocol)), *_choices(rows, protocol)] if rows else []
 
 

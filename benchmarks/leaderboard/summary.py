@@ -9,7 +9,7 @@ from typing import Any
 from toughen.statistics import PairedTestResult, Summary, paired_t, summarise
 
 from .journal import Row
-from .protocol import Protocol
+from .protocol import PLAIN_TEXTS, Protocol
 
 Seeds = Mapping[int, float]
 Value = Callable[[Row], float | None]
@@ -43,12 +43,12 @@ class Board:
     @property
     def methods(self) -> list[str]:
         there = {row["method"] for row in self.rows}
-        return [name for name in (*self.protocol.methods, *self.protocol.authors) if name in there]
+        return [name for name in self.protocol.all_methods if name in there]
 
     @property
     def tasks(self) -> list[str]:
         there = {row["task"] for row in self.rows}
-        return [task.name for task in self.protocol.tasks if task.name in there]
+        return [task.name for task in self.protocol.all_tasks if task.name in there]
 
     def seeds(self, method: str, task: str, value: Value, times: int = 1) -> Seeds:
         """Scores in points by seed; of the mean only seeds that every one of its tasks has.
@@ -95,7 +95,8 @@ class Board:
         if passes is None or method == "plain":
             return None
         times = max(1, math.ceil(passes - 0.05))
-        own, plain = self.seeds(method, task, value), self.seeds("plain", task, value, times)
+        own = self.seeds(method, task, value)
+        plain = self.seeds("plain", task, value, times) or self.seeds(PLAIN_TEXTS, task, value, times)
         return (times, paired_t(own, plain)) if own and plain else None
 
     def unequal_orders(self) -> list[tuple[str, int]]:

@@ -3,7 +3,7 @@
 import json
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,12 +31,19 @@ def has_texts(task: Task) -> bool:
     return task.is_single_label and task.head != "choices"
 
 
-def packed_texts(tokenizer: Any, rows: Mapping[str, Rows], synonyms: Mapping[str, Path]) -> dict[str, Any]:
-    """Return as JSON the tokenizer's files, the texts by task, and of each source the synonyms of their words."""
+def packed_texts(
+    tokenizer: Any, rows: Mapping[str, Rows], learned: Iterable[str], synonyms: Mapping[str, Path]
+) -> dict[str, Any]:
+    """Return as JSON the tokenizer's files, the texts by task, and of each source the synonyms of their words.
+
+    Words of the texts that are learned from have synonyms, too: methods that edit texts read them.
+    """
     with tempfile.TemporaryDirectory() as folder:
         files = {Path(name).name: Path(name).read_text("utf-8") for name in tokenizer.save_pretrained(folder)}
     texts = [text for some in rows.values() for row in some for text in row.values() if isinstance(text, str)]
-    words = {split.word(number).lower() for split in map(SplitText.of, texts) for number in split.positions}
+    words = {
+        split.word(number).lower() for split in map(SplitText.of, (*texts, *learned)) for number in split.positions
+    }
     tables: dict[str, dict[str, list[str]]] = {}
     for name, path in synonyms.items():
         table, _ = load_synonyms(path)
@@ -44,6 +51,14 @@ def packed_texts(tokenizer: Any, rows: Mapping[str, Rows], synonyms: Mapping[str
     return {"tokenizer": files, "rows": {task: [dict(row) for row in some] for task, some in rows.items()}} | {
         "synonyms": tables
     }
+
+
+def tokenizer_of(texts: Mapping[str, Any]) -> Any:
+    """Return the tokenizer that a file prepared with texts holds."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name, content in texts["tokenizer"].items():
+            (Path(folder) / name).write_text(content, "utf-8")
+        return AutoTokenizer.from_pretrained(folder)
 
 
 @dataclass(frozen=True)
@@ -61,10 +76,8 @@ class Texts:
             return None
         budget: Any = {"queries": protocol.text_queries, "words": protocol.text_words}
         attacks: dict[str, TextAttack] = {"characters": CharacterAttack(**budget)}
+        tokenizer = tokenizer_of(packed)
         with tempfile.TemporaryDirectory() as folder:
-            for name, content in packed["tokenizer"].items():
-                (Path(folder) / name).write_text(content, "utf-8")
-            tokenizer = AutoTokenizer.from_pretrained(folder)
             for name, table in packed["synonyms"].items():
                 file = Path(folder) / "synonyms.json"
                 file.write_text(json.dumps(table), "utf-8")

@@ -130,7 +130,7 @@ OTHERS = [
     (["report", "{run}", "--out", "{folder}/train.csv"], "end it with .html"),
     (["demo", "--out", "{run}"], "nothing is overwritten"),
     (["demo", "--seed", "x", "--out", "{folder}/new"], "seed='x': give a whole number"),
-    (["demo", "--limit", "0", "--out", "{folder}/new"], "limit=0: give 2 to"),
+    (["demo", "--limit", "0", "--out", "{folder}/new"], "limit=0: give 7 to"),
     (["submit", "glue"], "AX.tsv (or give --partial)"),
     (["evaluate", "{run}", "--file", "{folder}/bare.csv"], "name the right one with --label_column."),
     (["predict", "{run}", "--text", "x", "--out", "{folder}/" + "x" * 250 + ".csv"], "x.csv'"),  # not a name beside it

@@ -18,6 +18,7 @@ import toughen
 from toughen.engine.text_views import split_views, stack_texts
 from toughen.errors import DataError, MethodError, RobustnessWarning, SiteError, StepError
 
+from ..invariant.table import other_tokens
 from ..tiny import LETTERS, NO_DROPOUT, SMALL, bert, t5, text_batch
 
 
@@ -135,6 +136,23 @@ def test_tags_in_a_sum_on_both_texts(other):
         assert len(smart.perturbation.at[0]) == 6
         assert smart.metrics["term"] > 0
         assert attached.probe()
+
+
+@pytest.mark.parametrize(("on", "rows"), [("clean", 3), ("view", 3), ("both", 6)])
+def test_other_words_replace_those_of_the_texts_that_a_sum_names(on, rows):
+    model, batch = bert(), words()
+    method = toughen.typos(rate=1.0, on=on) + toughen.words(share=1.0, candidates=other_tokens)
+    with method.attach(model, LETTERS, seed=3) as attached:
+        view = split_views(attached.add_views(batch))[1][0]["input_ids"][:, 0]
+        assert attached.backward(model, batch).isfinite()
+        step = next(step for step in attached.last_batches if step.perturbation.at)
+        moved = step.perturbation.at[0].ne(0).any(-1)
+    texts = {"clean": batch["input_ids"], "view": view}.get(on)
+    assert len(moved) == rows
+    assert moved.any()
+    if texts is not None:
+        assert moved.shape == texts.shape
+        assert not moved[texts < 5].any()  # special tokens and padding stay
 
 
 def test_texts_pushed_out_of_the_model_s_length_lose_their_last_words():

@@ -55,6 +55,8 @@ def protocol(**changes: Any) -> Protocol:
         "tasks": (plan("sst2"), plan("rte")),
         "methods": {"plain": ({},), "fgm": ({}, {"step_size": 0.1})},
         "authors": {},
+        "text_methods": {},
+        "text_tasks": (),
         "rates": (1e-3, 3e-3),
         "batch_size": 8,
         "tuning_model": "tiny",

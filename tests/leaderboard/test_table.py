@@ -7,15 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchmarks.leaderboard import journal, planning, scoring, table
+from benchmarks.leaderboard import gates, journal, planning, scoring, table
 from benchmarks.leaderboard.__main__ import RESULTS
 from benchmarks.leaderboard.findings import findings
-from benchmarks.leaderboard.protocol import METHODS, Protocol, made_as, written
+from benchmarks.leaderboard.protocol import METHODS, TEXT_METHODS, Protocol, Run, made_as, written
 from benchmarks.leaderboard.robust import area
 from benchmarks.leaderboard.sections import brief, parts
 from benchmarks.leaderboard.summary import MEAN, boards, clean, holm, robust
 
-from ..tiny import LIKE_TYPOS
 from . import small
 
 
@@ -291,7 +290,7 @@ def test_the_best_five_are_those_that_the_readme_names():
 
 
 def test_what_the_authors_set_for_each_task_is_planned_last():
-    protocol, rows = Protocol(), journal.read([RESULTS])
+    protocol, rows = Protocol(text_methods={}), journal.read([RESULTS])
     runs = [run for chunk in planning.plan("board", protocol, "xtremedistil", rows) for run in chunk]
     own = [run for run in runs if run.head == planning.OWN_HEAD]
     assert {run.task for run in own} == {"rte", "cola"}
@@ -322,11 +321,59 @@ def test_every_candidate_of_the_protocol_can_be_made():
 
     for method, candidates in METHODS.items():
         assert len({made_as(method, written(settings)) for settings in candidates}) == len(candidates)
-    unmeasured = LIKE_TYPOS | {"typos", "words", "temperature"}  # no runs of these yet
-    assert set(toughen.available()) <= set(METHODS) | unmeasured
+    text_methods = {method: made_as(method, written(settings)) for method, settings in TEXT_METHODS.items()}
+    assert len(set(text_methods.values())) == len(text_methods)
+    planned = {name for method in TEXT_METHODS for name in method.partition(" ")[0].split("+")}
+    assert set(toughen.available()) <= set(METHODS) | planned | {"casing", "temperature"}
     assert Protocol().reference in Protocol().radii
     assert set(Protocol().second_order_methods) <= set(METHODS)
     assert not set(Protocol().tuning_seeds) & set(Protocol().seeds)
+
+
+def test_methods_on_texts_are_planned_last_on_every_model():
+    rows = journal.read([RESULTS])
+    for model in ("xtremedistil", "granite"):
+        runs = [run for chunk in planning.plan("board", Protocol(), model, rows) for run in chunk]
+        texts = [run for run in runs if run.method in TEXT_METHODS]
+        assert {run.method for run in texts} == set(TEXT_METHODS)
+        assert {run.seed for run in texts} == {1, 2, 3, 4, 5}
+        assert {run.task for run in texts} == {task.name for task in Protocol().tasks}  # AG News waits for its rate
+        assert runs[-len(texts) :] == texts
+        assert {run.times for run in texts if run.method == gates.REFERENCE} == {1, 2, 3, 8}
+    rates = planning.plan("rates", Protocol(), "xtremedistil", rows)
+    assert {run.task for chunk in rates for run in chunk} == {"ag_news"}
+
+
+def gate_rows(gains, spread=0.2):
+    """Three seeds of two models on all tasks; each column of the proposed row is so many points above plain's."""
+    rows = []
+    for model in ("a", "b"):
+        for task in Protocol().all_tasks:
+            for seed in (1, 2, 3):
+                for method, gain in ((gates.REFERENCE, {}), (gates.PROPOSED, gains)):
+                    points = {gate.column: 50 + gain.get(gate.column, 0) + spread * seed for gate in gates.GATES}
+                    points[""] = 0.3 * seed * len(gain)  # differences vary over seeds
+                    scores = {name: (value + points[""]) / 100 for name, value in points.items()}
+                    run = Run("board", model, task.name, "linear", method, "{}", seed, 1e-4)
+                    told = {"settings": {}, "value": scores["clean"], "robust": scores, "order": "x", "diverged": False}
+                    rows.append({**vars(run), **told})
+    return rows
+
+
+def test_gates_say_what_is_missed_first():
+    gains = {gate.column: gate.points + 1 for gate in gates.GATES}
+    passed = gates.judge(boards(gate_rows(gains), Protocol()))
+    assert len(passed) == len(gates.GATES)
+    assert all(": passed. a +" in line for line in passed)
+    missed = gates.judge(boards(gate_rows({**gains, "characters": 2.0, "pgd_reference": -9.0}), Protocol()))
+    assert [line.partition(" (")[0] for line in missed if "MISSED" in line] == [
+        "character attack",
+        "PGD at the reference radius",
+    ]
+    assert all("MISSED" in line for line in missed[:2])
+    noisy = gates.judge(boards(gate_rows({"typos 0.3": 5.0}, spread=0.0), Protocol()))
+    assert any(line.startswith("typos in 30 %") and "passed" in line for line in noisy)
+    assert all(": open. no runs yet." in line for line in gates.judge({}))
 
 
 def test_half_a_line_of_a_killed_process_does_not_spoil_the_next(tmp_path):

@@ -12,11 +12,11 @@ import pytest
 
 from benchmarks.leaderboard import journal, packed, planning, table
 from benchmarks.leaderboard.prepare import prepare
-from benchmarks.leaderboard.protocol import Run, written
+from benchmarks.leaderboard.protocol import TEXT_METHODS, Run, written
 from benchmarks.leaderboard.run import run, times
 from benchmarks.leaderboard.sections import parts
 from benchmarks.leaderboard.summary import MEAN, boards, robust
-from benchmarks.leaderboard.workers import Here, Limit, workers
+from benchmarks.leaderboard.workers import Here, Limit, open_bench, workers
 
 from . import small
 
@@ -102,6 +102,20 @@ def test_changed_texts_are_columns_of_the_same_runs(made):
     without = [{**row, "robust": {k: v for k, v in row["robust"].items() if k not in searched}} for row in rows]
     for some, left in ((without, noise), ([{**row, "robust": {"pgd_area": 0.5}} for row in rows], [])):
         assert [part.head[1:] for part in parts(some, what) if "changed texts" in part.title] == [left] * bool(left)
+
+
+@pytest.mark.parametrize("name", ["words", "freelb+views robust"])
+def test_methods_on_texts_read_the_synonyms_of_the_file(made, name):
+    """Training names a source of the prepared file; the board keeps its name, not a folder of one machine."""
+    what, file, *_ = made
+    bench = open_bench(file, "cpu", replace(what, text_methods=TEXT_METHODS))
+    settings = written(TEXT_METHODS[name])
+    with pytest.raises(SystemExit, match="prepared without synonyms 'wordnet'"):
+        bench.make(Run("board", "tiny", "sst2", "linear", name, settings, 1, 1e-3))
+    row = bench.make(Run("board", "tiny", "sst2", "linear", name, settings.replace("wordnet", "near"), 1, 1e-3))
+    assert '"synonyms": "near"' in json.dumps(row["settings"])
+    assert {"characters", "synonyms far", "misspellings 0.5", "typos 0.3"} <= row["robust"].keys()
+    assert row["passes"] > 2
 
 
 def test_the_mean_leaves_out_tasks_that_have_no_such_score(made):

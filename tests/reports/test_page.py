@@ -17,6 +17,7 @@ from toughen.reports.evaluations import _from_predictions, error_charts, error_s
 from toughen.reports.folder import Predictions, is_numeric
 from toughen.reports.formatting import format_score
 from toughen.reports.page import Page
+from toughen.reports.render import Table
 from toughen.statistics import mcnemar
 
 from .samples import add_evaluation, make_run
@@ -175,9 +176,12 @@ def test_text_from_data_is_escaped(tmp_path):
     (folder / "evaluations" / "typos.json").write_text(json.dumps(content))
     for file in (folder / "seeds").glob("*/predictions/*.tsv"):
         file.write_text(f"index\tprediction\tlabel\n0\t{evil}\t{evil}\n1\tb\t{evil}\n")
-    text, parser = checked(report(folder))
+    text, parser = checked(
+        report(folder, tables=[Table(f"first {evil}", ("", evil), [(f"row {evil}", f"cell {evil}")])])
+    )
     assert "img" not in parser.tags
     assert "<script>alert" not in text
+    assert all(f"{what} &lt;script&gt;" in text for what in ("first", "row", "cell"))
 
 
 def test_what_is_not_there_is_left_out(tmp_path):

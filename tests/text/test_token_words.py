@@ -213,6 +213,12 @@ def test_casing_and_synonyms(tmp_path):
     assert {"Storyline tale", "Storyline yarn", "Plot story"} <= views
 
 
+def test_a_space_at_the_end_is_no_word():
+    alone, spaced = (tokenizer("byte-bpe")(text)["input_ids"] for text in ("people watched", "people watched "))
+    assert len(spaced) > len(alone)
+    assert editor("byte-bpe").view(spaced, "key").words == editor("byte-bpe").view(alone, "key").words == 2
+
+
 def test_no_word_in_a_text_without_spaces():
     ids = tokenizer("wordpiece")("好 字 幕")["input_ids"]
     assert editor("wordpiece").view(ids, "key").edited == 0

@@ -13,7 +13,7 @@ GROUPS = {
         "tune": "Find the method and strength for a task, and train it.",
         "harden": "Make an encoder keep its vectors when words are misspelt.",
         "sweep": "Train with many settings of a config, on one machine or a cluster.",
-        "demo": "Train three small models, offline.",
+        "demo": "Train a plain and a robust model, offline.",
     },
     "Judge": {
         "scan": "Measure how robust any model is, without training.",

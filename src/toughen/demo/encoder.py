@@ -1,5 +1,6 @@
 """The encoder of the demo: all-MiniLM-L6-v2 from a package, or a tiny random one in its place."""
 
+import string
 from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
@@ -47,7 +48,10 @@ def _write_tiny_model(folder: Path) -> None:
     import torch
     from transformers import BertConfig, BertForSequenceClassification, BertTokenizer
 
-    words = ["[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]", *sentences.VOCABULARY]
+    pieces = [
+        prefix + letter for prefix in ("", "##") for letter in string.ascii_lowercase
+    ]  # any word, though misspelt
+    words = ["[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]", *sentences.VOCABULARY, *pieces]
     tokenizer = BertTokenizer(vocab={word: number for number, word in enumerate(dict.fromkeys(words))})
     size = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
     torch.manual_seed(0)

@@ -1,9 +1,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from ..errors import MethodError
-from ..options import Dropout, RegularizerOptions
+from ..options import Dropout, PresetOptions, RegularizerOptions
 from ..registry import register_method
 
 if TYPE_CHECKING:
@@ -45,14 +45,21 @@ class ViewOptions(RegularizerOptions):
 
 @register_method("typos")
 @dataclass(frozen=True, kw_only=True)
-class Typos(ViewOptions):
+class Typos(PresetOptions, ViewOptions):
     """Typing errors (Zhuang and Zuccon, SIGIR 2022): a copy with typos must predict what the clean text does.
 
     Self-teaching as in CharacterBERT-DR: the loss is that of the clean text plus `weight` times KL(clean || edited),
     with the clean prediction fixed. Words get a swapped, missing, additional or neighbouring letter, one in ten a
     second one; the first letter seldom changes. Numbers, negations and the names of labels stay as they are. The rates
     and what is kept are ours.
+
+    Presets:
+        recommended: self-teaching.
+        augmentation: edited texts learn their label, the baseline of character augmentation (as in Raina et al., ACL
+            2024; edits and rates are those above).
     """
+
+    PRESETS: ClassVar = {"recommended": {}, "augmentation": {"learn": "label"}}
 
 
 @register_method("obfuscation")

@@ -15,7 +15,7 @@ from .drawing import Drawing
 from .evaluations import evaluation_table
 from .folder import ARMS, PathLike, ReportError, Run, find_runs
 from .formatting import format_p, format_score, hide_folders
-from .render import Card, render
+from .render import Card, Table, render
 from .run_section import Section, run_section
 from .verdict import sentence
 
@@ -31,6 +31,7 @@ def report(
     by: By = "run",
     title: str | None = None,
     intro: Sequence[str] = (),
+    tables: Sequence[Table] = (),
 ) -> Path:
     """Write one HTML page of a run, or of several side by side.
 
@@ -41,6 +42,7 @@ def report(
         by: One line for each run, or for each method.
         title: The page's title.
         intro: Sentences under the title.
+        tables: Tables of text that come first.
 
     Returns:
         The path of the page.
@@ -59,7 +61,7 @@ def report(
     if path.suffix.lower() not in (".html", ".htm"):
         raise ReportError(f"{path} is no name of a page, and a page goes over what is there; end it with .html.")
     page = Page(all_runs, by)
-    write_text(path, page.render(title, intro))
+    write_text(path, page.render(title, intro, tables))
     if out is None and len(all_runs) == 1:
         for drawing in page.drawings:
             name = re.sub(r"[^a-z0-9]+", "-", drawing.title.lower()).strip("-") or "plot"
@@ -131,17 +133,17 @@ class Page:
         plain_note = "" if plain is None else f"plain {plain:.3f}; "
         return [] if ours is None else [Card("calibration error", f"{ours:.3f}", f"{plain_note}0 is best")]
 
-    def render(self, title: str | None = None, intro: Sequence[str] = ()) -> str:
+    def render(self, title: str | None = None, intro: Sequence[str] = (), tables: Sequence[Table] = ()) -> str:
         """Return the page, under `LIMIT` bytes whatever the runs hold: fewer runs are shown in full if need be."""
         full = min(len(self.runs), IN_FULL)
         self.sections = [run_section(run) for run in self.runs[:full]]
         while True:
-            text = self._text(full, title or _title(self.runs), intro)
+            text = self._text(full, title or _title(self.runs), intro, tables)
             if len(text.encode()) <= LIMIT or not full:
                 return text
             full //= 2
 
-    def _text(self, full: int, title: str, intro: Sequence[str]) -> str:
+    def _text(self, full: int, title: str, intro: Sequence[str], tables: Sequence[Table]) -> str:
         several = len(self.runs) > 1
         return render(
             "page.html",
@@ -149,6 +151,7 @@ class Page:
             title=title,
             verdicts=self.verdicts,
             intro=intro,
+            tables=tables,
             cards=self.cards,
             section=None if several else self.sections[0] if full else None,
             comparisons=[each for each in self.comparisons if len(each.table.rows) > 1 or several],

@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import count
@@ -26,6 +27,20 @@ class Card:
     name: str
     value: str
     note: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of text; the first cell of a row is its name."""
+
+    title: str
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+    @property
+    def wordy(self) -> list[bool]:
+        """Whether each column has a long cell, and stands at the left."""
+        return [max(map(len, column)) > 24 for column in zip(self.head, *self.rows, strict=True)]
 
 
 def render(template: str, folder: Path = TEMPLATES, **values: Any) -> str:

@@ -82,6 +82,8 @@ class TokenWords:
         if self._unknown in ids:
             return None
         text: str = self.inner.decode(list(ids), skip_special_tokens=False)
+        if not text.strip():  # a space at the end of a text is a token, and no word
+            return WrittenWord(text, "", "")
         for form in dict.fromkeys((text, f" {text.strip()}", text.strip())):
             if form.strip() and self._encode(form) == ids:
                 return WrittenWord(*split_punctuation(form))

@@ -1,4 +1,4 @@
-"""Train a small model in minutes, offline: plain fine-tuning against two robust methods.
+"""Train a small model in minutes, offline: plain fine-tuning against a robust one, on texts with typos and worse.
 
 Examples:
   toughen demo
