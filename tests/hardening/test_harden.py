@@ -83,8 +83,8 @@ def harden(folder, tmp_path):
 
 def test_a_hardening(harden, folder, tmp_path, capsys):
     done = harden(steps=120, learning_rate=1e-3, save_steps=500)
-    before = {row.name: row.overlap_before for row in done.rows}
-    after = {row.name: row.overlap_after for row in done.rows}
+    before = {row.name: row.overlap_before.value for row in done.rows}
+    after = {row.name: row.overlap_after.value for row in done.rows}
     typos = "typos in 30% of the words"
     assert before["clean"] == 1.0
     assert after[typos] > before[typos]
@@ -114,8 +114,8 @@ def test_it_goes_on_where_it_was_killed(harden, tmp_path, monkeypatch):
     monkeypatch.undo()
     assert (tmp_path / "killed/checkpoint-4").is_dir()
     resumed = toughen.harden(resume=tmp_path / "killed")
-    assert [row.cosine_after for row in resumed.rows] == pytest.approx(
-        [row.cosine_after for row in whole.rows], abs=1e-6
+    assert [row.cosine_after.value for row in resumed.rows] == pytest.approx(
+        [row.cosine_after.value for row in whole.rows], abs=1e-6
     )
 
 
@@ -221,7 +221,7 @@ def test_refusals(harden, folder, tmp_path):
     with pytest.raises(UsageError, match=r"no config\.json"):
         harden(model=tmp_path)
     (folder / "model" / "decoder").mkdir(exist_ok=True)
-    (folder / "model" / "decoder" / "config.json").write_text(json.dumps({"architectures": ["LlamaForCausalLM"]}))
+    (folder / "model" / "decoder" / "config.json").write_text(json.dumps({"model_type": "llama"}))
     with pytest.raises(UsageError, match="pooling='last'"):
         harden(model=folder / "model" / "decoder")
     (tmp_path / "full").mkdir()

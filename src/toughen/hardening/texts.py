@@ -2,8 +2,8 @@
 
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from itertools import islice
+from dataclasses import dataclass
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +61,11 @@ def check_texts(files: Sequence[Path], column: str | None, measured: int, seed: 
 
 @dataclass
 class EditedTexts(IterableDataset[dict[str, Any]]):
-    """Yields token ids of texts and of edited copies, for ever; memory does not depend on the number of texts."""
+    """Yields token ids of texts and of edited copies, for ever; memory does not depend on the number of texts.
+
+    Every process, and every worker of it, reads all lines, and tokenizes and edits its own share. Which texts come is
+    known from the number of batches that are done, so that a resumed training goes on without making those again.
+    """
 
     files: Sequence[Path]
     column: str | None
@@ -71,30 +75,41 @@ class EditedTexts(IterableDataset[dict[str, Any]]):
     max_length: int
     clean_share: float
     seed: int
-    epoch: int = field(default=0, init=False)
+    batch_size: int = 1
+    rank: int = 0
+    processes: int = 1
+    done: int = 0
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         worker = get_worker_info()
         number, workers = (0, 1) if worker is None else (worker.id, worker.num_workers)
-        while True:
-            key = f"{self.seed}/{self.epoch}"
-            texts = (
-                text
-                for index, text in enumerate(read_texts(self.files, self.column))
-                if self._mine(index, number, workers)
-            )
+        number = (number + self.done) % workers  # workers take turns, and the first one makes the next batch
+        left_out = self.batch_size * len(range(number, self.done, workers))
+        share, shares = self.rank * workers + number, self.processes * workers
+        for epoch in count():
+            texts, block_number = self._texts(share, shares), 0
             while block := list(islice(texts, BUFFER)):
-                rng = random.Random(f"{key}/{number}/{len(block)}")
+                rng = random.Random(f"{self.seed}/{epoch}/{share}/{block_number}")
+                block_number += 1
                 rng.shuffle(block)
-                for ids in self.tokenizer(block, truncation=True, max_length=self.max_length)["input_ids"]:
-                    yield self._row(ids, key, rng)
-            self.epoch += 1
+                edited = [rng.random() >= self.clean_share for _ in block]
+                skipped = min(left_out, len(block))
+                left_out -= skipped
+                if skipped == len(block):
+                    continue
+                ids = self.tokenizer(block[skipped:], truncation=True, max_length=self.max_length)["input_ids"]
+                for each, edit in zip(ids, edited[skipped:], strict=True):
+                    yield self._row(each, f"{self.seed}/{epoch}", edit)
+            if not block_number:  # fewer texts than workers
+                share, shares = 0, 1
 
-    def _mine(self, index: int, number: int, workers: int) -> bool:
-        return index % workers == number and index not in self.held_out
+    def _texts(self, share: int, shares: int) -> Iterator[str]:
+        for index, text in enumerate(read_texts(self.files, self.column)):
+            if index % shares == share and index not in self.held_out:
+                yield text
 
-    def _row(self, ids: list[int], key: str, rng: random.Random) -> dict[str, Any]:
-        if rng.random() < self.clean_share:
+    def _row(self, ids: list[int], key: str, edit: bool) -> dict[str, Any]:
+        if not edit:
             return {"ids": ids, "view": ids, "source": range(len(ids))}
         view = self.editor.view(ids, key, self.max_length)
         return {"ids": ids, "view": view.ids, "source": view.source}
@@ -109,14 +124,15 @@ class Collator:
     def __call__(self, rows: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
         ids, view, source = ([row[name] for row in rows] for name in ("ids", "view", "source"))
         return {
-            "ids": _padded(ids, self.pad),
-            "mask": _padded([[1] * len(each) for each in ids], 0),
-            "view": _padded(view, self.pad),
-            "view_mask": _padded([[1] * len(each) for each in view], 0),
-            "source": _padded(source, 0),
+            "ids": padded(ids, self.pad),
+            "mask": padded([[1] * len(each) for each in ids], 0),
+            "view": padded(view, self.pad),
+            "view_mask": padded([[1] * len(each) for each in view], 0),
+            "source": padded(source, 0),
         }
 
 
-def _padded(rows: Sequence[Sequence[int]], value: int) -> Tensor:
+def padded(rows: Sequence[Sequence[int]], value: int) -> Tensor:
+    """Return rows of one length, filled up at the right."""
     longest = max(map(len, rows))
     return torch.tensor([[*row, *[value] * (longest - len(row))] for row in rows])

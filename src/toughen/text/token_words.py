@@ -96,6 +96,10 @@ class TokenWords:
         ids = self._encode(word)
         return bool(ids) and self._unknown not in ids
 
+    def tells_case(self, text: str) -> bool:
+        """Tell whether a text in capital letters has other tokens than in small ones."""
+        return self._encode(text.upper()) != self._encode(text.lower())
+
     def write(self, written: WrittenWord, word: str) -> tuple[int, ...]:
         """Return the ids of another word in the same surroundings."""
         return self._encode(f"{written.before}{word}{written.after}")
