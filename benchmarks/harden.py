@@ -1,13 +1,13 @@
-"""An encoder before and after `toughen harden`: similarity, duplicate search, nearest neighbours, with and without noise.
+"""Measure an encoder before and after `toughen harden`: similarity, duplicate search, nearest neighbours, under noise.
 
     python -m benchmarks.harden --model FOLDER --data DATA --out results/harden.json
     python -m benchmarks.harden --model FOLDER --data DATA --out results/harden_pilot.json --pilot "what is smaller" \
         --steps 300 --batch_size 32 --measured 200 --pairs 300 --questions 1000 --queries 300 --news 150
 
-DATA holds folders of JSON lines as .gz (sst2, stsb, qqp, ag_news) and lexicons/en.natural.misspellings.txt.gz. The encoder is
-hardened on unlabelled training sentences; it is measured on others. Typos, casing and obfuscation are drawn at random with other
-seeds than in training; the misspellings are a list that training never sees. Queries alone have noise in searches; both sentences
-do in STS-B. "kept index" asks an index of the encoder's old vectors with new ones.
+DATA holds folders of JSON lines as .gz (sst2, stsb, qqp, ag_news) and lexicons/en.natural.misspellings.txt.gz. The
+encoder is hardened on unlabelled training sentences and measured on others. Typos, casing and obfuscation are drawn at
+random; the misspellings are a list that training never sees. Queries alone have noise in searches; both sentences do in
+STS-B. "kept index" asks an index of the encoder's old vectors with new ones.
 """
 
 import argparse
@@ -214,7 +214,9 @@ def main() -> None:
     device, began = "cuda" if torch.cuda.is_available() else "cpu", time.perf_counter()
     with tempfile.TemporaryDirectory() as scratch:
         folder = given.hardened or Path(scratch) / "hardened"
-        options = {name: getattr(given, name) for name in ("steps", "batch_size", "learning_rate", "clean_share", "measured")}
+        options = {
+            name: getattr(given, name) for name in ("steps", "batch_size", "learning_rate", "clean_share", "measured")
+        }
         if given.hardened is None:
             texts = Path(scratch) / "texts.txt"
             texts.write_text("\n".join(" ".join(text.split()) for text in unlabelled(given.data)), encoding="utf-8")

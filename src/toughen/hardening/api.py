@@ -34,7 +34,6 @@ def _is_first() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
-
 @dataclass(frozen=True)
 class HardenSpec:
     """Every option of a hardening; harden.yaml holds it."""
@@ -174,7 +173,9 @@ def harden(
     known = HardenSpec.__dataclass_fields__
     if unknown := [name for name in options if name not in known]:
         raise UsageError(f"harden has no option {unknown[0]!r}. {nearest(unknown[0], known)}", (unknown[0],))
-    paths = {name: _absolute(options[name]) for name in ("lexicon", "synonyms") if options.get(name) is not None}
+    paths: dict[str, Any] = {
+        name: _absolute(options[name]) for name in ("lexicon", "synonyms") if options.get(name) is not None
+    }
     source = _absolute(model) if Path(model).exists() else os.fspath(model)
     spec = HardenSpec(model=source, texts=[_absolute(file) for file in files], **{**options, **paths})
     folder = Path(output_dir)
@@ -201,8 +202,8 @@ def _finished(folder: Path) -> Hardened:
 
     stored = read_json(folder / RESULT)
     means = ("cosine_before", "cosine_after", "overlap_before", "overlap_after")
-    rows = [Measurement(**{**row, **{name: Mean(**row[name]) for name in means}}) for row in stored["rows"]]
-    return Hardened(folder, rows, stored["sentence"])
+    rows: list[dict[str, Any]] = [{**row, **{name: Mean(**row[name]) for name in means}} for row in stored["rows"]]
+    return Hardened(folder, [Measurement(**row) for row in rows], stored["sentence"])
 
 
 class _Hardening:
@@ -235,7 +236,7 @@ class _Hardening:
         asked, limit = self.spec.max_length, self.encoder.longest(self.tokenizer)
         length = min(asked, limit) if limit else asked
         if length < asked:
-            self.notes.append(f"texts are cut at {length} tokens and not at max_length={asked}: the model reads no more")
+            self.notes.append(f"texts are cut at {length} tokens, not at max_length={asked}: the model reads no more")
         cut = sum(len(ids) > length for ids in self.tokenizer(self.held_out)["input_ids"])
         if cut:
             more = "" if limit and length >= limit else "; give more with max_length (--max_length)"
@@ -321,7 +322,12 @@ class _Hardening:
         notes = [*self.notes, *([] if self.spec.lexicon else [misspellings])]
         title, texts = f"Hardening of {name}", len(self.held_out)
         write_page(self.folder / "harden.html", title, verdict, rows, queries, texts=texts, notes=notes)
-        told = {"sentence": verdict, "seconds": round(seconds, 1), "notes": notes, "rows": [asdict(row) for row in rows]}
+        told = {
+            "sentence": verdict,
+            "seconds": round(seconds, 1),
+            "notes": notes,
+            "rows": [asdict(row) for row in rows],
+        }
         write_json(self.folder / RESULT, told)
         for checkpoint in self.folder.glob("checkpoint-*"):
             remove_folder(checkpoint)

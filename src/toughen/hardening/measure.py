@@ -111,9 +111,9 @@ def examples(
     """Return the first queries whose nearest text noise or hardening changed."""
     wanted, first, second = (nearest(each, index)[:, 0].tolist() for each in (index, before, after))
     rows = [
-        Query(noise, texts[i], noisy[i], *(texts[k] for k in found))
-        for i, found in enumerate(zip(wanted, first, second, strict=True))
-        if len(set(found)) > 1
+        Query(noise, texts[i], noisy[i], texts[clean], texts[old], texts[new])
+        for i, (clean, old, new) in enumerate(zip(wanted, first, second, strict=True))
+        if not clean == old == new
     ]
     return rows[:SHOWN]
 

@@ -63,7 +63,9 @@ class TokenWords:
         """Return where each word of a text without special tokens starts and ends."""
         first, last = self._first, self._last
         starts = [
-            place for place, number in enumerate(ids) if not place or number in first or (last and ids[place - 1] in last)
+            place
+            for place, number in enumerate(ids)
+            if not place or number in first or (last and ids[place - 1] in last)
         ]
         return list(zip(starts, [*starts[1:], len(ids)], strict=True))
 

@@ -105,9 +105,7 @@ class TextEditor:
     def _kept(self, word: str) -> bool:
         return len(word) < 2 or word.lower() in self.kept or has_digit(word) or is_negation(word)
 
-    def _edited(
-        self, old: tuple[int, ...], written: WrittenWord, family: str, rng: random.Random
-    ) -> tuple[int, ...]:
+    def _edited(self, old: tuple[int, ...], written: WrittenWord, family: str, rng: random.Random) -> tuple[int, ...]:
         """Return other ids for a word; the old ones if no edit changes them."""
         for _ in range(TRIES):
             word = self._edit(written.word, family, rng)
