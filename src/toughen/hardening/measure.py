@@ -4,6 +4,7 @@ import math
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -109,7 +110,7 @@ def examples(
     noise: str, texts: Sequence[str], noisy: Sequence[str], before: Tensor, after: Tensor, index: Tensor
 ) -> list[Query]:
     """Return the first queries whose nearest text noise or hardening changed."""
-    wanted, first, second = (nearest(each, index)[:, 0].tolist() for each in (index, before, after))
+    wanted, first, second = (cast("list[int]", nearest(each, index)[:, 0].tolist()) for each in (index, before, after))
     rows = [
         Query(noise, texts[i], noisy[i], texts[clean], texts[old], texts[new])
         for i, (clean, old, new) in enumerate(zip(wanted, first, second, strict=True))
