@@ -261,6 +261,8 @@ def test_refusals(harden, folder, tmp_path, monkeypatch):
         harden(lexicon=tmp_path / "no.txt")
     with pytest.raises(UsageError, match="families: there is no 'typo'"):
         harden(families="typo")
+    with pytest.raises(UsageError, match=r"recipe='week' is not known.*overnight"):
+        harden(recipe="week")
     with pytest.raises(UsageError, match="no option 'step'"):
         harden(step=3)
     with pytest.raises(UsageError, match=r"no config\.json"):

@@ -25,6 +25,13 @@ if TYPE_CHECKING:
     from .encoder import PoolingName
     from .measure import Measurement, Query
 
+RECIPES: Mapping[str, Mapping[str, Any]] = {
+    "10-minutes": {"steps": 10_000, "learning_rate": 2e-4, "workers": min(8, os.cpu_count() or 1), "fast": True},
+    "overnight": {
+        **{"steps": 300_000, "learning_rate": 1e-4, "workers": min(8, os.cpu_count() or 1), "fast": True},
+        "save_steps": 5_000,
+    },
+}
 PathLike = str | os.PathLike[str]
 SPEC, LOG, RESULT = "harden.yaml", "harden.log", "harden.json"
 
@@ -40,6 +47,8 @@ class HardenSpec:
 
     model: str
     texts: Sequence[str]
+    recipe: str | None = None
+    """10-minutes or overnight: updates, learning rate and workers for one GPU; options beside it count."""
     column: str | None = None
     """Column of the texts, for tables, JSON lines and Parquet."""
     families: Sequence[str] = ("typos", "obfuscation", "casing")
@@ -149,6 +158,12 @@ def harden(
     Raises:
         UsageError: If an option is wrong.
         DataError: If a file cannot be used.
+        RunError: If the folder is there already, or holds no hardening to go on with.
+
+    Examples:
+        >>> done = toughen.harden("encoder", "texts.txt", output_dir="hardened")  # doctest: +SKIP
+        >>> done.sentence  # doctest: +SKIP
+        'an index of the old vectors can stay: ...'
 
     Examples:
         >>> from toughen.demo import sample
@@ -173,6 +188,10 @@ def harden(
     known = HardenSpec.__dataclass_fields__
     if unknown := [name for name in options if name not in known]:
         raise UsageError(f"harden has no option {unknown[0]!r}. {nearest(unknown[0], known)}", (unknown[0],))
+    if (recipe := options.get("recipe")) is not None:
+        if recipe not in RECIPES:
+            raise UsageError(f"recipe={recipe!r} is not known. {nearest(recipe, RECIPES)}", ("recipe",))
+        options = {**RECIPES[recipe], **options}
     paths: dict[str, Any] = {
         name: _absolute(options[name]) for name in ("lexicon", "synonyms") if options.get(name) is not None
     }
