@@ -244,7 +244,8 @@ def main() -> None:
         **found,
         "held_out_texts": own["rows"],
     }
-    text = json.dumps(result, indent=1)
+    rounded = json.loads(json.dumps(result), parse_float=lambda number: round(float(number), 4))
+    text = json.dumps(rounded, indent=1)
     print(text)
     if given.out:
         given.out.write_text(text + "\n", encoding="utf-8")

@@ -39,9 +39,15 @@ done = toughen.harden(
 )
 
 rng = random.Random(1)
-queries = [
-    " ".join(random_edit(word, TYPOS, rng) if len(word) > 4 else word for word in text.split()) for text in texts
-]
+
+
+def mistype(text: str) -> str:
+    """Return a text with a typing error in some of its words."""
+    words = (random_edit(word, TYPOS, rng) if len(word) > 4 and rng.random() < 0.5 else word for word in text.split())
+    return " ".join(words)
+
+
+queries = [mistype(text) for text in texts]
 tokenizer = AutoTokenizer.from_pretrained("encoder")
 
 

@@ -16,7 +16,8 @@ from ..tasks.read.files import FileFormat, check_file, read_lines, read_rows, su
 from ..text.views import TextEditor
 
 PLAIN = (".txt", ".text", "")
-BUFFER = 10_000  # texts that are shuffled, tokenized and edited together
+BUFFER = 10_000  # texts that are shuffled together
+TOKENIZED = 256  # texts that are tokenized together
 FIRST = 50_000  # the held-out texts are drawn from so many first ones
 LEAST = 20  # texts
 
@@ -97,9 +98,11 @@ class EditedTexts(IterableDataset[dict[str, Any]]):
                 left_out -= skipped
                 if skipped == len(block):
                     continue
-                ids = self.tokenizer(block[skipped:], truncation=True, max_length=self.max_length)["input_ids"]
-                for each, edit in zip(ids, edited[skipped:], strict=True):
-                    yield self._row(each, f"{self.seed}/{epoch}", edit)
+                for start in range(skipped, len(block), TOKENIZED):
+                    end = start + TOKENIZED
+                    ids = self.tokenizer(block[start:end], truncation=True, max_length=self.max_length)["input_ids"]
+                    for each, edit in zip(ids, edited[start:end], strict=True):
+                        yield self._row(each, f"{self.seed}/{epoch}", edit)
             if not block_number:  # fewer texts than workers
                 share, shares = 0, 1
 
