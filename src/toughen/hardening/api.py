@@ -178,7 +178,10 @@ def harden(
         if not (folder / SPEC).is_file():
             raise RunError(f"{folder} holds no hardening to go on with: it has no {SPEC}.")
         if (folder / RESULT).is_file():
-            return _finished(folder)
+            done = _finished(folder)
+            if _is_first():
+                write_line(f"{folder} is finished: {done.sentence}", None, None)
+            return done
         given = read_yaml(folder / SPEC, RunError, "holds no options.")
         return _Hardening(folder, HardenSpec(**given), trainer or {}).run()
     if model is None or output_dir is None:

@@ -25,13 +25,14 @@ LEAST = 20  # texts
 def read_texts(files: Sequence[Path], column: str | None) -> Iterator[str]:
     """Yield the texts of all files: the lines of a plain one, a column of CSV, TSV, JSON lines, JSON or Parquet."""
     for file in files:
-        if column is None and suffix(file) in PLAIN:
-            texts: Iterator[Any] = read_lines(file, FileFormat())
-        else:
-            texts = _column(file, column)
-        for text in texts:
-            if isinstance(text, str) and (line := " ".join(text.split())):
-                yield line
+        plain = column is None and suffix(file) in PLAIN
+        texts: Iterator[Any] = read_lines(file, FileFormat()) if plain else _column(file, column)
+        try:
+            for text in texts:
+                if isinstance(text, str) and (line := " ".join(text.split())):
+                    yield line
+        except DataError as error:
+            raise error.for_caller(()) from None  # there are no options on how a file is written
 
 
 def _column(file: Path, column: str | None) -> Iterator[Any]:
@@ -40,8 +41,8 @@ def _column(file: Path, column: str | None) -> Iterator[Any]:
             raise row.error().for_caller(())
         if column is None or column not in row.fields:
             known = ", ".join(map(repr, row.fields))
-            asked = "which column holds the texts?" if column is None else f"there is no column {column!r};"
-            raise DataError(f"{file}: {asked} Give column= (--column) one of {known}.")
+            asked = "which column holds the texts? Give" if column is None else f"there is no column {column!r}; give"
+            raise DataError(f"{file}: {asked} column= (--column) one of {known}.")
         yield row.fields[column]
 
 
