@@ -221,6 +221,11 @@ def test_pooling_as_sentence_transformers_6_writes_it(folder, tmp_path):
         json.dumps({"embedding_dimension": 32, "pooling_mode": "cls", "include_prompt": True})
     )
     assert Encoder.find(str(tmp_path / "model"), None).pooling == "cls"
+    modules = json.loads((tmp_path / "model" / "modules.json").read_text())
+    modules.append({"path": "3_Dense", "type": "sentence_transformers.sentence_transformer.modules.dense.Dense"})
+    (tmp_path / "model" / "modules.json").write_text(json.dumps(modules))
+    with pytest.raises(UsageError, match="Dense changes the pooled vectors"):
+        Encoder.find(str(tmp_path / "model"), None)
 
 
 def test_a_page_shows_texts_as_they_are(tmp_path):

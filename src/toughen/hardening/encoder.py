@@ -99,6 +99,11 @@ def _modules(home: Path) -> tuple[Path, PoolingName | None]:
             transformer = path
         elif module["type"].endswith("Pooling"):
             pooling = _pooling(path / "config.json")
+        elif not module["type"].endswith("Normalize"):
+            raise UsageError(
+                f"{file}: {module['type'].rpartition('.')[2]} changes the pooled vectors, which is not supported; there "
+                "may be a Transformer, a Pooling and a Normalize."
+            )
     return transformer, pooling
 
 
