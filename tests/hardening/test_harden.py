@@ -228,6 +228,19 @@ def test_pooling_as_sentence_transformers_6_writes_it(folder, tmp_path):
         Encoder.find(str(tmp_path / "model"), None)
 
 
+def test_a_folder_is_written_without_what_was_said_of_another(folder, tmp_path):
+    shutil.copytree(folder / "model", home := tmp_path / "model")
+    (home / "harden.json").write_text("{}")
+    (out := home / "out").mkdir()
+    (out / "harden.yaml").write_text("mine")
+    encoder = Encoder.find(str(home), None)
+    encoder.save(encoder.load(), encoder.load_tokenizer(), out)
+    assert (out / "harden.yaml").read_text() == "mine"
+    assert not (out / "harden.json").exists()
+    assert not (out / "out").exists()
+    assert Encoder.find(str(out), None).pooling == "mean"
+
+
 def test_a_page_shows_texts_as_they_are(tmp_path):
     mean = Mean(0.5, 0.1)
     row = Measurement("typos", 0.3, mean, mean, mean, mean)

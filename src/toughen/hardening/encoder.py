@@ -79,8 +79,14 @@ class Encoder:
 
     def save(self, model: nn.Module, tokenizer: Any, folder: Path) -> None:
         """Write a folder of the same form with other weights."""
-        skipped = (*WEIGHTS, "README.md", ".*")
-        shutil.copytree(self.home, folder, ignore=shutil.ignore_patterns(*skipped), dirs_exist_ok=True)
+        # Nor what an earlier hardening said of itself; the folder may lie inside that of the encoder.
+        patterns = shutil.ignore_patterns(*WEIGHTS, "README.md", "harden.*", ".*")
+
+        def skipped(path: str, names: list[str]) -> set[str]:
+            inside = {name for name in names if (Path(path) / name).resolve() == folder.resolve()}
+            return {*patterns(path, names), *inside}
+
+        shutil.copytree(self.home, folder, ignore=skipped, dirs_exist_ok=True)
         inside = folder / self.transformer.relative_to(self.home)
         model.save_pretrained(inside)  # pyright: ignore[reportCallIssue]
         tokenizer.save_pretrained(inside)
@@ -101,8 +107,8 @@ def _modules(home: Path) -> tuple[Path, PoolingName | None]:
             pooling = _pooling(path / "config.json")
         elif not module["type"].endswith("Normalize"):
             raise UsageError(
-                f"{file}: {module['type'].rpartition('.')[2]} changes the pooled vectors, which is not supported; there "
-                "may be a Transformer, a Pooling and a Normalize."
+                f"{file}: {module['type'].rpartition('.')[2]} changes the pooled vectors, which is not supported; a "
+                "Transformer, a Pooling and a Normalize are."
             )
     return transformer, pooling
 
