@@ -1,54 +1,28 @@
 """Hardening an encoder: its texts, its loss, the folder it leaves, and how it goes on."""
 
 import json
-from itertools import islice
+import shutil
+import tracemalloc
+from itertools import chain, islice
+from types import SimpleNamespace
 
 import pytest
 import torch
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
-from tokenizers.processors import TemplateProcessing
-from transformers import AutoModel, AutoTokenizer, BertConfig, BertModel, PreTrainedTokenizerFast
+from transformers import AutoModel, AutoTokenizer, BertConfig, BertModel
 
 import toughen
 from toughen.errors import DataError, UsageError
+from toughen.hardening import texts as texts_module
 from toughen.hardening.encoder import Encoder, Weights, loss_parts, pool
-from toughen.hardening.measure import compare, sentence
+from toughen.hardening.measure import Mean, Measurement, Query, compare, sentence
 from toughen.hardening.texts import Collator, EditedTexts, check_texts, read_texts
+from toughen.reports.harden_page import write_page
 from toughen.runs.errors import RunError
 from toughen.text.token_words import TokenWords
 from toughen.text.views import TextEditor
 
-WORDS = [
-    "the",
-    "quick",
-    "brown",
-    "fox",
-    "jumps",
-    "over",
-    "a",
-    "lazy",
-    "dog",
-    "while",
-    "seven",
-    "wizards",
-    "quietly",
-    "examine",
-    "ancient",
-    "purple",
-    "scrolls",
-]
-TEXTS = [" ".join(WORDS[(i * k) % len(WORDS)] for k in range(1, 9)) + f" number {i}" for i in range(120)]
-
-
-def wordpiece(texts):
-    inner = Tokenizer(models.WordPiece(unk_token="[UNK]"))
-    inner.normalizer = normalizers.BertNormalizer()
-    inner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    inner.train_from_iterator(texts, trainers.WordPieceTrainer(vocab_size=160, special_tokens=special))
-    inner.post_processor = TemplateProcessing("[CLS] $A [SEP]", "[CLS] $A [SEP] $B [SEP]", [("[CLS]", 2), ("[SEP]", 3)])
-    names = {f"{name.strip('[]').lower()}_token": name for name in special}
-    return PreTrainedTokenizerFast(tokenizer_object=inner, **names)
+from ..trainers.test_two_processes import free_port
+from .texts import TEXTS, wordpiece
 
 
 @pytest.fixture(scope="module")
@@ -83,8 +57,8 @@ def harden(folder, tmp_path):
 
 def test_a_hardening(harden, folder, tmp_path, capsys):
     done = harden(steps=120, learning_rate=1e-3, save_steps=500)
-    before = {row.name: row.overlap_before for row in done.rows}
-    after = {row.name: row.overlap_after for row in done.rows}
+    before = {row.name: row.overlap_before.value for row in done.rows}
+    after = {row.name: row.overlap_after.value for row in done.rows}
     typos = "typos in 30% of the words"
     assert before["clean"] == 1.0
     assert after[typos] > before[typos]
@@ -95,6 +69,10 @@ def test_a_hardening(harden, folder, tmp_path, capsys):
     assert Encoder.find(str(done.path), None).pooling == "mean"
     assert f"| {typos} |" in (done.path / "README.md").read_text()
     assert not list(done.path.glob("checkpoint-*"))
+    page = (done.path / "harden.html").read_text()
+    assert all(each in page for each in (typos, "clean", "misspellings", "obfuscation"))
+    again = toughen.harden(resume=done)  # nothing is left to do
+    assert again.rows == done.rows
 
 
 def test_it_goes_on_where_it_was_killed(harden, tmp_path, monkeypatch):
@@ -113,9 +91,11 @@ def test_it_goes_on_where_it_was_killed(harden, tmp_path, monkeypatch):
         harden("killed")
     monkeypatch.undo()
     assert (tmp_path / "killed/checkpoint-4").is_dir()
+    (half := tmp_path / "killed/checkpoint-5").mkdir()  # as a kill leaves it in the middle of a save
+    (half / "trainer_state.json").write_text('{"global_step": 5, "log_hi')
     resumed = toughen.harden(resume=tmp_path / "killed")
-    assert [row.cosine_after for row in resumed.rows] == pytest.approx(
-        [row.cosine_after for row in whole.rows], abs=1e-6
+    assert [row.cosine_after.value for row in resumed.rows] == pytest.approx(
+        [row.cosine_after.value for row in whole.rows], abs=1e-6
     )
 
 
@@ -160,6 +140,48 @@ def test_the_stream_leaves_out_what_is_measured(folder):
     assert {str(row["view"]) for row in first} != {str(row["view"]) for row in second}  # epochs differ
 
 
+@pytest.mark.parametrize("workers", [1, 3])
+def test_workers_and_processes_share_the_texts(workers, folder, monkeypatch):
+    tokenizer, files = AutoTokenizer.from_pretrained(folder / "model"), [folder / "texts.txt"]
+    editor = TextEditor(TokenWords(tokenizer))
+    monkeypatch.setattr(texts_module, "BUFFER", 7)
+    size = 4
+
+    def batches(count, rank=0, processes=1, done=0):
+        """As a DataLoader makes them: its workers take turns."""
+        stream = EditedTexts(files, None, tokenizer, editor, frozenset(), 64, 0.5, 0, size, rank, processes, done)
+        streams = []
+        for number in range(workers):
+            info = SimpleNamespace(id=number, num_workers=workers)
+            monkeypatch.setattr(texts_module, "get_worker_info", lambda info=info: info)
+            streams.append(iter(stream))
+            row = next(streams[-1])  # a generator asks when it begins
+            streams[-1] = chain([row], streams[-1])
+        return [[str(row) for row in islice(streams[number % workers], size)] for number in range(count)]
+
+    whole = batches(40)
+    for done in (1, 2, 7, 31):
+        assert batches(40 - done, done=done) == whole[done:]
+    own = [{row for batch in batches(15, rank, 2) for row in batch} for rank in range(2)]
+    assert len(own[0] | own[1]) == len(TEXTS)  # an epoch
+
+
+def test_memory_does_not_grow_with_the_texts(folder, tmp_path, monkeypatch):
+    tokenizer = AutoTokenizer.from_pretrained(folder / "model")
+    monkeypatch.setattr(texts_module, "BUFFER", 100)
+    peaks = []
+    for count in (300, 6000):
+        file = tmp_path / f"{count}.txt"
+        file.write_text("\n".join(f"{TEXTS[i % 120]} {i}" for i in range(count)))
+        stream = EditedTexts([file], None, tokenizer, TextEditor(TokenWords(tokenizer)), frozenset(), 64, 1.0, 0)
+        tracemalloc.start()
+        for _ in islice(stream, count):
+            pass
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 1.3 * peaks[0]
+
+
 @pytest.mark.parametrize("how", ["mean", "cls", "last"])
 def test_padding_changes_no_vector_and_no_loss(how, folder):
     model = AutoModel.from_pretrained(folder / "model").eval()
@@ -193,6 +215,42 @@ def test_the_loss_is_zero_for_the_teacher_itself(folder):
     )
 
 
+def test_pooling_as_sentence_transformers_6_writes_it(folder, tmp_path):
+    shutil.copytree(folder / "model", tmp_path / "model")
+    (tmp_path / "model" / "1_Pooling" / "config.json").write_text(
+        json.dumps({"embedding_dimension": 32, "pooling_mode": "cls", "include_prompt": True})
+    )
+    assert Encoder.find(str(tmp_path / "model"), None).pooling == "cls"
+    modules = json.loads((tmp_path / "model" / "modules.json").read_text())
+    modules.append({"path": "3_Dense", "type": "sentence_transformers.sentence_transformer.modules.dense.Dense"})
+    (tmp_path / "model" / "modules.json").write_text(json.dumps(modules))
+    with pytest.raises(UsageError, match="Dense changes the pooled vectors"):
+        Encoder.find(str(tmp_path / "model"), None)
+
+
+def test_a_folder_is_written_without_what_was_said_of_another(folder, tmp_path):
+    shutil.copytree(folder / "model", home := tmp_path / "model")
+    (home / "harden.json").write_text("{}")
+    (out := home / "out").mkdir()
+    (out / "harden.yaml").write_text("mine")
+    encoder = Encoder.find(str(home), None)
+    encoder.save(encoder.load(), encoder.load_tokenizer(), out)
+    assert (out / "harden.yaml").read_text() == "mine"
+    assert not (out / "harden.json").exists()
+    assert not (out / "out").exists()
+    assert Encoder.find(str(out), None).pooling == "mean"
+
+
+def test_a_page_shows_texts_as_they_are(tmp_path):
+    mean = Mean(0.5, 0.1)
+    row = Measurement("typos", 0.3, mean, mean, mean, mean)
+    query = Query("typos", "<b>fox", "<script>fxo", "a & b", "c", "a & b")
+    write_page(tmp_path / "page.html", "<i>t", "v", [row], [query], texts=9, notes=["<u>n"])
+    page = (tmp_path / "page.html").read_text()
+    assert "&lt;script&gt;fxo" in page
+    assert not any(each in page for each in ("<b>fox", "<script>fxo", "<i>t", "<u>n"))
+
+
 def test_the_sentence_says_whether_an_index_stays():
     index = torch.nn.functional.normalize(torch.randn(40, 8, generator=torch.manual_seed(0)), dim=-1)
     other = torch.nn.functional.normalize(torch.randn(40, 8, generator=torch.manual_seed(1)), dim=-1)
@@ -201,7 +259,8 @@ def test_the_sentence_says_whether_an_index_stays():
     assert "index the texts again" in sentence([moved])
 
 
-def test_refusals(harden, folder, tmp_path):
+def test_refusals(harden, folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(Encoder, "load", lambda self: pytest.fail("the model was loaded"))
     (tmp_path / "empty.txt").write_text("")
     (tmp_path / "binary.txt").write_bytes(bytes(range(128, 256)) * 40)
     (tmp_path / "few.txt").write_text("one\ntwo")
@@ -214,14 +273,20 @@ def test_refusals(harden, folder, tmp_path):
         with pytest.raises(DataError, match=message):
             harden(texts=tmp_path / f"{texts}.txt")
     assert not (tmp_path / "out").exists()
+    with pytest.raises(UsageError, match="casing changes nothing"):
+        harden(families="casing")
+    with pytest.raises(DataError, match="is not there"):
+        harden(lexicon=tmp_path / "no.txt")
     with pytest.raises(UsageError, match="families: there is no 'typo'"):
         harden(families="typo")
+    with pytest.raises(UsageError, match=r"recipe='week' is not known.*overnight"):
+        harden(recipe="week")
     with pytest.raises(UsageError, match="no option 'step'"):
         harden(step=3)
     with pytest.raises(UsageError, match=r"no config\.json"):
         harden(model=tmp_path)
     (folder / "model" / "decoder").mkdir(exist_ok=True)
-    (folder / "model" / "decoder" / "config.json").write_text(json.dumps({"architectures": ["LlamaForCausalLM"]}))
+    (folder / "model" / "decoder" / "config.json").write_text(json.dumps({"model_type": "llama"}))
     with pytest.raises(UsageError, match="pooling='last'"):
         harden(model=folder / "model" / "decoder")
     (tmp_path / "full").mkdir()
@@ -230,3 +295,24 @@ def test_refusals(harden, folder, tmp_path):
         harden("full")
     with pytest.raises(RunError, match=r"no harden\.yaml"):
         toughen.harden(resume=tmp_path)
+
+
+def _process(rank, port, folder, out):
+    import os
+
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2", "RANK": str(rank)}
+    os.environ |= {"LOCAL_RANK": str(rank), "ACCELERATE_USE_CPU": "true"}
+    torch.set_num_threads(1)
+    options = {"steps": 4, "batch_size": 4, "measured": 20, "families": ("typos",), "trainer": {"use_cpu": True}}
+    done = toughen.harden(folder / "model", folder / "texts.txt", output_dir=out, **options)
+    (out / f"said-{rank}").write_text(done.sentence)
+    torch.distributed.destroy_process_group()
+
+
+@pytest.mark.distributed
+def test_two_processes_make_one_encoder(folder, tmp_path):
+    torch.multiprocessing.spawn(_process, args=(free_port(), folder, tmp_path / "out"), nprocs=2)
+    said = [(tmp_path / "out" / f"said-{rank}").read_text() for rank in range(2)]
+    assert said[0] == said[1] != ""
+    assert AutoModel.from_pretrained(tmp_path / "out").config.hidden_size == 32
+    assert (tmp_path / "out" / "harden.log").read_text().count("saved") == 1

@@ -93,4 +93,5 @@ class Divergence:
         function = pointwise(self.kind, self.detach)
         pairs = zip(perturbed.predictions, clean.predictions, strict=True)
         terms = [distance(function, b, c, self.reduction) for b, c in pairs]
+        terms = [t if b.weight == 1 else b.weight * t for t, b in zip(terms, perturbed.predictions, strict=True)]
         return torch.stack(terms).mean() if self.reduction == "mean" else torch.stack(terms).sum()

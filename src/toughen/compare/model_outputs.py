@@ -20,6 +20,7 @@ class Prediction:
     scores: Tensor  # (..., columns)
     kind: ScoreType
     mask: Tensor | None = None  # (...): 1 for a row that counts, 0 for padding and unlabelled positions; None: all
+    weight: float = 1.0  # in a divergence, beside the other blocks of scores
 
 
 @dataclass(frozen=True, slots=True)

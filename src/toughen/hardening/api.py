@@ -4,7 +4,7 @@ import copy
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ import yaml
 from .._version import __version__
 from ..errors import UsageError, nearest, require
 from ..internal.atomic import remove_folder, write_json, write_text
+from ..reports.folder import read_json
 from ..runs.config_io import read_yaml
 from ..runs.errors import RunError
 from ..runs.progress import write_line
@@ -22,10 +23,22 @@ from ..text.views import FAMILIES
 
 if TYPE_CHECKING:
     from .encoder import PoolingName
-    from .measure import Measurement
+    from .measure import Measurement, Query
 
+RECIPES: Mapping[str, Mapping[str, Any]] = {
+    "10-minutes": {"steps": 10_000, "learning_rate": 2e-4, "workers": min(8, os.cpu_count() or 1), "fast": True},
+    "overnight": {
+        **{"steps": 300_000, "learning_rate": 1e-4, "workers": min(8, os.cpu_count() or 1), "fast": True},
+        "save_steps": 5_000,
+    },
+}
 PathLike = str | os.PathLike[str]
-SPEC, LOG = "harden.yaml", "harden.log"
+SPEC, LOG, RESULT = "harden.yaml", "harden.log", "harden.json"
+
+
+def _is_first() -> bool:
+    """Tell whether this process writes, of those that torchrun or Accelerate started."""
+    return os.environ.get("RANK", "0") == "0"
 
 
 @dataclass(frozen=True)
@@ -34,6 +47,8 @@ class HardenSpec:
 
     model: str
     texts: Sequence[str]
+    recipe: str | None = None
+    """10-minutes or overnight: updates, learning rate and workers for one GPU; options beside it count."""
     column: str | None = None
     """Column of the texts, for tables, JSON lines and Parquet."""
     families: Sequence[str] = ("typos", "obfuscation", "casing")
@@ -62,8 +77,10 @@ class HardenSpec:
     """Weight of the divergence of predicted words, for masked language models."""
     measured: int = 1000
     """Texts that are held out to measure on."""
+    lexicon: str | None = None
+    """Text file with a word and its misspellings in each line: measured on, never trained with."""
     workers: int = 0
-    """Processes that read and edit texts beside the training."""
+    """Processes that read and edit texts beside the training, for each GPU."""
     save_steps: int = 1000
     """Updates between two checkpoints."""
     seed: int = 0
@@ -141,6 +158,12 @@ def harden(
     Raises:
         UsageError: If an option is wrong.
         DataError: If a file cannot be used.
+        RunError: If the folder is there already, or holds no hardening to go on with.
+
+    Examples:
+        >>> done = toughen.harden("encoder", "texts.txt", output_dir="hardened")  # doctest: +SKIP
+        >>> done.sentence  # doctest: +SKIP
+        'an index of the old vectors can stay: ...'
 
     Examples:
         >>> from toughen.demo import sample
@@ -154,6 +177,11 @@ def harden(
         folder = Path(resume)
         if not (folder / SPEC).is_file():
             raise RunError(f"{folder} holds no hardening to go on with: it has no {SPEC}.")
+        if (folder / RESULT).is_file():
+            done = _finished(folder)
+            if _is_first():
+                write_line(f"{folder} is finished: {done.sentence}", None, None)
+            return done
         given = read_yaml(folder / SPEC, RunError, "holds no options.")
         return _Hardening(folder, HardenSpec(**given), trainer or {}).run()
     if model is None or output_dir is None:
@@ -163,101 +191,170 @@ def harden(
     known = HardenSpec.__dataclass_fields__
     if unknown := [name for name in options if name not in known]:
         raise UsageError(f"harden has no option {unknown[0]!r}. {nearest(unknown[0], known)}", (unknown[0],))
-    spec = HardenSpec(model=os.fspath(model), texts=[str(Path(file).absolute()) for file in files], **options)
+    if (recipe := options.get("recipe")) is not None:
+        if recipe not in RECIPES:
+            raise UsageError(f"recipe={recipe!r} is not known. {nearest(recipe, RECIPES)}", ("recipe",))
+        options = {**RECIPES[recipe], **options}
+    paths: dict[str, Any] = {
+        name: _absolute(options[name]) for name in ("lexicon", "synonyms") if options.get(name) is not None
+    }
+    source = _absolute(model) if Path(model).exists() else os.fspath(model)
+    spec = HardenSpec(model=source, texts=[_absolute(file) for file in files], **{**options, **paths})
     folder = Path(output_dir)
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    if _is_first() and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         hint = f"go on with --resume {quote(str(folder))}, or " if (folder / SPEC).is_file() else ""
         raise RunError(f"{folder} is there already and nothing is overwritten; {hint}choose another --output_dir.")
-    hardening = _Hardening(folder, spec, trainer or {})  # checks the texts before a folder is made
-    folder.mkdir(parents=True, exist_ok=True)
-    write_text(folder / SPEC, yaml.safe_dump(asdict(spec), sort_keys=False))
+    hardening = _Hardening(folder, spec, trainer or {})  # checks texts and model before a folder is made
+    if _is_first():
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            write_text(folder / SPEC, yaml.safe_dump(asdict(spec), sort_keys=False))
+        except OSError as error:
+            raise RunError(f"{folder} cannot be written ({error.strerror}); choose another --output_dir.") from None
     return hardening.run()
 
 
+def _absolute(path: PathLike) -> str:
+    return str(Path(path).absolute())
+
+
+def _finished(folder: Path) -> Hardened:
+    """Return what a folder says of its hardening."""
+    from .measure import Mean, Measurement
+
+    stored = read_json(folder / RESULT)
+    means = ("cosine_before", "cosine_after", "overlap_before", "overlap_after")
+    rows: list[dict[str, Any]] = [{**row, **{name: Mean(**row[name]) for name in means}} for row in stored["rows"]]
+    return Hardened(folder, [Measurement(**row) for row in rows], stored["sentence"])
+
+
 class _Hardening:
-    """One hardening in its folder."""
+    """One hardening in its folder: all that can be checked without the model is checked when it is made."""
 
     def __init__(self, folder: Path, spec: HardenSpec, trainer: Mapping[str, Any]) -> None:
+        from ..text.synonyms import load_misspellings, load_synonyms
+        from ..text.token_words import TokenWords
+        from ..text.views import TextEditor
         from .encoder import Encoder
         from .texts import check_texts
 
         self.folder, self.spec, self.trainer = folder, spec, trainer
-        self.files = [Path(file) for file in spec.texts]
-        self.held_out = check_texts(self.files, spec.column, spec.measured, spec.seed)
+        self.notes: list[str] = []
+        files = [Path(file) for file in spec.texts]
+        held_out = check_texts(files, spec.column, spec.measured, spec.seed)
+        self.held_out = list(held_out.values())
+        if spec.lexicon is not None:
+            load_misspellings(spec.lexicon)
         self.encoder = Encoder.find(spec.model, spec.pooling)
+        self.tokenizer = self.encoder.load_tokenizer()
+        words = TokenWords(self.tokenizer)
+        self.max_length = self._check_length()
+        synonyms = load_synonyms(spec.synonyms)[0] if "synonyms" in spec.families else None
+        self.editor = TextEditor(words, self._families(words), spec.rate, synonyms)
+        self.texts = (files, spec.column, self.tokenizer, self.editor, frozenset(held_out), self.max_length)
+
+    def _check_length(self) -> int:
+        """Return the length that texts are cut at, and note how many are longer."""
+        asked, limit = self.spec.max_length, self.encoder.longest(self.tokenizer)
+        length = min(asked, limit) if limit else asked
+        if length < asked:
+            self.notes.append(f"texts are cut at {length} tokens, not at max_length={asked}: the model reads no more")
+        cut = sum(len(ids) > length for ids in self.tokenizer(self.held_out)["input_ids"])
+        if cut:
+            more = "" if limit and length >= limit else "; give more with max_length (--max_length)"
+            share = f"{cut / len(self.held_out):.0%} of the texts"
+            self.notes.append(f"{share} are longer than {length} tokens, and are cut there{more}")
+        return length
+
+    def _families(self, words: Any) -> Sequence[str]:
+        """Return the kinds of edits that the tokenizer can see."""
+        if "casing" not in self.spec.families or any(words.tells_case(text) for text in self.held_out[:20]):
+            return self.spec.families
+        families = [each for each in self.spec.families if each != "casing"]
+        if not families:
+            raise UsageError(
+                "families=casing changes nothing: the tokenizer makes all letters small. Give others, such as typos.",
+                ("families",),
+            )
+        self.notes.append("casing is left out: the tokenizer makes all letters small")
+        return families
 
     def say(self, text: str) -> None:
-        write_line(text, self.folder / LOG, None)
+        if _is_first():
+            write_line(text, self.folder / LOG, None)
 
     def run(self) -> Hardened:
-        lock = lock_folder(self.folder)
+        lock = lock_folder(self.folder) if _is_first() else None
         try:
             return self._run()
         finally:
-            lock.close()
+            if lock is not None:
+                lock.close()
 
     def _run(self) -> Hardened:
-        from ..evaluation.outputs import effective_max_length
-        from .student import train_student
+        from ..internal.distributed import wait_for_all
+        from .encoder import Weights
+        from .student import EditedTexts, arguments, train_student
 
-        began = time.perf_counter()
-        teacher, tokenizer = self.encoder.load()
-        student = copy.deepcopy(teacher)
-        teacher.eval().requires_grad_(False)
-        length = effective_max_length(self.spec.max_length, teacher, tokenizer)
-        spec = replace(self.spec, max_length=length or self.spec.max_length)
+        began, spec = time.perf_counter(), self.spec
         self.say(
-            f"harden {Path(spec.model).name} · {self.encoder.pooling} pooling · {', '.join(spec.families)} · "
+            f"harden {Path(spec.model).name} · {self.encoder.pooling} pooling · {', '.join(self.editor.families)} · "
             f"{spec.steps} updates of {spec.batch_size} texts · {len(self.held_out)} texts held out"
         )
-        student = train_student(
-            student,
-            teacher,
-            tokenizer,
-            self.encoder,
-            spec,
-            self.files,
-            frozenset(self.held_out),
-            self.folder,
-            self.trainer,
-        )
-        rows = self._measure(teacher, student, tokenizer, spec)
-        return self._save(student, tokenizer, rows, time.perf_counter() - began)
+        for note in self.notes:
+            self.say(note)
+        settings = arguments(spec, self.folder, self.trainer)  # starts what processes talk by
+        wait_for_all()  # until the folder is there
+        teacher = self.encoder.load()
+        student = copy.deepcopy(teacher)
+        teacher.eval().requires_grad_(False)
+        weights = Weights(spec.pooled_weight, spec.hidden_weight, spec.words_weight)
+        texts = EditedTexts(*self.texts, spec.clean_share, spec.seed)
+        student = train_student(student, teacher, self.encoder, weights, texts, settings)
+        if _is_first():
+            self._report(teacher, student, time.perf_counter() - began)
+        wait_for_all()
+        return _finished(self.folder)
 
-    def _measure(self, teacher: Any, student: Any, tokenizer: Any, spec: HardenSpec) -> "list[Measurement]":
+    def _report(self, teacher: Any, student: Any, seconds: float) -> None:
+        """Measure, and save the model with all that says how it was made."""
+        from ..reports.harden_page import write_page
         from .encoder import vectors
-        from .measure import compare, noisy_texts
+        from .measure import compare, examples, noisy_texts, sentence
 
-        rows: list[Measurement] = []
+        rows, queries = list["Measurement"](), list["Query"]()
         index: Any = None
-        for noise, strength, texts in noisy_texts(list(self.held_out.values()), spec.seed):
+        for noise, strength, texts in noisy_texts(self.held_out, self.spec.seed, self.spec.lexicon):
             before, after = (
-                vectors(each, tokenizer, texts, self.encoder.pooling, spec.max_length) for each in (teacher, student)
+                vectors(each, self.tokenizer, texts, self.encoder.pooling, self.max_length)
+                for each in (teacher, student)
             )
             index = before if index is None else index
-            rows.append(compare(noise, strength, before, after, index))
-            row = rows[-1]
+            rows.append(row := compare(noise, strength, before, after, index))
             self.say(
-                f"{row.name}: cosine {row.cosine_before:.3f} -> {row.cosine_after:.3f} · "
-                f"nearest ten kept {row.overlap_before:.2f} -> {row.overlap_after:.2f}"
+                f"{row.name}: cosine {row.cosine_before.value:.3f} -> {row.cosine_after.value:.3f} · "
+                f"nearest ten kept {row.overlap_before.value:.2f} -> {row.overlap_after.value:.2f}"
             )
-        return rows
-
-    def _save(self, student: Any, tokenizer: Any, rows: "Sequence[Measurement]", seconds: float) -> Hardened:
-        from .measure import sentence
-
-        verdict = sentence(rows)
-        self.encoder.save(student, tokenizer, self.folder)
+            if (noise, strength) == ("typos", 0.3):
+                queries = examples(row.name, self.held_out, texts, before, after, index)
+        verdict, name = sentence(rows), Path(self.spec.model).name
+        self.encoder.save(student, self.tokenizer, self.folder)
         write_text(self.folder / "README.md", self._card(rows, verdict))
-        write_json(
-            self.folder / "harden.json",
-            {"sentence": verdict, "seconds": round(seconds, 1), "rows": [asdict(row) for row in rows]},
-        )
+        misspellings = "misspellings are not measured: they take a lexicon (--lexicon)"
+        notes = [*self.notes, *([] if self.spec.lexicon else [misspellings])]
+        title, texts = f"Hardening of {name}", len(self.held_out)
+        write_page(self.folder / "harden.html", title, verdict, rows, queries, texts=texts, notes=notes)
+        told = {
+            "sentence": verdict,
+            "seconds": round(seconds, 1),
+            "notes": notes,
+            "rows": [asdict(row) for row in rows],
+        }
+        write_json(self.folder / RESULT, told)
         for checkpoint in self.folder.glob("checkpoint-*"):
             remove_folder(checkpoint)
         self.say(verdict)
-        self.say(f"saved {self.folder}, a folder as that of {Path(self.spec.model).name}")
-        return Hardened(self.folder, list(rows), verdict)
+        self.say(f"saved {self.folder}, a folder as that of {name}; its page is harden.html")
 
     def _card(self, rows: "Sequence[Measurement]", verdict: str) -> str:
         published = not Path(self.spec.model).exists()

@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Literal, get_args
 
 import torch
@@ -12,6 +13,8 @@ from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity, kl_div, log_softmax, normalize
 
 from ..errors import UsageError
+from ..internal.architectures import is_causal_decoder, longest_input
+from .texts import padded
 
 PoolingName = Literal["mean", "cls", "last"]
 WEIGHTS = ("*.safetensors", "*.bin", "*.h5", "*.msgpack", "*.onnx", "*.ot", "onnx", "openvino", "checkpoint-*")
@@ -40,9 +43,11 @@ class Encoder:
             raise UsageError(f"model={model}: it is no model folder, as it has no config.json.", ("model",))
         config = json.loads((transformer / "config.json").read_text(encoding="utf-8"))
         names = [str(name) for name in config.get("architectures") or ()]
+        if config.get("is_encoder_decoder"):
+            raise UsageError(f"model={model}: it is an encoder-decoder; give an encoder, or its encoder's own folder.")
         how = pooling or found
         if how is None:
-            if any(name.endswith(("ForCausalLM", "LMHeadModel")) for name in names):
+            if is_causal_decoder(SimpleNamespace(**config)):
                 raise UsageError(
                     f"model={model}: a decoder has no pooling of its own; give pooling='last' (--pooling last).",
                     ("pooling",),
@@ -54,19 +59,34 @@ class Encoder:
             )
         return Encoder(home, transformer, how, any(name.endswith("ForMaskedLM") for name in names))
 
-    def load(self) -> tuple[nn.Module, Any]:
-        """Load the model in float32, and its tokenizer."""
-        from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
+    def load(self) -> nn.Module:
+        """Load the model in float32."""
+        from transformers import AutoModel, AutoModelForMaskedLM
 
         kind = AutoModelForMaskedLM if self.predicts_words else AutoModel
-        return kind.from_pretrained(self.transformer, dtype=torch.float32), AutoTokenizer.from_pretrained(
-            self.transformer
-        )
+        return kind.from_pretrained(self.transformer, dtype=torch.float32)
+
+    def load_tokenizer(self) -> Any:
+        from transformers import AutoTokenizer
+
+        return AutoTokenizer.from_pretrained(self.transformer)
+
+    def longest(self, tokenizer: Any) -> int | None:
+        """Return how many tokens of a text the model reads; None if nothing bounds it."""
+        from transformers import AutoConfig
+
+        return longest_input(tokenizer, AutoConfig.from_pretrained(self.transformer))
 
     def save(self, model: nn.Module, tokenizer: Any, folder: Path) -> None:
         """Write a folder of the same form with other weights."""
-        skipped = (*WEIGHTS, "README.md", ".*")
-        shutil.copytree(self.home, folder, ignore=shutil.ignore_patterns(*skipped), dirs_exist_ok=True)
+        # Nor what an earlier hardening said of itself; the folder may lie inside that of the encoder.
+        patterns = shutil.ignore_patterns(*WEIGHTS, "README.md", "harden.*", ".*")
+
+        def skipped(path: str, names: list[str]) -> set[str]:
+            inside = {name for name in names if (Path(path) / name).resolve() == folder.resolve()}
+            return {*patterns(path, names), *inside}
+
+        shutil.copytree(self.home, folder, ignore=skipped, dirs_exist_ok=True)
         inside = folder / self.transformer.relative_to(self.home)
         model.save_pretrained(inside)  # pyright: ignore[reportCallIssue]
         tokenizer.save_pretrained(inside)
@@ -85,19 +105,24 @@ def _modules(home: Path) -> tuple[Path, PoolingName | None]:
             transformer = path
         elif module["type"].endswith("Pooling"):
             pooling = _pooling(path / "config.json")
+        elif not module["type"].endswith("Normalize"):
+            raise UsageError(
+                f"{file}: {module['type'].rpartition('.')[2]} changes the pooled vectors, which is not supported; a "
+                "Transformer, a Pooling and a Normalize are."
+            )
     return transformer, pooling
 
 
 def _pooling(file: Path) -> PoolingName:
     given: Mapping[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     names: dict[str, PoolingName] = {
-        "pooling_mode_mean_tokens": "mean",
-        "pooling_mode_cls_token": "cls",
-        "pooling_mode_lasttoken": "last",
+        **{"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "cls", "pooling_mode_lasttoken": "last"},
+        **{"mean": "mean", "cls": "cls", "lasttoken": "last"},  # as sentence-transformers 6 writes it
     }
     chosen = [name for name, value in given.items() if name.startswith("pooling_mode_") and value is True]
+    chosen = chosen or [str(given.get("pooling_mode", "no pooling"))]
     if len(chosen) != 1 or chosen[0] not in names:
-        raise UsageError(f"{file}: {', '.join(chosen) or 'no pooling'} is not supported; there are mean, cls and last.")
+        raise UsageError(f"{file}: {', '.join(chosen)} is not supported; there are mean, cls and last.")
     return names[chosen[0]]
 
 
@@ -157,11 +182,12 @@ def loss_parts(
 def vectors(model: nn.Module, tokenizer: Any, texts: list[str], pooling: PoolingName, max_length: int) -> Tensor:
     """Return the vectors of texts, of length one, on the CPU."""
     device = next(model.parameters()).device
-    order = sorted(range(len(texts)), key=lambda index: len(texts[index]))
+    rows: list[list[int]] = tokenizer(texts, truncation=True, max_length=max_length)["input_ids"]
+    order = sorted(range(len(rows)), key=lambda index: len(rows[index]))
     found: list[Tensor] = []
     for start in range(0, len(order), 64):
-        part = [texts[index] for index in order[start : start + 64]]
-        batch = tokenizer(part, truncation=True, max_length=max_length, padding=True, return_tensors="pt").to(device)
-        hidden, _ = run(model, batch["input_ids"], batch["attention_mask"])
-        found.append(normalize(pool(hidden, batch["attention_mask"], pooling), dim=-1).cpu())
+        part = [rows[index] for index in order[start : start + 64]]
+        mask = padded([[1] * len(each) for each in part], 0).to(device)
+        hidden, _ = run(model, padded(part, tokenizer.pad_token_id or 0).to(device), mask)
+        found.append(normalize(pool(hidden, mask, pooling), dim=-1).cpu())
     return torch.cat(found)[torch.tensor(order).argsort()]

@@ -1,18 +1,19 @@
 """Train the student with transformers' Trainer, which resumes, accumulates and runs on several GPUs."""
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
+from torch.utils.data import DataLoader
 from transformers import Trainer, TrainingArguments
-from transformers.trainer_utils import get_last_checkpoint
 
+from ..errors import UsageError, nearest
 from ..internal.rng import without_dropout
-from ..text.synonyms import load_synonyms
-from ..text.token_words import TokenWords
-from ..text.views import TextEditor
 from .encoder import Encoder, Weights, loss_parts
 from .texts import Collator, EditedTexts
 
@@ -27,8 +28,20 @@ class HardeningTrainer(Trainer):
         super().__init__(**settings)
         self.encoder, self.weights = encoder, weights
         self.teacher = teacher.to(self.args.device)
+        if self.args.torch_compile:
+            self.teacher = cast(nn.Module, torch.compile(self.teacher))
         self._parts: dict[str, Tensor] = {}
         self._counted = 0
+
+    def get_train_dataloader(self) -> DataLoader[Any]:
+        """Return batches of this process alone: the texts are divided where they are read."""
+        return DataLoader(
+            cast("EditedTexts", self.train_dataset),
+            batch_size=self.args.per_device_train_batch_size,
+            collate_fn=self.data_collator,
+            num_workers=self.args.dataloader_num_workers,
+            pin_memory=self.args.device.type == "cuda",
+        )
 
     def compute_loss(
         self,
@@ -51,21 +64,11 @@ class HardeningTrainer(Trainer):
         super().log(logs, *rest, **more)
 
 
-def train_student(
-    student: nn.Module,
-    teacher: nn.Module,
-    tokenizer: Any,
-    encoder: Encoder,
-    spec: "HardenSpec",
-    files: Sequence[Path],
-    held_out: frozenset[int],
-    folder: Path,
-    trainer: Mapping[str, Any],
-) -> nn.Module:
-    """Train the student, from the last checkpoint if there is one."""
-    synonyms = load_synonyms(spec.synonyms)[0] if "synonyms" in spec.families else None
-    editor = TextEditor(TokenWords(tokenizer), spec.families, spec.rate, synonyms)
-    texts = EditedTexts(files, spec.column, tokenizer, editor, held_out, spec.max_length, spec.clean_share, spec.seed)
+def arguments(spec: "HardenSpec", folder: Path, trainer: Mapping[str, Any]) -> TrainingArguments:
+    """Return the settings of the Trainer; `trainer` changes them."""
+    if unknown := [name for name in trainer if name not in TrainingArguments.__dataclass_fields__]:
+        hint = nearest(unknown[0], TrainingArguments.__dataclass_fields__)
+        raise UsageError(f"trainer has no setting {unknown[0]!r}. {hint}", ("trainer",))
     cuda = torch.cuda.is_available()
     settings: dict[str, Any] = {
         "max_steps": spec.steps,
@@ -82,17 +85,47 @@ def train_student(
         "report_to": "none",
         "seed": spec.seed,
         "remove_unused_columns": False,
-        # Each process reads all texts and takes its own batches; else the first would read for all.
-        "accelerator_config": {"dispatch_batches": False, "split_batches": False},
+        "ignore_data_skip": True,  # the texts themselves know where to go on
     }
-    made = HardeningTrainer(
-        teacher,
-        encoder,
-        Weights(spec.pooled_weight, spec.hidden_weight, spec.words_weight),
-        model=student,
-        args=TrainingArguments(output_dir=str(folder), **{**settings, **trainer}),
-        train_dataset=texts,
-        data_collator=Collator(tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0),
+    made = TrainingArguments(output_dir=str(folder), **{**settings, **trainer})
+    if made.n_gpu > 1:
+        raise UsageError(
+            f"{made.n_gpu} GPUs are there for one process: start one for each, accelerate launch -m toughen harden "
+            "..., or choose one, CUDA_VISIBLE_DEVICES=0."
+        )
+    return made
+
+
+def train_student(
+    student: nn.Module,
+    teacher: nn.Module,
+    encoder: Encoder,
+    weights: Weights,
+    texts: EditedTexts,
+    settings: TrainingArguments,
+) -> nn.Module:
+    """Train the student, from the last whole checkpoint if there is one."""
+    checkpoint, step = last_checkpoint(Path(cast(str, settings.output_dir)))
+    texts = replace(
+        texts,
+        batch_size=settings.per_device_train_batch_size,
+        rank=settings.process_index,
+        processes=settings.world_size,
+        done=step * settings.gradient_accumulation_steps,
     )
-    made.train(resume_from_checkpoint=get_last_checkpoint(str(folder)))
+    pad: int | None = texts.tokenizer.pad_token_id
+    collator = Collator(0 if pad is None else pad)
+    made = HardeningTrainer(
+        teacher, encoder, weights, model=student, args=settings, train_dataset=texts, data_collator=collator
+    )
+    made.train(resume_from_checkpoint=checkpoint)
     return student.eval()
+
+
+def last_checkpoint(folder: Path) -> tuple[str | None, int]:
+    """Return the last checkpoint that was written to its end, and its updates."""
+    found = sorted(folder.glob("checkpoint-*"), key=lambda each: int(each.name.rpartition("-")[2]))
+    for each in reversed(found):
+        with suppress(OSError, ValueError):  # the Trainer writes this file last
+            return str(each), int(json.loads((each / "trainer_state.json").read_text())["global_step"])
+    return None, 0

@@ -2,8 +2,8 @@
 
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from itertools import islice
+from dataclasses import dataclass
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,8 @@ from ..tasks.read.files import FileFormat, check_file, read_lines, read_rows, su
 from ..text.views import TextEditor
 
 PLAIN = (".txt", ".text", "")
-BUFFER = 10_000  # texts that are shuffled, tokenized and edited together
+BUFFER = 10_000  # texts that are shuffled together
+TOKENIZED = 256  # texts that are tokenized together
 FIRST = 50_000  # the held-out texts are drawn from so many first ones
 LEAST = 20  # texts
 
@@ -24,13 +25,14 @@ LEAST = 20  # texts
 def read_texts(files: Sequence[Path], column: str | None) -> Iterator[str]:
     """Yield the texts of all files: the lines of a plain one, a column of CSV, TSV, JSON lines, JSON or Parquet."""
     for file in files:
-        if column is None and suffix(file) in PLAIN:
-            texts: Iterator[Any] = read_lines(file, FileFormat())
-        else:
-            texts = _column(file, column)
-        for text in texts:
-            if isinstance(text, str) and (line := " ".join(text.split())):
-                yield line
+        plain = column is None and suffix(file) in PLAIN
+        texts: Iterator[Any] = read_lines(file, FileFormat()) if plain else _column(file, column)
+        try:
+            for text in texts:
+                if isinstance(text, str) and (line := " ".join(text.split())):
+                    yield line
+        except DataError as error:
+            raise error.for_caller(()) from None  # there are no options on how a file is written
 
 
 def _column(file: Path, column: str | None) -> Iterator[Any]:
@@ -39,8 +41,8 @@ def _column(file: Path, column: str | None) -> Iterator[Any]:
             raise row.error().for_caller(())
         if column is None or column not in row.fields:
             known = ", ".join(map(repr, row.fields))
-            asked = "which column holds the texts?" if column is None else f"there is no column {column!r};"
-            raise DataError(f"{file}: {asked} Give column= (--column) one of {known}.")
+            asked = "which column holds the texts? Give" if column is None else f"there is no column {column!r}; give"
+            raise DataError(f"{file}: {asked} column= (--column) one of {known}.")
         yield row.fields[column]
 
 
@@ -61,7 +63,11 @@ def check_texts(files: Sequence[Path], column: str | None, measured: int, seed: 
 
 @dataclass
 class EditedTexts(IterableDataset[dict[str, Any]]):
-    """Yields token ids of texts and of edited copies, for ever; memory does not depend on the number of texts."""
+    """Yields token ids of texts and of edited copies, for ever; memory does not depend on the number of texts.
+
+    Every process, and every worker of it, reads all lines, and tokenizes and edits its own share. Which texts come is
+    known from the number of batches that are done, so that a resumed training goes on without making those again.
+    """
 
     files: Sequence[Path]
     column: str | None
@@ -71,30 +77,43 @@ class EditedTexts(IterableDataset[dict[str, Any]]):
     max_length: int
     clean_share: float
     seed: int
-    epoch: int = field(default=0, init=False)
+    batch_size: int = 1
+    rank: int = 0
+    processes: int = 1
+    done: int = 0
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         worker = get_worker_info()
         number, workers = (0, 1) if worker is None else (worker.id, worker.num_workers)
-        while True:
-            key = f"{self.seed}/{self.epoch}"
-            texts = (
-                text
-                for index, text in enumerate(read_texts(self.files, self.column))
-                if self._mine(index, number, workers)
-            )
+        number = (number + self.done) % workers  # workers take turns, and the first one makes the next batch
+        left_out = self.batch_size * len(range(number, self.done, workers))
+        share, shares = self.rank * workers + number, self.processes * workers
+        for epoch in count():
+            texts, block_number = self._texts(share, shares), 0
             while block := list(islice(texts, BUFFER)):
-                rng = random.Random(f"{key}/{number}/{len(block)}")
+                rng = random.Random(f"{self.seed}/{epoch}/{share}/{block_number}")
+                block_number += 1
                 rng.shuffle(block)
-                for ids in self.tokenizer(block, truncation=True, max_length=self.max_length)["input_ids"]:
-                    yield self._row(ids, key, rng)
-            self.epoch += 1
+                edited = [rng.random() >= self.clean_share for _ in block]
+                skipped = min(left_out, len(block))
+                left_out -= skipped
+                if skipped == len(block):
+                    continue
+                for start in range(skipped, len(block), TOKENIZED):
+                    end = start + TOKENIZED
+                    ids = self.tokenizer(block[start:end], truncation=True, max_length=self.max_length)["input_ids"]
+                    for each, edit in zip(ids, edited[start:end], strict=True):
+                        yield self._row(each, f"{self.seed}/{epoch}", edit)
+            if not block_number:  # fewer texts than workers
+                share, shares = 0, 1
 
-    def _mine(self, index: int, number: int, workers: int) -> bool:
-        return index % workers == number and index not in self.held_out
+    def _texts(self, share: int, shares: int) -> Iterator[str]:
+        for index, text in enumerate(read_texts(self.files, self.column)):
+            if index % shares == share and index not in self.held_out:
+                yield text
 
-    def _row(self, ids: list[int], key: str, rng: random.Random) -> dict[str, Any]:
-        if rng.random() < self.clean_share:
+    def _row(self, ids: list[int], key: str, edit: bool) -> dict[str, Any]:
+        if not edit:
             return {"ids": ids, "view": ids, "source": range(len(ids))}
         view = self.editor.view(ids, key, self.max_length)
         return {"ids": ids, "view": view.ids, "source": view.source}
@@ -109,14 +128,15 @@ class Collator:
     def __call__(self, rows: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
         ids, view, source = ([row[name] for row in rows] for name in ("ids", "view", "source"))
         return {
-            "ids": _padded(ids, self.pad),
-            "mask": _padded([[1] * len(each) for each in ids], 0),
-            "view": _padded(view, self.pad),
-            "view_mask": _padded([[1] * len(each) for each in view], 0),
-            "source": _padded(source, 0),
+            "ids": padded(ids, self.pad),
+            "mask": padded([[1] * len(each) for each in ids], 0),
+            "view": padded(view, self.pad),
+            "view_mask": padded([[1] * len(each) for each in view], 0),
+            "source": padded(source, 0),
         }
 
 
-def _padded(rows: Sequence[Sequence[int]], value: int) -> Tensor:
+def padded(rows: Sequence[Sequence[int]], value: int) -> Tensor:
+    """Return rows of one length, filled up at the right."""
     longest = max(map(len, rows))
     return torch.tensor([[*row, *[value] * (longest - len(row))] for row in rows])

@@ -38,6 +38,12 @@ def is_single_process() -> bool:
     return not (distributed.is_available() and distributed.is_initialized())
 
 
+def wait_for_all() -> None:
+    """Return when every process is here; at once if there is no other."""
+    if not is_single_process():
+        distributed.barrier()
+
+
 def reshard(model: nn.Module) -> None:
     """Put the weights of an FSDP2 model back into shards after passes that no backward followed.
 

@@ -1,7 +1,7 @@
 """Words in token ids: where each one starts, how it is written, and the ids of another word in its place."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from ..errors import MethodError
 from .words import split_punctuation
@@ -51,18 +51,22 @@ class TokenWords:
         self._unknown: int | None = getattr(tokenizer, "unk_token_id", None)
         self.special = frozenset([*special, *self.inner.get_added_tokens_decoder()]) - {self._unknown}
         self._written: dict[tuple[int, ...], WrittenWord | None] = {}
+        tokens = cast("dict[str, int]", self.inner.get_vocab())
+        self._first = frozenset(number for token, number in tokens.items() if self._whole or self._begins(token))
+        suffix = self._suffix
+        self._last = frozenset(number for token, number in tokens.items() if suffix and token.endswith(suffix))
 
     def _has_marks(self) -> bool:
         return any(token.startswith(SPACE_MARKS) for token in self.inner.get_vocab())
 
     def spans(self, ids: Sequence[int]) -> list[tuple[int, int]]:
         """Return where each word of a text without special tokens starts and ends."""
-        starts, ended = list[int](), True
-        for position, number in enumerate(ids):
-            token: str = self.inner.id_to_token(number) or ""
-            if ended or self._whole or self._begins(token):
-                starts.append(position)
-            ended = bool(self._suffix) and token.endswith(self._suffix or "")
+        first, last = self._first, self._last
+        starts = [
+            place
+            for place, number in enumerate(ids)
+            if not place or number in first or (last and ids[place - 1] in last)
+        ]
         return list(zip(starts, [*starts[1:], len(ids)], strict=True))
 
     def _begins(self, token: str) -> bool:
@@ -93,6 +97,10 @@ class TokenWords:
         """Tell whether the tokenizer has pieces for all of a word."""
         ids = self._encode(word)
         return bool(ids) and self._unknown not in ids
+
+    def tells_case(self, text: str) -> bool:
+        """Tell whether a text in capital letters has other tokens than in small ones."""
+        return self._encode(text.upper()) != self._encode(text.lower())
 
     def write(self, written: WrittenWord, word: str) -> tuple[int, ...]:
         """Return the ids of another word in the same surroundings."""

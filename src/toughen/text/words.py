@@ -72,11 +72,12 @@ def label_words(labels: Iterable[str]) -> frozenset[str]:
 
 
 def has_digit(word: str) -> bool:
-    return any(letter.isdigit() for letter in word)
+    return any(map(str.isdigit, word))
 
 
 def is_negation(word: str) -> bool:
-    return word.lower() in NEGATIONS or word.lower().endswith(("n't", "n’t"))
+    small = word.lower()
+    return small in NEGATIONS or small.endswith(("n't", "n’t"))
 
 
 def word_constraint(kinds: Iterable[str], labels: Iterable[str] = ()) -> Callable[[str], bool]:

@@ -63,7 +63,11 @@ def robust(trainer: type[T] = Trainer) -> type[T]:
     if not (isinstance(trainer, type) and issubclass(trainer, Trainer)):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise MethodError(f"robust({str(trainer).partition('(')[0]}): give the class of a Trainer, not an object.")
 
-    class Robust(_RobustTrainer, trainer):  # pyright: ignore[reportGeneralTypeIssues, reportUntypedBaseClass]
+    driver = RobustTrainer
+    if any(kind.__module__.startswith("sentence_transformers.") for kind in trainer.__mro__):
+        from .sentence import SentenceTrainer as driver
+
+    class Robust(driver, trainer):  # pyright: ignore[reportGeneralTypeIssues, reportUntypedBaseClass]
         pass
 
     Robust.__name__ = Robust.__qualname__ = f"Robust{trainer.__name__}"
@@ -100,13 +104,15 @@ class _EpochClock(TrainerCallback):
             self.views.set_epoch(int((state.epoch or 0.0) + 1e-6))
 
 
-class _RobustTrainer(Trainer):
+class RobustTrainer(Trainer):
+    """Runs a method in the training steps of the Trainer that it is mixed into."""
+
     def __init__(
         self, *args: Any, method: Method | MethodSum, probe: bool = True, fast: bool = False, **kwargs: Any
     ) -> None:
         if not isinstance(method, (Method, MethodSum)):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise MethodError(f"method={method!r} is not a method. Give e.g. method=toughen.smart().")
-        self._guard = _OverrideGuard(type(self), _RobustTrainer)
+        self._guard = _OverrideGuard(type(self), RobustTrainer)
         super().__init__(*args, **kwargs)
         self.add_callback(self._guard)
         self._epochs = _EpochClock()
@@ -128,7 +134,7 @@ class _RobustTrainer(Trainer):
         self.attached.gives_way = True  # to another Trainer on this model, but not while this one trains
         # Some language models divide by the number of labels of the whole update, and so does Trainer's smoothed loss;
         # other heads only say they would, and Trainer would multiply their loss by accumulation steps and processes.
-        divided = divides_by_items(own, self.attached.task) or trainer_scales_loss(self, _RobustTrainer)
+        divided = divides_by_items(own, self.attached.task) or trainer_scales_loss(self, RobustTrainer)
         self.model_accepts_loss_kwargs = self.model_accepts_loss_kwargs and divided
 
     def call_model_init(self, trial: Any = None) -> Any:

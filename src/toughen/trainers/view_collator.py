@@ -31,6 +31,12 @@ class ViewCollator(CollatorAround):
         self.collate, self.makers = collate, attached.view_makers
         self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()
 
+    def __getattr__(self, name: str) -> Any:
+        """Return what a Trainer asks of its own collator."""
+        if name == "collate" or name.startswith("__"):  # not there yet while a copy is made
+            raise AttributeError(name)
+        return getattr(self.collate, name)
+
     def set_epoch(self, epoch: int) -> None:
         self._epoch.fill_(epoch)
 
