@@ -4,20 +4,47 @@ from collections.abc import Sequence
 
 from toughen.statistics import PairedTestResult
 
+from .protocol import is_tuned
 from .summary import MEAN, Board, clean, robust
 
 GAIN, ROBUST_GAIN = 1.0, 10.0  # points
+# What tuned rows should reach, written down before their first run.
+GOAL_METHODS, GOAL_CLEAN, GOAL_PGD = 2, 1.0, 15.0
 ROBUST_TASKS = ("sst2", "mrpc")
 
 
 def findings(board: Board) -> list[str]:
     """Does a method hurt? Which help, still at equal compute? Which are more robust? Were the runs sound?"""
     tasks = [task for task in board.tasks if task in board.protocol.mean_tasks]
-    sentences = [_seeds(board, tasks), *_hurt(board, tasks)]
+    sentences = [*_goals(board, tasks), _seeds(board, tasks), *_hurt(board, tasks)]
     if set(board.protocol.mean_tasks) <= set(board.tasks):
         sentences.append(_help(board))
     sentences += [_robust(board, task) for task in ROBUST_TASKS if task in board.tasks]
     return [*sentences, *_sound(board)]
+
+
+def _goals(board: Board, tasks: Sequence[str]) -> list[str]:
+    """Which goals the tuned rows reach; nothing before there are such rows on all tasks of the mean."""
+    tuned = [method for method in board.methods if is_tuned(method) and board.seeds(method, MEAN, clean)]
+    if not tuned or set(board.protocol.mean_tasks) - set(tasks):
+        return []
+    plain_clean, attacked = board.column(MEAN, clean), board.column(MEAN, robust("pgd_reference"))
+    above = [m for m in tuned if plain_clean[m].clear > 0 and difference(plain_clean[m].against) >= GOAL_CLEAN]
+    below = [
+        f"{m} on {task}" for task in tasks for m, c in board.column(task, clean).items() if m in tuned and c.clear < 0
+    ]
+    strong = [m for m in tuned if attacked[m].clear > 0 and difference(attacked[m].against) >= GOAL_PGD]
+    return [
+        _goal(
+            len(above) >= GOAL_METHODS, f"{GOAL_METHODS} tuned methods {GOAL_CLEAN:g} above plain, clean mean", above
+        ),
+        _goal(not below, "no tuned method below plain beyond noise on a task", below),
+        _goal(bool(strong), f"a tuned method {GOAL_PGD:g} above plain under PGD, mean", strong),
+    ]
+
+
+def _goal(reached: bool, what: str, rows: Sequence[str]) -> str:
+    return f"Goal {'reached' if reached else 'MISSED'}: {what} ({', '.join(rows) or 'none'})."
 
 
 def _seeds(board: Board, tasks: Sequence[str]) -> str:

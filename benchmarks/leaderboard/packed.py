@@ -27,8 +27,8 @@ class Rows:
 
     def tensors(self, name: str) -> dict[str, Tensor]:
         found = {"ids": self.ids.to(torch.int32), "ends": self.ends.to(torch.int32), "labels": self.labels}
-        # Vocabularies here are below 65,536: two bytes a token, kept as int16, which every reader knows.
-        found["ids"] = torch.where(found["ids"] >= 2**15, found["ids"] - 2**16, found["ids"]).to(torch.int16)
+        if int(self.ids.max()) < 2**16:  # two bytes a token, kept as int16, which every reader knows
+            found["ids"] = torch.where(found["ids"] >= 2**15, found["ids"] - 2**16, found["ids"]).to(torch.int16)
         if self.types is not None:
             found["types"] = self.types.to(torch.int8)
         return {f"sets/{name}/{kind}": value.contiguous() for kind, value in found.items()}
@@ -122,7 +122,7 @@ def _table(flat: Mapping[str, Tensor], *, choices: int, tagged: bool, pad: int, 
         whole[mask] = values.long()
         return whole.view(-1, choices, whole.shape[1]) if choices > 1 else whole
 
-    inputs = {"input_ids": padded(flat["ids"].long() & 0xFFFF, pad)}
+    inputs = {"input_ids": padded(flat["ids"].long() & (0xFFFF if flat["ids"].dtype == torch.int16 else -1), pad)}
     inputs["attention_mask"] = padded(torch.ones(int(ends[-1])), 0)
     if "types" in flat:
         inputs["token_type_ids"] = padded(flat["types"], 0)

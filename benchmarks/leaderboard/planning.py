@@ -7,11 +7,26 @@ from statistics import fmean
 from typing import Any
 
 from toughen.runs.method_config import cost_of
+from toughen.tasks import difference
+from toughen.tasks import task as task_named
+from toughen.tuning.rule import Candidate, Change, choose
 
-from .journal import Row
-from .protocol import PLAIN_TEXTS, Protocol, Run, Settings, known_by, made_as, made_of, make, updates_of, written
+from .journal import Row, unpacked
+from .protocol import (
+    PLAIN_TEXTS,
+    Protocol,
+    Run,
+    Settings,
+    is_tuned,
+    known_by,
+    made_as,
+    made_of,
+    make,
+    updates_of,
+    written,
+)
 
-PHASES = ("rates", "settings", "board")
+PHASES = ("rates", "settings", "tune", "board")
 LINEAR, SECOND_ORDER, OWN_HEAD = "linear", "second_order", "second_order_own"
 IN_A_CHUNK = 3  # runs that one process makes on one rig: graphs are used again, and nobody waits long for the last
 
@@ -22,7 +37,7 @@ class NotTuned(RuntimeError):
 
 def plan(phase: str, protocol: Protocol, model: str, rows: Sequence[Row]) -> list[list[Run]]:
     """The runs of a phase that are missing, as chunks that share a model, method and settings on the device."""
-    stages = {"rates": _rates, "settings": _settings, "board": _board}[phase]
+    stages = {"rates": _rates, "settings": _settings, "tune": _tune, "board": _board}[phase]
     done = {known_by(row) for row in rows}
     chunks: list[list[Run]] = []
     for stage in stages(protocol, model, rows):
@@ -51,28 +66,61 @@ def _settings(protocol: Protocol, model: str, rows: Sequence[Row]) -> Iterator[l
     yield [
         Run("settings", model, task, LINEAR, method, written(settings), seed, chosen_rate(protocol, model, task, rows))
         for method, candidates in protocol.methods.items()
-        if len(candidates) > 1
+        if len(candidates) > 1 and not is_tuned(method)
         for settings in candidates
         for task in protocol.tuning_tasks
         for seed in protocol.tuning_seeds
     ]
 
 
+def _tune(protocol: Protocol, model: str, rows: Sequence[Row]) -> Iterator[list[Run]]:
+    """The candidates of tuned rows, and plain training beside them, all at plain training's best rate."""
+    if model in protocol.few:
+        return
+    tuned = [method for method in methods_of(protocol, model, rows) if is_tuned(method)]
+    rates = {task.name: chosen_rate(protocol, model, task.name, rows) for task in protocol.tasks} if tuned else {}
+    yield [
+        Run("tune", model, task, LINEAR, method, written(settings), seed, rate)
+        for task, rate in rates.items()
+        for method in ("plain", *tuned)
+        for settings in protocol.methods[method]
+        for seed in protocol.tuning_seeds
+    ]
+
+
+def methods_of(protocol: Protocol, model: str, rows: Sequence[Row]) -> list[str]:
+    """The rows that a model gets."""
+    if model in protocol.few:
+        old = [method for method in protocol.methods if not is_tuned(method)]
+        return ["plain", *best_methods(protocol, rows, old, protocol.best)]
+    if model in protocol.large:
+        return ["plain", *best_methods(protocol, rows, list(protocol.methods), protocol.best_large)]
+    return list(protocol.methods)
+
+
 def _board(protocol: Protocol, model: str, rows: Sequence[Row]) -> Iterator[list[Run]]:
     core = [task for task in protocol.tasks if task.name in protocol.mean_tasks]
     others = [task for task in protocol.tasks if task.name not in protocol.mean_tasks]
     rates = {task.name: chosen_rate(protocol, model, task.name, rows) for task in protocol.tasks}
-    few = model in protocol.few
-    methods = ["plain", *best_methods(protocol, rows)] if few else list(protocol.methods)
-    settings = {method: written(chosen_settings(protocol, method, rows)) for method in methods}
+    few = model in (*protocol.few, *protocol.large)
+    methods = methods_of(protocol, model, rows)
+    settings: dict[tuple[str, str], str] = {}
+    for method in methods:
+        fixed = None if is_tuned(method) else chosen_settings(protocol, method, rows)
+        for task in protocol.tasks:
+            with suppress(NotTuned):  # a tuned row comes once its tuning runs are made
+                given = fixed if fixed is not None else tuned_settings(protocol, model, task.name, method, rows)
+                if given is not None:  # else it is plain training
+                    settings[method, task.name] = written(given)
     own = [task for task in protocol.tasks if task.name in protocol.own_heads]
     second = () if few else ((protocol.tasks, SECOND_ORDER), (own, OWN_HEAD))
     for tasks, head in ((core, LINEAR), (others, LINEAR), *second):
         for seeds in protocol.rounds:
             yield [
-                Run("board", model, task.name, head, method, settings[method], seed, rates[task.name], times)
+                Run("board", model, task.name, head, method, settings[method, task.name], seed, rates[task.name], times)
                 for task in tasks
                 for method in methods
+                if (method, task.name) in settings
                 if head == LINEAR or (task.second_order and method in protocol.second_order_methods)
                 for seed in seeds
                 for times in ((1, *protocol.more_epochs) if (method, head) == ("plain", LINEAR) else (1,))
@@ -175,23 +223,76 @@ def chosen_settings(protocol: Protocol, method: str, rows: Sequence[Row]) -> Set
     return max((one for one in found if one.clean >= best - protocol.slack), key=lambda one: one.area).settings
 
 
-def best_methods(protocol: Protocol, rows: Sequence[Row]) -> list[str]:
+def tuned_settings(protocol: Protocol, model: str, task: str, method: str, rows: Sequence[Row]) -> Settings | None:
+    """The choice of `toughen tune` among a row's candidates, for PGD at the reference radius; None: plain training."""
+    own = [row for row in rows if (row["purpose"], row["model"], row["task"]) == ("tune", model, task)]
+    plain, *others = [
+        _runs_of(protocol, own, name, settings)
+        for name, settings in [("plain", {}), *((method, each) for each in protocol.methods[method])]
+    ]
+    choice = choose(
+        _candidate({}, plain, plain),
+        [_candidate(settings, runs, plain) for settings, runs in zip(protocol.methods[method], others, strict=True)],
+    )
+    return choice.settings if choice.clean_change is not None else None
+
+
+def _runs_of(protocol: Protocol, rows: Sequence[Row], method: str, settings: Settings) -> list[Row]:
+    """The tuning runs of a candidate, in the order of the seeds."""
+    made = made_as(method, written(settings))
+    own = [row for row in rows if row["method"] == method and made_of(row) == made]
+    if len(own) < len(protocol.tuning_seeds):
+        raise NotTuned(f"{method} {written(settings)} has {len(own)} tuning runs; run phase tune.")
+    return sorted(own, key=lambda row: row["seed"])
+
+
+def _candidate(settings: Settings, runs: Sequence[Row], plain: Sequence[Row]) -> Candidate:
+    """Means over the seeds; differences from plain training over the rows of all seeds together."""
+    scores = [
+        fmean(values) for values in ([row["value"] for row in runs], [row["robust"]["pgd_reference"] for row in runs])
+    ]
+    seconds = fmean(row["seconds"]["train"] for row in runs)
+    if runs is plain:
+        return Candidate(settings, scores[0], seconds, robust=scores[1])
+    clean, robust = _change("clean", runs, plain), _change("pgd", runs, plain)
+    return Candidate(settings, scores[0], seconds, clean, scores[1], robust)
+
+
+def _change(kind: str, runs: Sequence[Row], plain: Sequence[Row]) -> Change:
+    first, second = ([each for row in some for each in unpacked(row["answers"][kind])] for some in (runs, plain))
+    labels = [each for row in runs for each in _labels(row, kind)]
+    about = task_named(runs[0]["task"])
+    # Ranks need scipy, which the machine with the GPU may not have; rows are right or wrong under attack.
+    metric = "pearson" if about.head == "regression" else about.primary_metric
+    metric = "accuracy" if kind == "pgd" and about.is_single_label else metric
+    found = difference(about, first, second, labels, metric)
+    return Change(found.value, found.low, found.high)
+
+
+def _labels(row: Row, kind: str) -> list[Any]:
+    """The labels of the rows that were answered: the first ones are attacked."""
+    return unpacked(row["answers"]["labels"])[: len(unpacked(row["answers"][kind]))]
+
+
+def best_methods(protocol: Protocol, rows: Sequence[Row], methods: Sequence[str], count: int) -> list[str]:
     """Methods for the models that get few, by the tuning model's final runs with the linear head, on the mean's tasks.
 
     Of those that lose less than a point of plain's clean mean, the ones that no other beats both clean and under PGD;
-    at most `best`, by their clean means.
+    at most so many, by their clean means.
     """
     means: dict[str, tuple[float, float]] = {}
-    for method in protocol.methods:
-        settings = written(chosen_settings(protocol, method, rows))
-        made = made_as(method, settings, former=True)  # by these the five were chosen
-        own = [
-            row
-            for row in rows
-            if (row["purpose"], row["model"], row["head"]) == ("board", protocol.tuning_model, LINEAR)
-            and (row["method"], row["times"], made_of(row)) == (method, 1, made)
-            and row["task"] in protocol.mean_tasks
-        ]
+    final = [
+        row
+        for row in with_plain(protocol, rows)
+        if (row["purpose"], row["model"], row["head"], row["times"]) == ("board", protocol.tuning_model, LINEAR, 1)
+        and row["task"] in protocol.mean_tasks
+    ]
+    for method in methods:
+        own = [row for row in final if row["method"] == method]
+        if not is_tuned(method):
+            settings = written(chosen_settings(protocol, method, rows))
+            made = made_as(method, settings, former=True)  # by these the five were chosen
+            own = [row for row in own if made_of(row) == made]
         wanted = len(protocol.mean_tasks) * len(protocol.seeds)
         if len(own) < wanted:
             raise NotTuned(
@@ -205,7 +306,24 @@ def best_methods(protocol: Protocol, rows: Sequence[Row]) -> list[str]:
         for method, (clean, attacked) in means.items()
         if not any(c >= clean and a >= attacked and (c, a) != (clean, attacked) for c, a in means.values())
     ]
-    return sorted(front, key=lambda method: -means[method][0])[: protocol.best]
+    return sorted(front, key=lambda method: -means[method][0])[:count]
+
+
+def with_plain(protocol: Protocol, rows: Sequence[Row]) -> list[Row]:
+    """Add plain training's final runs under the names of tuned rows, where the rule chooses plain training."""
+    tuned = [method for method in protocol.methods if is_tuned(method)]
+    found = list(rows)
+    for model, task in dict.fromkeys((row["model"], row["task"]) for row in rows if row["purpose"] == "tune"):
+        for method in tuned:
+            with suppress(NotTuned):
+                if tuned_settings(protocol, model, task, method, rows) is None:
+                    found += [
+                        {**row, "method": method}
+                        for row in rows
+                        if (row["purpose"], row["model"], row["task"]) == ("board", model, task)
+                        and (row["method"], row["head"], row["times"]) == ("plain", LINEAR, 1)
+                    ]
+    return found
 
 
 def of_today(protocol: Protocol, rows: Sequence[Row]) -> list[Row]:
@@ -226,16 +344,24 @@ def of_today(protocol: Protocol, rows: Sequence[Row]) -> list[Row]:
         if made_of(row) == made_as(row["method"], final[row["method"]]):
             cells.setdefault(_cell(row), set()).add(row["seed"])
 
+    chosen: dict[tuple[str, str, str], str] = {}
+    for key in {(row["model"], row["task"], row["method"]) for row in rows if row["purpose"] == "board"}:
+        with suppress(NotTuned):
+            if is_tuned(key[-1]) and (settings := tuned_settings(protocol, *key, rows)) is not None:
+                chosen[key] = made_as(key[-1], written(settings))
+
     def shown(row: Row) -> bool:
         method = row["method"]
         if method in protocol.authors:
             return made_of(row) == made_as(method, written(protocol.authors_settings(method, row["task"])))
+        if row["purpose"] == "board" and is_tuned(method):
+            return made_of(row) == chosen.get((row["model"], row["task"], method))
         if row["purpose"] != "board" or method not in final:
             return made_of(row) in wanted.get(method, ())
         former = not cells.get(_cell(row), set()) >= set(protocol.seeds)
         return made_of(row) == made_as(method, final[method], former=former)
 
-    return [row for row in rows if shown(row)]
+    return with_plain(protocol, [row for row in rows if shown(row)])
 
 
 def _cell(row: Row) -> tuple[Any, ...]:

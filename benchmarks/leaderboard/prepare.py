@@ -45,10 +45,6 @@ def prepare(
         raise SystemExit("attacks on texts need every token: leave out --prune, or --synonyms.")
     tokenizer = AutoTokenizer.from_pretrained(folder)
     model = AutoModel.from_pretrained(folder)
-    if len(tokenizer) > 2**16:
-        raise SystemExit(
-            f"{folder}: {len(tokenizer)} tokens do not fit in two bytes each; choose a smaller vocabulary."
-        )
     misspellings = load_misspellings(lexicon)[0] if lexicon is not None else None
     texts: dict[str, list[dict[str, Any]]] = {}
     learned: set[str] = set()
@@ -106,7 +102,7 @@ def _sets(
     plan: TaskPlan, data: Path, protocol: Protocol, misspellings: Misspellings | None
 ) -> list[tuple[str, Task, list[dict[str, Any]]]]:
     """Training and development rows, the latter with noise, and other sets; each in an order drawn once."""
-    loaded = tasks.load(plan.name, dir=data)
+    loaded = tasks.load(plan.name, dir=data, **_named(plan.name, data))
     task = loaded.task
     train = _drawn(loaded.train, plan.train_rows, protocol.data_seed)
     dev = _drawn(loaded.validation, plan.dev_rows, protocol.data_seed)
@@ -129,7 +125,11 @@ def _sets(
 def _named(name: str, data: Path) -> dict[str, Any]:
     """HANS comes made anew from its templates where the official file cannot be had."""
     again = name == "hans" and list((data / "hans").glob("regenerated_validation*"))
-    return {"splits": {"validation": "regenerated_validation"}} if again else {}
+    if again:
+        return {"splits": {"validation": "regenerated_validation"}}
+    # Sets that come without a development set, and that cannot be had whole: the labelled test set takes its place.
+    part = next(iter(data.glob(f"{name}/train_subset*")), None)
+    return {} if part is None or name != "ag_news" else {"splits": {"train": "train_subset", "validation": "test"}}
 
 
 def _drawn(split: Any, count: int | None, seed: int) -> list[dict[str, Any]]:

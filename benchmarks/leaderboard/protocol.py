@@ -99,6 +99,22 @@ TEXT_METHODS: Mapping[str, Settings] = {
         "views": {"families": ["typos", "synonyms"], "synonyms": TRAINED_ON, **_BOTH},
     },
 }
+# Chosen for each model and task by the rule of `toughen tune`: as many candidates as plain training has rates.
+TUNED: Mapping[str, tuple[Settings, ...]] = {
+    "freelb tuned": (climb(0.003), climb(0.01), climb(0.03), climb(0.1)),
+    "vat tuned": ({}, {"preset": "robust"}, {"max_norm": 0.06, "probe": 0.006}, {"preset": "robust", "weight": 3.0}),
+    "smart tuned": ({}, {"preset": "robust"}, ball(0.06), ball(0.03, weight=3.0)),
+    "sift tuned": ({}, {"preset": "robust"}, ball(0.06), ball(0.03, weight=3.0)),
+    "fgm tuned": ({}, {"step_size": 0.01}, {"step_size": 0.03}, {"step_size": 0.1}),
+    "r4f tuned": ({}, {"init_scale": 0.03}, {"init_scale": 0.1}, {"init_scale": 0.1, "weight": 3.0}),
+    "rdrop tuned": ({}, {"weight": 0.3}, {"weight": 3.0}, {"weight": 5.0}),
+    "smart+spectral tuned": (
+        {},
+        {"smart": {"preset": "robust"}},
+        {"smart": ball(0.06)},
+        {"smart": ball(0.03, weight=3.0)},
+    ),
+}
 
 TASKS = (
     TaskPlan("rte", "accuracy", 8, (64, 128), held_rows=400, sets=("advglue-rte", "hans")),
@@ -118,7 +134,7 @@ class Protocol:
     """Everything that is decided before the first run."""
 
     tasks: tuple[TaskPlan, ...] = TASKS
-    methods: Mapping[str, tuple[Settings, ...]] = field(default_factory=lambda: METHODS)
+    methods: Mapping[str, tuple[Settings, ...]] = field(default_factory=lambda: {**METHODS, **TUNED})
     text_methods: Mapping[str, Settings] = field(default_factory=lambda: TEXT_METHODS)
     """Rows of their own on all models, of files that were prepared with texts; they come after all other runs."""
     text_epochs: tuple[int, ...] = (2, 3, 8)
@@ -152,6 +168,9 @@ class Protocol:
     few: tuple[str, ...] = ("granite",)
     """Models on which only plain and the `best` methods are trained, with the linear head."""
     best: int = 5
+    large: tuple[str, ...] = ("mpnet", "nomic", "deberta")
+    """Models of the papers' size, on which only plain and the `best_large` rows are trained, with the linear head."""
+    best_large: int = 6
     radii: tuple[float, ...] = (0.01, 0.02, 0.05)
     reference: float = 0.02
     steps: int = 7
@@ -197,7 +216,7 @@ class Protocol:
 
     def is_default(self, method: str) -> bool:
         """Whether a row is a method as the library gives it when nothing else is asked for."""
-        return method in self.methods and not self.methods[method][0]
+        return method in self.methods and not self.methods[method][0] and not is_tuned(method)
 
     def authors_settings(self, method: str, task: str) -> Settings:
         """Return what the authors' recipe for a task says of its method."""
@@ -214,7 +233,7 @@ class Run:
     """One training with its tests."""
 
     purpose: str
-    """`rates` and `settings` tune on held-out training rows; `board` is what the table shows."""
+    """`rates`, `settings` and `tune` choose on held-out training rows; `board` is what the table shows."""
     model: str
     task: str
     head: str
@@ -236,12 +255,18 @@ class Run:
 
     @property
     def made(self) -> str:
-        return made_as(self.method, self.settings, former=self.purpose != "board")  # what was chosen stays chosen
+        former = self.purpose in ("rates", "settings")  # what was chosen stays chosen
+        return made_as(self.method, self.settings, former=former)
 
     @property
     def rig(self) -> tuple[str, str, str, str]:
         """What can stay on the device from one run to the next."""
         return (self.task, self.head, self.method, self.settings)
+
+
+def is_tuned(method: str) -> bool:
+    """Whether a row's settings are chosen for each model and task."""
+    return method.endswith(" tuned")
 
 
 def written(settings: Settings) -> str:

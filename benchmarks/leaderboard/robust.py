@@ -59,10 +59,11 @@ def answers_on(tested: Tested, table: Table) -> Any:
 
 def attacked(
     tested: Tested, table: Table, radii: Sequence[float], steps: int, metric: str, directions: dict[int, Tensor]
-) -> dict[str, list[float]]:
+) -> tuple[dict[str, list[float]], list[Any]]:
     """Scores inside growing l2 balls (PGD with FGSM's point), and under random noise of exactly that length.
 
-    `directions` keeps the noise of this set's batches by their number: it is the same for all models.
+    Then the answers under PGD at each radius, as `answers_on` gives them. `directions` keeps the noise of this set's
+    batches by their number: it is the same for all models.
     """
     labels = table.inputs["labels"]
     answers: dict[str, list[Any]] = {"pgd": [[] for _ in radii], "noise": [[] for _ in radii]}
@@ -80,11 +81,14 @@ def attacked(
                 answers["pgd"][index].append(_kept(tested, pgd.worst_logits, labels))
                 answers["noise"][index].append(_kept(tested, pgd.noise(radius), labels))
             order.append(rows)
-    y_true = labels[torch.cat(order)]
-    return {
+    places = torch.cat(order)
+    y_true = labels[places]
+    scores = {
         kind: [tested.score(torch.cat(parts).cpu().numpy(), y_true, metric) for parts in points]
         for kind, points in answers.items()
     }
+    back = places.argsort()
+    return scores, [torch.cat(parts)[back].float().cpu().numpy() for parts in answers["pgd"]]
 
 
 def _kept(tested: Tested, logits: Tensor, labels: Tensor) -> Tensor:
@@ -92,6 +96,16 @@ def _kept(tested: Tested, logits: Tensor, labels: Tensor) -> Tensor:
         return logits.detach().clone()
     answers = logits.detach().argmax(-1)
     return nn.functional.pad(answers, (0, labels.shape[1] - answers.shape[1]))
+
+
+def rows_of(tested: Tested, answers: Any, labels: Tensor) -> list[Any]:
+    """Return answers, or the labels themselves, as classes, amounts, or the tags of every row."""
+    y_true, given = labels.cpu().numpy(), np.nan_to_num(np.asarray(answers))
+    if tested.task.head == "tokens":
+        return [row[true != IGNORED].astype(int).tolist() for row, true in zip(given, y_true, strict=True)]
+    if tested.task.head == "regression":
+        return given.reshape(len(y_true)).astype(float).round(3).tolist()
+    return (given if given.ndim == 1 else given.argmax(-1)).astype(int).tolist()
 
 
 def area(clean: float, radii: Sequence[float], values: Sequence[float]) -> float:

@@ -11,8 +11,8 @@ from toughen.statistics import paired_t
 from .findings import difference, findings, signed
 from .gates import judge
 from .journal import Row
-from .planning import LINEAR, SECOND_ORDER, NotTuned, chosen_rate, chosen_settings, tried
-from .protocol import Protocol, written
+from .planning import LINEAR, OWN_HEAD, SECOND_ORDER, NotTuned, chosen_rate, chosen_settings, tried, tuned_settings
+from .protocol import Protocol, is_tuned, written
 from .summary import MEAN, Board, Cell, Value, boards, clean, robust
 
 LEGEND = (
@@ -44,14 +44,17 @@ def parts(rows: Sequence[Row], protocol: Protocol) -> list[Part]:
 
 def brief(rows: Sequence[Row], protocol: Protocol) -> list[Part]:
     """Return the tables for the documentation's page: without details, and of every model what is complete."""
-    complete = {key: complete_part(board) for key, board in boards(rows, protocol).items()}
+    # The head with its authors' settings is of two tasks, so its boards are never complete; it has a line of its own.
+    every = boards(rows, protocol)
+    complete = {key: complete_part(board) for key, board in every.items()}
     tables: list[Part] = []
     for key, board in complete.items():
         tables += [part for part in _board(board, *key) if not part.detail] if board.rows else []
     left = sum(row["purpose"] == "board" for row in rows) - sum(len(board.rows) for board in complete.values())
     words = f"{left} more final runs exist, of methods and tasks that are not complete yet; they are not shown here."
     tables += [Part("Under way", (words,))] if left else []
-    return [*tables, *_heads(complete), *_choices(rows, protocol)] if rows else []
+    heads = complete | {key: board for key, board in every.items() if key[1] == OWN_HEAD}
+    return [*tables, *_heads(heads), *_choices(rows, protocol)] if rows else []
 
 
 def complete_part(board: Board) -> Board:
@@ -218,16 +221,16 @@ def _beside(board: Board, row: Row) -> list[Row]:
 
 
 def _heads(boards_by_key: Mapping[tuple[str, str], Board]) -> Iterator[Part]:
-    """Yield plain training with the second-order head against plain training with the linear one."""
+    """Yield plain training with the second-order head against the linear one, and with its authors' settings."""
+    kinds = {SECOND_ORDER: "second-order head", OWN_HEAD: "second-order head with its authors' q, k and dropout"}
     for model in dict.fromkeys(model for model, _ in boards_by_key):
-        linear, second = boards_by_key.get((model, LINEAR)), boards_by_key.get((model, SECOND_ORDER))
-        if linear is None or second is None or not second.tasks:
-            continue
-        tasks = [task for task in second.tasks if task in linear.tasks]
-        pairs = [paired_t(second.seeds("plain", task, clean), linear.seeds("plain", task, clean)) for task in tasks]
-        yield Part(
-            f"{model}: second-order head less linear head, plain training", (), tasks, [[signed(p) for p in pairs]]
-        )
+        for head, name in kinds.items():
+            linear, second = boards_by_key.get((model, LINEAR)), boards_by_key.get((model, head))
+            if linear is None or second is None or not second.tasks:
+                continue
+            tasks = [task for task in second.tasks if task in linear.tasks]
+            pairs = [paired_t(second.seeds("plain", task, clean), linear.seeds("plain", task, clean)) for task in tasks]
+            yield Part(f"{model}: {name} less linear head, plain training", (), tasks, [[signed(p) for p in pairs]])
 
 
 def _choices(rows: Sequence[Row], protocol: Protocol) -> Iterator[Part]:
@@ -238,6 +241,15 @@ def _choices(rows: Sequence[Row], protocol: Protocol) -> Iterator[Part]:
             with suppress(NotTuned):
                 lines.append([model, task.name, f"{chosen_rate(protocol, model, task.name, rows):g}"])
     yield Part("Learning rates chosen on plain training", (), ["model", "task", "rate"], lines)
+    chosen = [
+        [model, method, *(_chosen(protocol, model, task.name, method, rows) for task in protocol.tasks)]
+        for model in dict.fromkeys(row["model"] for row in rows if row["purpose"] == "tune")
+        for method in protocol.methods
+        if is_tuned(method)
+    ]
+    if chosen:
+        words = ("By the rule of `toughen tune` for PGD at the reference radius, on held-out training rows.",)
+        yield Part("Settings of tuned rows", words, ["model", "row", *(task.name for task in protocol.tasks)], chosen)
     candidates: list[list[str]] = []
     for method in protocol.methods:
         with suppress(NotTuned):
@@ -249,6 +261,13 @@ def _choices(rows: Sequence[Row], protocol: Protocol) -> Iterator[Part]:
     )
     head = ["method", "settings", *protocol.tuning_tasks, "mean", "PGD area", ""]
     yield Part("Settings: every candidate", words, head, candidates)
+
+
+def _chosen(protocol: Protocol, model: str, task: str, method: str, rows: Sequence[Row]) -> str:
+    with suppress(NotTuned):
+        settings = tuned_settings(protocol, model, task, method, rows)
+        return "plain" if settings is None else written(settings)
+    return "-"
 
 
 def _tried(protocol: Protocol, method: str, rows: Sequence[Row]) -> list[list[str]]:

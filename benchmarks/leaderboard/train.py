@@ -18,10 +18,11 @@ from toughen import tasks
 from toughen.runs.method_config import cost_of
 from toughen.tasks.batching import LengthBucketed
 
+from .journal import packed
 from .packed import Table
 from .protocol import Protocol, Run, TaskPlan, updates_of
 from .rig import Rig, Stock
-from .robust import Tested, answers_on, area, attacked
+from .robust import Tested, answers_on, area, attacked, rows_of
 from .texts import Texts
 
 
@@ -130,7 +131,7 @@ class Bench:
             table = sets[own].part(0, plan.attacked_rows)
             clean = tested.score(answers[own][: len(table)], table.inputs["labels"], metric)
             directions = self._directions.setdefault((plan.name, own), {})
-            curve = attacked(tested, table, protocol.radii, protocol.steps, metric, directions)
+            curve, worst = attacked(tested, table, protocol.radii, protocol.steps, metric, directions)
             robust["pgd_clean"] = round(clean, 5)
             robust["pgd"] = [round(value, 5) for value in curve["pgd"]]
             robust["noise"] = [round(value, 5) for value in curve["noise"]]
@@ -140,6 +141,13 @@ class Bench:
             robust["pgd_reference"], robust["noise_reference"] = robust["pgd"][place], robust["noise"][place]
             clock.lap("attack")
         found: dict[str, Any] = {}
+        if purpose == "tune":  # the rule of `toughen tune` pairs rows
+            labels, some = sets[own].inputs["labels"], table.inputs["labels"]
+            found["answers"] = {
+                "clean": packed(rows_of(tested, answers[own], labels)),
+                "pgd": packed(rows_of(tested, worst[protocol.radii.index(protocol.reference)], some)),
+                "labels": packed(rows_of(tested, labels.cpu().numpy(), labels)),
+            }
         if purpose == "board" and self.texts is not None and plan.name in self.texts.rows:
             after, seconds = self.texts.attack(tested.model, tested.task, plan.edges[-1])
             robust |= {name: round(value, 5) for name, value in after.items()}

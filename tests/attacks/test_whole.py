@@ -193,7 +193,7 @@ def test_errors_are_one_line(run, capsys):
 
 
 def test_all_leaves_out_what_does_not_fit(run, capsys, monkeypatch):
-    monkeypatch.setattr("toughen.text.synonyms._installed", lambda: None)
+    monkeypatch.setattr("toughen.text.synonyms.installed_wordnet", lambda: None)
     few = AttackSettings(**{**FEW.options, "queries": 5})
     (found,) = evaluate(run, attack="all", settings=few, samples=20, progress=True, limit=6)
     assert [each.summary.attack for each in found.attacks] == [

@@ -53,7 +53,11 @@ def plan(name: str, metric: str = "accuracy", epochs: int = 2, **changes: Any) -
 def protocol(**changes: Any) -> Protocol:
     settings: dict[str, Any] = {
         "tasks": (plan("sst2"), plan("rte")),
-        "methods": {"plain": ({},), "fgm": ({}, {"step_size": 0.1})},
+        "methods": {
+            "plain": ({},),
+            "fgm": ({}, {"step_size": 0.1}),
+            "fgm tuned": ({"step_size": 0.2}, {"step_size": 0.3}),
+        },
         "authors": {},
         "text_methods": {},
         "text_tasks": (),

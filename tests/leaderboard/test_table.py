@@ -10,7 +10,7 @@ import pytest
 from benchmarks.leaderboard import gates, journal, planning, scoring, table
 from benchmarks.leaderboard.__main__ import RESULTS
 from benchmarks.leaderboard.findings import findings
-from benchmarks.leaderboard.protocol import METHODS, TEXT_METHODS, Protocol, Run, made_as, written
+from benchmarks.leaderboard.protocol import METHODS, TEXT_METHODS, Protocol, Run, is_tuned, made_as, written
 from benchmarks.leaderboard.robust import area
 from benchmarks.leaderboard.sections import brief, parts
 from benchmarks.leaderboard.summary import MEAN, boards, clean, holm, robust
@@ -203,8 +203,8 @@ def test_a_model_with_few_runs_gets_plain_and_the_methods_that_none_beats():
         planning.plan("board", what, "few", rows)
     for name, (clean_score, attacked) in scores.items():
         rows += [row(name, t, seed, clean_score, pgd=attacked) for t in ("sst2", "rte") for seed in what.seeds]
-    assert planning.best_methods(what, rows) == ["fgm", "pgd", "vat"]
-    assert planning.best_methods(replace(what, best=2), rows) == ["fgm", "pgd"]
+    assert planning.best_methods(what, rows, list(what.methods), 5) == ["fgm", "pgd", "vat"]
+    assert planning.best_methods(what, rows, list(what.methods), 2) == ["fgm", "pgd"]
     runs = [run for chunk in planning.plan("board", what, "few", rows) for run in chunk]
     assert {run.method for run in runs} == {"plain", "fgm", "pgd", "vat"}
     assert {run.head for run in runs} == {"linear"}
@@ -285,8 +285,68 @@ def test_defaults_are_what_the_runs_have_chosen():
 
 
 def test_the_best_five_are_those_that_the_readme_names():
-    named = ", ".join(f"`{method}`" for method in planning.best_methods(Protocol(), journal.read([RESULTS])))
+    named = ", ".join(
+        f"`{method}`" for method in planning.methods_of(Protocol(), "granite", journal.read([RESULTS]))[1:]
+    )
     assert named in (RESULTS.parents[1] / "leaderboard" / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_head_with_its_authors_settings_has_its_line_on_the_page():
+    own = [{**r, "head": planning.OWN_HEAD, "value": r["value"] + 0.01} for r in by_hand() if r["task"] == "rte"]
+    (part,) = [
+        each for each in brief([*by_hand(), *own], small.protocol(rounds=((1, 2, 3),))) if "authors' q" in each.title
+    ]
+    assert (list(part.head), part.rows[0][0][:4]) == (["rte"], "+1.0")
+
+
+def tune_row(method, settings, seed, wrong, attacked_wrong, labels=(0, 1) * 50):
+    """A tuning run that answers the first so many rows wrongly, clean and under PGD."""
+    answers = {"labels": journal.packed(list(labels))}
+    for kind, count in (("clean", wrong), ("pgd", attacked_wrong)):
+        answers[kind] = journal.packed([1 - y if i < count else y for i, y in enumerate(labels)])
+    value, pgd = 1 - wrong / 100, 1 - attacked_wrong / 100
+    made = made_as(method, written(settings))
+    seconds = {"train": 1.0}
+    about = {"purpose": "tune", "settings": settings, "answers": answers, "made": made, "seconds": seconds}
+    return row(method, "sst2", seed, value, pgd=pgd, **about)
+
+
+def test_a_tuned_row_is_chosen_as_tune_does():
+    """Below plain beyond noise is left out; the most robust of the others is taken; else it is plain training."""
+    weak, good, harmful = {"step_size": 0.1}, {"step_size": 0.2}, {"step_size": 0.3}
+    what = small.protocol(methods={"plain": ({},), "fgm tuned": (weak, good, harmful)})
+
+    def rows(*wrong):
+        names = [("plain", {}), ("fgm tuned", weak), ("fgm tuned", good), ("fgm tuned", harmful)]
+        return [tune_row(*each, 101, *both) for each, both in zip(names, wrong, strict=True)]
+
+    usual = rows((10, 60), (11, 45), (9, 30), (30, 5))
+    assert planning.tuned_settings(what, "tiny", "sst2", "fgm tuned", usual) == good
+    nothing = rows((10, 30), (11, 29), (10, 31), (30, 5))
+    assert planning.tuned_settings(what, "tiny", "sst2", "fgm tuned", nothing) is None
+    final = [row("plain", "sst2", 1, 0.9)]
+    assert [each["method"] for each in planning.with_plain(what, [*nothing, *final])[-2:]] == ["plain", "fgm tuned"]
+    assert planning.with_plain(what, [*usual, *final])[-1]["method"] == "plain"
+    with pytest.raises(planning.NotTuned, match="phase tune"):
+        planning.tuned_settings(what, "tiny", "sst2", "fgm tuned", usual[:-1])
+
+
+def test_goals_are_told_first():
+    def found(gain, attacked):
+        rows = [row("plain", task, seed, 0.8 + seed / 1000) for task in ("sst2", "rte") for seed in (1, 2, 3)]
+        for name in ("fgm tuned", "vat tuned"):
+            rows += [{**r, "method": name, "value": r["value"] + gain + r["seed"] / 9999} for r in rows[:6]]
+            for each in rows[-6:]:
+                each["robust"] = {"pgd_reference": 0.5 + attacked + each["seed"] / 9999}
+        return findings(
+            boards(rows, small.protocol(methods=dict.fromkeys(("plain", "fgm tuned", "vat tuned"), ({},))))[
+                "tiny", "linear"
+            ]
+        )
+
+    assert [line.partition(":")[0] for line in found(0.02, 0.2)[:3]] == ["Goal reached"] * 3
+    assert [line.partition(":")[0] for line in found(-0.02, 0.1)[:3]] == ["Goal MISSED"] * 3
+    assert not findings(board())[0].startswith("Goal")
 
 
 def test_what_the_authors_set_for_each_task_is_planned_last():
@@ -319,7 +379,9 @@ def test_rows_of_the_authors_need_no_run_beyond_the_mean():
 def test_every_candidate_of_the_protocol_can_be_made():
     import toughen
 
-    for method, candidates in METHODS.items():
+    for method, candidates in Protocol().methods.items():
+        if is_tuned(method):  # as many trials as plain training has
+            assert len(candidates) == len(Protocol().rates)
         assert len({made_as(method, written(settings)) for settings in candidates}) == len(candidates)
     text_methods = {method: made_as(method, written(settings)) for method, settings in TEXT_METHODS.items()}
     assert len(set(text_methods.values())) == len(text_methods)

@@ -41,7 +41,16 @@ def test_from_files_to_table(made, tmp_path):
     what, _, results, count = made
     rows = journal.read([results])
     tuning, board = 2 * 2 + 2, 2 * 2 * 3  # rates x tasks, candidates; seeds x tasks x (plain, plain x2, fgm)
-    assert count == len(rows) == tuning + board
+    tune = 2 * (1 + 2)  # tasks x (plain, candidates of the tuned row)
+    chosen = [planning.tuned_settings(what, "tiny", task.name, "fgm tuned", rows) for task in what.tasks]
+    tuned = 2 * sum(settings is not None for settings in chosen)  # seeds; else it is plain training's runs
+    assert count == len(rows) == tuning + tune + board + tuned
+    assert [len(journal.unpacked(row["answers"]["clean"])) for row in rows if row["purpose"] == "tune"] == [16] * tune
+    shown = planning.of_today(what, rows)
+    assert {row["task"] for row in shown if row["purpose"] == "board" and row["method"] == "fgm tuned"} == {
+        "sst2",
+        "rte",
+    }
     assert not results.with_suffix(".failed.jsonl").exists()
     evidence = tmp_path / "evidence.md"
     evidence.write_text(f"# Evidence\n\n{table.BEGIN}\nold\n{table.END}\n\nend\n")
@@ -98,9 +107,12 @@ def test_changed_texts_are_columns_of_the_same_runs(made):
     assert {task: len(some) for task, some in facts["rows"].items()} == {"sst2": 5, "rte": 5}
     shown = [part for part in parts(rows, what) if part.title == "tiny, linear head: changed texts"]
     assert [part.head for part in shown] == [["method", *searched, *noise]]
-    assert [line[0] for line in shown[0].rows] == ["plain", "fgm"]
+    assert [line[0] for line in shown[0].rows][:2] == ["plain", "fgm"]
     without = [{**row, "robust": {k: v for k, v in row["robust"].items() if k not in searched}} for row in rows]
-    for some, left in ((without, noise), ([{**row, "robust": {"pgd_area": 0.5}} for row in rows], [])):
+    for some, left in (
+        (without, noise),
+        ([{**row, "robust": {"pgd_area": 0.5, "pgd_reference": 0.5}} for row in rows], []),
+    ):
         assert [part.head[1:] for part in parts(some, what) if "changed texts" in part.title] == [left] * bool(left)
 
 
@@ -216,6 +228,6 @@ from benchmarks.leaderboard.run import run
 from tests.leaderboard.small import protocol
 file, results = Path({str(file)!r}), Path({str(tmp_path / "rows.jsonl")!r})
 assert run(file, results, protocol(), device="cpu", phases=["rates", "settings"]) == 6
-assert run(file, results, protocol(), device="cpu", only=["sst2", "plain", "linear"]) == 4
+assert run(file, results, protocol(), device="cpu", only=["sst2", "plain", "linear"]) == 5
 """
     subprocess.run([sys.executable, "-c", source], check=True, cwd=Path(__file__).parents[2], timeout=120)

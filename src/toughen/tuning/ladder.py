@@ -7,6 +7,7 @@ from typing import Any
 from ..errors import UsageError, nearest
 from ..runs.method_config import describe_method
 from ..sweeps.definition import Settings
+from ..text.synonyms import installed_wordnet, load_synonyms
 
 Group = Mapping[str, Any]
 """The `method:` group of a config."""
@@ -26,6 +27,12 @@ def freelb(radius: float) -> Group:
     return {"name": "freelb", "max_norm": radius, "step_size": _round(radius / 2), "init_scale": _round(radius / 5)}
 
 
+def on_both(text: str, other: Group) -> Group:
+    """Edit texts, and let another method perturb the clean and the edited ones."""
+    name = str(other["name"])
+    return {"name": f"{text}+{name}", text: {"on": "both"}, name: {k: v for k, v in other.items() if k != "name"}}
+
+
 @dataclass(frozen=True)
 class Threat:
     """What a model should hold up under: the attacks that measure it, and the methods that may help."""
@@ -40,10 +47,12 @@ class Threat:
     """In the order in which they are tried, so that a short search has the likeliest."""
 
 
+_VAT: Group = {"name": "vat", "preset": "robust"}
+_SMART: Group = {"name": "smart", "preset": "robust"}
 _EMBEDDING: Sequence[Group] = (
-    {"name": "vat", "preset": "robust"},
+    _VAT,
     freelb(0.01),
-    {"name": "smart", "preset": "robust"},
+    _SMART,
     freelb(0.03),
     {"name": "sift", "preset": "robust"},
     {"name": "vat"},
@@ -59,18 +68,42 @@ _CLEAN: Sequence[Group] = (
     {"name": "smart"},
     freelb(0.003),
     {"name": "rdrop"},
-    {"name": "sift"},
-    {"name": "vat", "preset": "robust"},
+    {"name": "typos"},
+    _VAT,
+)
+_TYPOS: Sequence[Group] = (
+    on_both("typos", freelb(0.03)),
+    {"name": "typos"},
+    on_both("typos", freelb(0.01)),
+    {"name": "typos", "rate": 0.6},
+    {"name": "views"},
+    on_both("typos", _SMART),
+    _VAT,
+    freelb(0.01),
+)
+_WORDS: Sequence[Group] = (
+    on_both("synonyms", freelb(0.03)),
+    {"name": "words"},
+    on_both("synonyms", freelb(0.01)),
+    {"name": "words", "preset": "hull"},
+    {"name": "synonyms"},
+    _VAT,
+    freelb(0.03),
+    _SMART,
+    freelb(0.01),
 )
 PGD = {"embedding": "radius 0.02"}
 TYPOS = {"noise": "typos 0.3"}
 WORDS = {"neighbours": "after"}
+READ_SYNONYMS = ("synonyms", "words")
+"""Methods that take their words from a file, a folder or an installed WordNet."""
 
 THREATS: Mapping[str, Threat] = {
     "clean": Threat("clean", methods=_CLEAN),
     "embedding": Threat("under PGD", PGD, {"radii": (0.02,)}, _EMBEDDING),
-    "typos": Threat("under typos", TYPOS, {"noise": ("typos",), "strengths": (0.3,)}, _EMBEDDING),
-    "words": Threat("under other words", WORDS, {"queries": 100}, _EMBEDDING),
+    "typos": Threat("under typos", TYPOS, {"noise": ("typos",), "strengths": (0.3,)}, _TYPOS),
+    # The words of the attack are neighbours in the model's own embedding; no method of the list is trained with those.
+    "words": Threat("under other words", WORDS, {"queries": 100}, _WORDS),
 }
 
 
@@ -81,13 +114,31 @@ def threat_named(name: str) -> Threat:
     if name != "all":
         raise UsageError(f"threat={name!r} is not known. {nearest(name, [*THREATS, 'all'])}", ("threat",))
     some = [each for each in THREATS.values() if each.points]
-    turns = zip(*(each.methods for each in some), strict=False)  # each threat's first, then each one's second
+    # What held up under everything in pilots comes first, then each threat's first, each one's second, ...
+    each_turn = zip(*(each.methods for each in some), strict=False)
+    turns = [(on_both("typos", freelb(0.03)), on_both("typos", _VAT)), *each_turn]
     return Threat(
         "under attack (mean)",
         {attack: point for each in some for attack, point in each.points.items()},
         {key: value for each in some for key, value in each.options.items()},
         list({repr(group): group for groups in turns for group in groups}.values()),
     )
+
+
+def ladder(threat: Threat, synonyms: str | None) -> tuple[list[Group], list[Group]]:
+    """Return the methods to try, and those that are left out because there is no source of synonyms."""
+    if synonyms is not None:
+        load_synonyms(synonyms)  # refuses what is not there, or none
+    known = synonyms is not None or installed_wordnet() is not None
+    given = {} if synonyms is None else {"synonyms": synonyms}
+    tried: list[Group] = []
+    left: list[Group] = []
+    for group in threat.methods:
+        name, *others = str(group["name"]).split("+")
+        reads = name in READ_SYNONYMS
+        own = {**group, **({name: {**group[name], **given}} if others else given)} if reads else group
+        (tried if known or not reads else left).append(own)
+    return tried, left
 
 
 def parse_methods(given: str | Sequence[str | Group]) -> list[Group]:

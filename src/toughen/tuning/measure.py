@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean
@@ -54,6 +54,8 @@ class Ruler:
     threat: Threat
     rows: int
     """Selection rows."""
+    attacked: dict[Path, Sequence[AttackResult]] = field(default_factory=dict[Path, Sequence[AttackResult]])
+    """What the attacks on trials gave, by folder."""
 
     @cached_property
     def points(self) -> Mapping[str, str]:
@@ -90,16 +92,26 @@ class Ruler:
                 return candidate
         if not self.points:
             return candidate
-        limit = ATTACKED_ROWS if self.rows > ATTACKED_ROWS else None
-        attacks = self.attack(trial.folder, limit)[0]
+        attacks = self.attacks(trial)
         candidate = replace(candidate, robust=self.robustness(attacks))
         if trial is plain:
             return candidate
-        pairs = differences(attacks, self.attack(plain.folder, limit)[0])
+        pairs = differences(attacks, self.attacks(plain))
         counted = [
             (each.difference, each.low, each.high) for each in pairs if self.points.get(each.attack) == each.point
         ]
         return replace(candidate, robust_change=Change(*map(fmean, zip(*counted, strict=True))))
+
+    def attacks(self, trial: Trial) -> Sequence[AttackResult]:
+        """Attack a trial on the selection rows, once."""
+        if trial.folder not in self.attacked:
+            limit = ATTACKED_ROWS if self.rows > ATTACKED_ROWS else None
+            (self.attacked[trial.folder],) = self.attack(trial.folder, limit)
+        return self.attacked[trial.folder]
+
+    def seconds(self, trial: Trial) -> float:
+        """Return what the attacks on a trial take."""
+        return sum(each.summary.seconds for each in self.attacks(trial)) if self.points else 0.0
 
     def attack(self, run: Path, limit: int | None, **options: Any) -> list[Sequence[AttackResult]]:
         """Attack the models of a run; what an earlier start finished is read again."""

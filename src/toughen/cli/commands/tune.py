@@ -15,12 +15,12 @@ from ...errors import UsageError
 from ...runs.config_io import merge
 from ...runs.errors import Interrupted
 from ...sweeps import SweepStopped
-from .. import say
 from ..arguments import DATA_FLAGS, CommandParser
 from ..parser import parse_flags, split_arguments
 from ..tables import print_table
 
-FLAGS = {**DATA_FLAGS, "threat": "--for", **{name: f"--{name}" for name in ("trials", "minutes", "methods")}}
+_OWN = ("trials", "minutes", "methods", "synonyms")
+FLAGS = {**DATA_FLAGS, "threat": "--for", **{name: f"--{name}" for name in _OWN}}
 
 
 def make_parser() -> CommandParser:
@@ -29,6 +29,7 @@ def make_parser() -> CommandParser:
     option = parser.add_argument_group("What to look for").add_argument
     option("--for", dest="threat", default="all", metavar="THREAT", help="clean, embedding, typos, words or all.")
     option("--methods", help='Methods to try, in place of the list: "vat preset=robust; freelb max_norm=0.01".')
+    option("--synonyms", help="JSON file or folder of WordNet to take words from (default: an installed WordNet).")
     option("--selection_share", type=float, default=0.2, help="Share of the training rows to choose on.")
     option = parser.add_argument_group("How long").add_argument
     option("--trials", type=int, default=16, help="Settings to try; half of them are plain training's own.")
@@ -51,9 +52,8 @@ def main(arguments: Sequence[str]) -> int:
 
     try:
         done = tune(**vars(options), config=merge(given.config, parse_flags(given.words, None)))
-    except (SweepStopped, Interrupted) as stopped:
-        say(f"{str(stopped).partition(';')[0]}; continue with: toughen tune --resume FOLDER")
-        return 130
+    except (SweepStopped, Interrupted):
+        return 130  # the search has said how to go on
     rows = [
         [each.name, f"{each.learning_rate:g}", _scores(each.clean), _scores(each.robust or ()), f"{each.seconds:.0f} s"]
         for each in done.lines
