@@ -239,7 +239,7 @@ def test_a_model_of_other_classes_is_refused(tmp_path, file, names, message):
 
 
 def test_bad_input(tmp_path, run, file):
-    with pytest.raises(DataError, match="neither a run"):
+    with pytest.raises(DataError, match="nowhere does not exist"):
         evaluate(tmp_path / "nowhere")
     (tmp_path / "sweep" / "trials").mkdir(parents=True)
     with pytest.raises(DataError, match="is a sweep: give its runs"):
@@ -266,7 +266,7 @@ def test_bad_input(tmp_path, run, file):
         "text,label\nw5,0\nw6,\nw7,1\n": "'label' is empty there: fill it in or give --on_bad skip.",
         "text,label\nw5,1\nw6,1\n": "only '1'; add rows of another class, or name the classes in config.json",
         "text,label\nw5,\nw6,\n": "has no label at all: nothing can be scored.",
-        "text,label\nw5,0,1\nw6,1\n": "has 3 fields where the header has 2; fix the row.",
+        "text,label\nw5,0,1\nw6,1\nw7,0\n": "has 3 fields where the header has 2; fix",
         'text,label\nw5,0\n"w6,1\n': "a quote is not closed or not doubled; fix it.",
         "text,label\nw\xe4,0\n": "is not utf-8; save the file as UTF-8 or give --encoding cp1252",
         "text,label\n" + "w5 " * 400_000 + ",0\n": "likely a broken file or an unclosed quote; fix it.",
@@ -465,7 +465,7 @@ def test_of_an_error_the_smallest_has_the_star(capsys, monkeypatch):
         (name, measure(task, Outputs(labels[:, None] + far, labels, np.ones(3)), name=name, samples=10))
         for name, far in off.items()
     ]
-    command._print_scores(found, many=False)
+    command._print_scores(found)
     printed = capsys.readouterr().out
     assert "near *" in printed
     assert "far *" not in printed

@@ -66,7 +66,7 @@ def refusal(name: str, method: str) -> str | None:
     if method == "words" and not family.text:
         return "is no table of token ids.*toughen.smart"
     if method == "alum" and family.layer is None:
-        return r"runs 1 module\(s\) as its 2 layers.*Hidden\('embeddings'\)"
+        return r"runs 1 module\(s\) as its 2 layers.*site='embeddings'"
     return None
 
 

@@ -24,7 +24,7 @@ from ..tables import model_names, print_table, span
 
 _NAMED = (
     *("task", "file", "sets", "synonyms", "lexicon", "masked_lm", "judge", "text_column", "label_column", "dir"),
-    *("delimiter", "encoding", "on_bad"),
+    *("delimiter", "encoding", "on_bad", "limit", "batch_size", "max_length"),
 )
 FLAGS = {name: f"--{name}" for name in _NAMED}
 
