@@ -52,7 +52,7 @@ def test_each_method_is_held_to_what_the_page_says():
     assert f"{len(toughen.available())} methods, {len(GOLDEN)} of them" in PAGE
     readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
     named = ", ".join(f"`{name}`" for name in GOLDEN).replace(", `asa`", ", `asa` and the second-order head")
-    assert f"{named} also to numbers made with their authors' code" in readme
+    assert f"{named} also equal numbers made with their authors' code" in readme
 
 
 @pytest.mark.parametrize("name", toughen.available())

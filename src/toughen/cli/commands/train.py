@@ -11,7 +11,6 @@ from .. import say
 from ..arguments import DATA_FLAGS, CommandParser
 from ..old_flags import predict_commands
 from ..parser import parse_train
-from ..tables import print_table
 
 FLAGS = DATA_FLAGS
 QUICK: Mapping[str, Any] = {"radii": (0.02,), "steps": 5}
@@ -100,6 +99,8 @@ def decide(folder: RunFolder) -> None:
         say(f"! no quick attack: {' '.join(str(error).split())}")
     (table,) = reports.compare_runs([reports.read_run(folder)])
     if found := verdict(table):
+        from ..tables import print_table
+
         rows = [
             [each.name + f" ({each.metric})" * (each.metric != table.metric), *each.scores, each.difference]
             for each in (found.clean, *found.attacked)
