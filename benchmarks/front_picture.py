@@ -1,5 +1,10 @@
-"""The picture of the README, from the board's runs: `python -m benchmarks.front_picture` writes docs/front.svg."""
+"""The pictures of the README: `python -m benchmarks.front_picture` writes docs/front.svg and docs/requests.svg.
 
+The bars are of the board's runs. The requests are those that the demo's rule chose; `demo-report/demo.json` of a run of
+`make demo` is kept as benchmarks/results/demo.json.
+"""
+
+import json
 from pathlib import Path
 from statistics import fmean
 
@@ -9,7 +14,7 @@ from benchmarks.leaderboard.protocol import Protocol
 from benchmarks.leaderboard.sections import complete_part
 from benchmarks.leaderboard.summary import boards, clean, robust
 from toughen.internal.atomic import write_text
-from toughen.reports.drawing import INK, SERIES, SOFT, Drawing, figure
+from toughen.reports.drawing import INK, SERIES, SOFT, Drawing, figure, plain
 
 ROOT = Path(__file__).parents[1]
 PICTURE = ROOT / "docs" / "front.svg"
@@ -21,6 +26,7 @@ KINDS = {
     "typos in 3 of 10 words": robust("typos 0.3"),
 }
 Scores = dict[str, dict[str, list[float]]]
+REQUESTS, DEMO = ROOT / "docs" / "requests.svg", ROOT / "benchmarks" / "results" / "demo.json"
 
 
 def scores() -> Scores:
@@ -58,5 +64,25 @@ def draw(found: Scores) -> Drawing:
     return drawn[0]
 
 
+def draw_requests(examples: list[list[str]]) -> Drawing:
+    """Draw each request as people wrote it and as it was edited, with the answer of both models."""
+    rows = examples[1:]
+    columns = {"what people ask": 0.0, "plain fine-tuning": 0.62, "toughened": 0.82}
+    with figure("What two models take requests for", wide=8.4, high=0.5 + 0.34 * len(rows)) as (axes, drawn):
+        axes.set(xlim=(0, 1), ylim=(len(rows) - 0.4, -1.1))
+        axes.axis("off")
+        for name, place in columns.items():
+            axes.text(place, -0.75, name, color=SOFT, va="center")
+        for number, (_, text, label, *answers) in enumerate(rows):
+            axes.text(0, number, plain(text, 62), color=INK, va="center", alpha=1 if number % 2 else 0.65)
+            for place, answer in zip(list(columns.values())[1:], answers, strict=True):
+                right = answer == label
+                axes.text(
+                    place, number, f"{'✓' if right else '✗'} {answer}", color=SERIES[2 if right else 1], va="center"
+                )
+    return drawn[0]
+
+
 if __name__ == "__main__":
     write_text(PICTURE, draw(scores()).file())
+    write_text(REQUESTS, draw_requests(json.loads(DEMO.read_text(encoding="utf-8"))["examples"]).file())

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..internal.atomic import write_text
+from ..internal.atomic import write_json, write_text
 from ..reports import report
 from ..reports.folder import read_run
 from ..reports.render import Table
@@ -118,13 +118,16 @@ def demo(
         f"{len(test)} of them and {len(answers[PLAIN][0]['PGD'])} under a search.",
         *([encoder.notice] if encoder.notice else []),
         "The robust model saw typing errors and obfuscation of the same kinds in training, in other words and texts; "
-        "other words it did not see. Its settings were chosen on other requests and other seeds.",
+        "other words it did not see. Its settings were chosen on other requests and other seeds, and the test requests "
+        "were drawn after that.",
         "The requests are from the Snips benchmark (Coucke et al. 2018, arXiv 1805.10190; CC0).",
     ]
     table = _score_table(scores)
     shown = _examples(runs, {name: each[0] for name, each in answers.items()}, test)
     for line in (*_lines(table), "", *notes, "", *_lines(shown)):
         say(line)
+    found = {"columns": [each._asdict() for each in scores], "notes": notes, "examples": [shown.head, *shown.rows]}
+    write_json(folder / "demo.json", found)
     title = "Demo: plain and robust fine-tuning"
     paths = [run.path for run in runs.values()]
     page = report(paths, folder / "report.html", title=title, intro=notes, tables=[table, shown])
