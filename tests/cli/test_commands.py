@@ -51,7 +51,7 @@ def test_a_baseline_ends_with_a_decision(little, tmp_path, capsys):
     words += ["--model", little.model, "--max_steps", "3", "--train.batch_size", "8", "--method", "fgm", "--baseline"]
     lines = out(capsys, "train", *words, "--output_dir", tmp_path / "run").splitlines()
     table = "\n".join(lines[lines.index(next(line for line in lines if "difference" in line)) :])
-    number = r"\s+\d\.\d{3}\s+\d\.\d{3}\s+[+-]\d\.\d{3}, 95 % over rows "
+    number = r"\s+\d+\.\d\s+\d+\.\d\s+[+-][\d.]+, 95 % over rows "
     assert re.search(rf"accuracy\s+plain\s+fgm.*\n.*\n clean{number}.*\n under .* at 0.02{number}", table)
     assert re.search(r"time of a step\s+1\.0x\s+\d\.\dx", table)
     assert lines[-1] == f"more: toughen evaluate {tmp_path / 'run'} --all_seeds --attack all"

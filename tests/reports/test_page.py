@@ -84,7 +84,7 @@ def test_one_run(smart):
     assert "71.0 ± 1.0" in text  # 0.70, 0.72, 0.71
     assert "+3.3 ± 2.9" in text
     assert "Take smart: it is better clean; that it is more robust is not shown." in text.partition("<nav")[0]
-    assert "0.710 and 0.677 of accuracy (+0.033, 95 % over seeds +0.005 to +0.062)" in text
+    assert "71.0 and 67.7 points of accuracy (+3.3, 95 % over seeds +0.5 to +6.2)" in text
     assert "3.00x" in text
     for figure in (
         "loss and its parts",
