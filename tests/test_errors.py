@@ -350,7 +350,7 @@ def test_a_site_the_forward_never_reaches(name: str) -> None:
     batch = {"inputs_embeds": embedded, "attention_mask": BATCH["attention_mask"], "labels": BATCH["labels"]}
     with attached_to(model, make(name)) as attached:
         with pytest.raises(
-            SiteError, match=r"WordEmbedding.*never came by it. Did you pass inputs_embeds, or run another"
+            SiteError, match=r"WordEmbedding.*never reached it. Did you pass inputs_embeds, or run another"
         ):
             step(attached, model, batch)
         assert torch.isfinite(step(attached, model, BATCH))

@@ -151,7 +151,7 @@ def test_own_methods_can_be_named_and_a_taken_name_cannot(monkeypatch: pytest.Mo
     assert "mine" in toughen.available()
     assert toughen.make("mine") == toughen.smart(weight=3.0)
     assert toughen.mine is mine
-    with pytest.raises(MethodError, match=r"'smart' is there already \(toughen.methods.smart\). Take another name"):
+    with pytest.raises(MethodError, match=r"'smart' already exists \(toughen.methods.smart\). Take another name"):
         toughen.named("smart")(mine)
 
 

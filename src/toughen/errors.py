@@ -93,6 +93,11 @@ def nearest(name: str, names: Iterable[str]) -> str:
     return f"The nearest of {len(known)}: {', '.join(list(near)[:3])}."
 
 
+def count_of(count: int, noun: str) -> str:
+    """Return a count with its noun, singular or plural."""
+    return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
 def require(module: str, extra: str) -> ModuleType:
     """Import an optional dependency, or say which extra brings it."""
     try:

@@ -92,7 +92,7 @@ def test_distractors_stand_behind_the_last_text_and_tags_stay_with_their_words()
     for kind in ("typos", "casing", "obfuscation"):
         assert len(add_noise(tags, {"tokens": tokens}, 0, kind, 1.0, 0)["tokens"]) == 4
     NoiseAttack().check(tags)
-    with pytest.raises(DataError, match="would move the tags"):
+    with pytest.raises(DataError, match="would break the tags"):
         NoiseAttack(noise=("whitespace",)).check(tags)
 
 

@@ -476,7 +476,7 @@ def test_as_many_other_rows_make_no_pairs(file, tmp_path):
         evaluate(net, file=tmp_path / f"{name}.jsonl", attack="noise", settings=FEW, samples=20, write=False)[0].attacks
         for name in names
     )
-    with pytest.raises(ValueError, match="attacked on other rows"):
+    with pytest.raises(ValueError, match="attacked on different rows"):
         differences(one, two)
     assert {each.difference for each in differences(one, same)} == {0.0}
 

@@ -219,7 +219,7 @@ def test_predict_a_split_of_the_run(finished, little, capsys, tmp_path):
         assert main(["predict", str(finished.path), *words]) == 2
         assert message in capsys.readouterr().err
     assert main(["predict", little.model, "--split", "test"]) == 2
-    assert "is no model of a run, which would say its data; give the rows as a file" in capsys.readouterr().err
+    assert "is not a run, so its data is unknown; give the rows as a file" in capsys.readouterr().err
 
 
 def test_a_model_inside_a_run_needs_no_task(finished, tmp_path, capsys):
@@ -442,7 +442,7 @@ def test_new_method_and_init_config_give_files_that_work(capsys, tmp_path, monke
     monkeypatch.chdir(tmp_path)
     out(capsys, "new-method", "smart.py")  # a name that is taken gets another
     assert main(["new-method", "smart"]) == 2
-    assert "smart.py is there already and nothing is overwritten" in capsys.readouterr().err
+    assert "smart.py already exists" in capsys.readouterr().err
     assert "my-smart" in out(capsys, "describe", "./smart.py:my-smart", "--weight", "2")
     out(capsys, "init-config", "run", "--method", "freelb", "--task", "rte")
     lines = Path("run.yaml").read_text().splitlines()

@@ -273,7 +273,7 @@ def test_what_is_missing_or_has_no_text_is_said_in_one_line(tmp_path):
     refuse(SiteError, "reads 'pixel_values'", ViTForImageClassification(ViTConfig(hidden_size=12, num_hidden_layers=1)))
     file = tmp_path / "synonyms.json"
     file.write_text('{"xyz": ["zyx"]}')
-    refuse(MethodError, "no word of it is a word for", bert(), method=toughen.synonyms(synonyms=str(file)))
+    refuse(MethodError, "has none of its words", bert(), method=toughen.synonyms(synonyms=str(file)))
     refuse(DataError, "is not there", bert(), method=toughen.synonyms(synonyms="nowhere.json"))
     with toughen.typos().attach(bert(), SimpleNamespace(tokenizer=LETTERS)) as attached:  # a processor
         with pytest.raises(StepError, match="made from 'input_ids'"):

@@ -517,7 +517,7 @@ def with_fewer_words(folder):
 @pytest.mark.parametrize(
     ("harm", "message"),
     [
-        (without_tokenizer, "has no tokenizer: it knows no word"),
+        (without_tokenizer, "has no tokenizer with a vocabulary"),
         (without_head, r"classifier.bias, classifier.weight are not in its file.*would be random; fine-tune it first"),
         (with_fewer_words, "it is the tokenizer of another model"),
     ],
@@ -560,4 +560,4 @@ def test_rows_that_are_left_out_are_noted(tmp_path, run, file):
     config["data"] |= {"validation_file": str(bad), "on_bad": "skip"}
     (run / "config.yaml").write_text(yaml.safe_dump(config))
     (found,) = evaluate(run)
-    assert (found.rows, list(found.notes)) == (30, ["validation: 1 rows left out (no label)"])
+    assert (found.rows, list(found.notes)) == (30, ["validation: 1 row left out (no label)"])

@@ -291,7 +291,7 @@ def test_refusals(harden, folder, tmp_path, monkeypatch):
         harden(model=folder / "model" / "decoder")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine").write_text("")
-    with pytest.raises(RunError, match="nothing is overwritten"):
+    with pytest.raises(RunError, match="already exists"):
         harden("full")
     with pytest.raises(RunError, match=r"no harden\.yaml"):
         toughen.harden(resume=tmp_path)

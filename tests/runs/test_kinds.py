@@ -243,7 +243,7 @@ def test_methods_as_objects(start, no_page, tmp_path):
     assert "Normal(scale=0.123" in (run.path / "config.yaml").read_text()
     assert any("cannot run it again" in note for note in run.results.notes)
     (run.path / "seeds/1/result.json").unlink()
-    with pytest.raises(ValueError, match="no name makes it; give it again"):
+    with pytest.raises(ValueError, match="without a registered name; pass it again"):
         toughen.resume(run.path)
     with pytest.raises(RunError, match="began with another method"):
         toughen.resume(run.path, toughen.smart())

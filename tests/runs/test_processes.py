@@ -157,7 +157,7 @@ def test_machines_that_cannot_be(words, tmp_path, capsys):
     assert main([*words, "--nnodes=2", "--rdzv_endpoint=here", f"--output_dir={tmp_path}/two"]) == 2
     assert "--rdzv_endpoint here: give host:port" in capsys.readouterr().err
     assert main([*words, "--train.batch_size=9", "--nproc=2", f"--output_dir={tmp_path}/two"]) == 2
-    assert "cannot be shared by 2 processes evenly" in capsys.readouterr().err
+    assert "does not divide evenly by 2 processes" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("code", [0, 3])

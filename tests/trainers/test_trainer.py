@@ -436,7 +436,7 @@ def test_a_step_that_would_leave_the_method_out_is_refused(tmp_path: Path) -> No
             return loss.detach()
 
     trainer = toughen.robust(Mine)(bert(), settings(tmp_path), train_dataset=texts(), method=toughen.freelb())
-    with pytest.raises(MethodError, match=r"does not ask self\.compute_loss"):
+    with pytest.raises(MethodError, match=r"does not call self\.compute_loss"):
         trainer.train()
 
 

@@ -45,14 +45,16 @@ def _points(first: AttackResult, second: AttackResult, samples: int) -> Iterator
     name = first.summary.attack
     if first.texts and second.texts and first.texts != second.texts:
         raise ValueError(
-            f"{name}: the two models were attacked on other rows (each on those its own run held out?); pairs need the "
-            "same rows: give file= (--file)."
+            f"{name}: the two models were attacked on different rows, so they cannot be paired; give the same rows "
+            "with file= (--file)."
         )
     for point, one in first.outcomes.items():
         if (two := second.outcomes.get(point)) is None:
             continue
         if len(one.rows) != len(two.rows):
-            raise ValueError(f"{name} at {point}: {len(one.rows)} rows and {len(two.rows)}; pairs need the same rows.")
+            raise ValueError(
+                f"{name} at {point}: {len(one.rows)} rows and {len(two.rows)} rows cannot be paired; evaluate both on the same rows."
+            )
         yield compare(first.task, first.summary.metric, one, two, attack=name, point=point, samples=samples)
 
 

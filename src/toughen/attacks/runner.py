@@ -124,7 +124,7 @@ def track(
     """Yield the parts of an attack, and show how many items are done: by a bar, or by lines without a terminal."""
     first, began = done, time.perf_counter()
     last = began
-    say(f"{title}: goes on after {done} of {total}", verbose and done > 0)
+    say(f"{title}: resumes after {done} of {total}", verbose and done > 0)
     bar: Any = None
     with suppress(ImportError):
         if verbose and sys.stderr.isatty():
@@ -176,7 +176,9 @@ class AttackResult:
 def check_weights(attack: Attack, target: "Target") -> None:
     """Refuse an attack on the weights of a function, which has none."""
     if attack.white_box and not target.has_weights:
-        raise DataError(f"attack {attack.name!r} needs the weights of a model, and a function shows none.")
+        raise DataError(
+            f"attack {attack.name!r} needs the weights of a model, and a function has none; give a model folder."
+        )
 
 
 def run_attack(

@@ -58,8 +58,8 @@ class TextVictim(ABC):
         for one, two in zip(first, second, strict=True):
             if np.abs(one - two).max() > _ROUNDING * np.abs(one).max():
                 raise DataError(
-                    f"{self.name} answers the same text in two ways, and no attack can tell luck from "
-                    "robustness: call eval(), which turns dropout off, or return the mean of many draws as its logits."
+                    f"{self.name} gives two answers to the same text, so an attack cannot be scored. Call "
+                    "eval(), which turns dropout off, or return the mean of many draws."
                 )
 
     def scores(self, rows: Sequence[Row]) -> Any:
@@ -168,8 +168,8 @@ class FunctionVictim(TextVictim):
     def __init__(self, function: TextFunction, task: Task, *, batch_size: int | None = None) -> None:
         if task.kind not in ("sentence", "pair") or task.head not in ("classes", "regression"):
             raise DataError(
-                f"a function is given texts or pairs of texts, and {task.name!r} has {task.kind} with {task.head}; "
-                "give the folder of a model there."
+                f"a function reads texts or pairs of texts, and {task.name!r} has {task.kind} with {task.head}; give the "
+                "folder of a model."
             )
         super().__init__(task)
         self.function, self.rows = function, batch_size or 64

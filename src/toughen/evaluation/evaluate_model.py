@@ -247,7 +247,7 @@ def read_split(
 
     [model_ref] = model_refs(path)
     if not model_ref.data and model_ref.task is None:
-        raise DataError(f"{os.fspath(path)} is no model of a run, which would say its data; give the rows as a file.")
+        raise DataError(f"{os.fspath(path)} is not a run, so its data is unknown; give the rows as a file.")
     split, _, ending = split.partition("_")
     halves = EXTRA_EVAL_SETS.get(task_named(model_ref.task).name, {}) if model_ref.task else {}
     if ending and ending not in halves:
@@ -398,8 +398,8 @@ def _same_rows(model_ref: ModelRef, split: str, rows: int) -> None:
     before = _run_manifest(model_ref).get("rows", {}).get(split, rows)
     if before != rows:
         raise DataError(
-            f"{model_ref.home} held out {before} rows and now it would be {rows}: its training file has changed, and "
-            "rows it learned from may be among them. Give file= (--file)."
+            f"{model_ref.home} held out {before} rows and would now hold out {rows}: its training file has changed, so "
+            "they may include rows it learned from. Give file= (--file)."
         )
 
 
@@ -411,7 +411,7 @@ def _labels_from_config(model_ref: ModelRef) -> dict[str, Any]:
     names = class_names(config)
     default_names = all(name == f"LABEL_{number}" for number, name in enumerate(names))
     head = _run_manifest(model_ref).get("head") or _head(config)
-    # Classes are found in the file: amounts or lists instead are told as what they are.
+    # Classes are read from the file: numbers or lists there get an error that names them.
     return {
         "labels": None if default_names or head == "regression" else names,
         "head": None if head == "classes" else head,

@@ -91,7 +91,7 @@ def cut_words_note(task: Task, rows: Sequence[Any], outputs: Outputs) -> list[st
         return []
     words = sum(len(row["label"]) for row in rows)
     seen = sum(int((np.asarray(row) != IGNORED).sum()) for row in outputs.labels)
-    note = f"{words - seen} of {words} tagged words are not scored: texts are cut at their length (max_length)"
+    note = f"{words - seen} of {words} tagged words are not scored, because their texts are cut at max_length"
     return [note] if seen < words else []
 
 
@@ -99,7 +99,9 @@ def class_order(config: Any, task: Task) -> list[int] | None:
     """Where the task's classes stand in the model's output; None where they stand as they are."""
     wanted = model_task(task)
     if wanted.head == "regression" and config.num_labels != 1:
-        raise DataError(f"{task.name!r} has amounts for labels and the model {config.num_labels} classes.")
+        raise DataError(
+            f"the labels of {task.name!r} are numbers, but the model has {config.num_labels} classes; give rows with classes."
+        )
     if wanted.head in ("choices", "regression"):
         return None
     names = class_names(config)
@@ -115,7 +117,9 @@ def class_order(config: Any, task: Task) -> list[int] | None:
         if _has_default_names(names):
             return None  # taken as they stand
         if sorted(plain) != sorted(small):
-            raise DataError(f"the model's classes are {', '.join(names)}; those of the data {', '.join(labels)}.")
+            raise DataError(
+                f"the model's classes are {', '.join(names)}, those of the data {', '.join(labels)}; use the same names."
+            )
         names, labels = plain, small
     order = [names.index(label) for label in labels]
     return None if order == list(range(len(order))) else order

@@ -105,7 +105,7 @@ def scan(
     try:
         home.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"{home} cannot be made ({error.strerror}); give out= (--out).", ["out"]) from None
+        raise UsageError(f"{home} cannot be created ({error.strerror}); give out= (--out).", ["out"]) from None
     fitting: list[tuple[Check, Attack]] = []
     for check, attack in made:
         if reason := misfit(attack, target):

@@ -351,7 +351,7 @@ def read_json(file: Path) -> dict[str, Any]:
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ReportError(f"{file} is not JSON: {error}.") from None
     if not isinstance(value, dict):
-        raise ReportError(f"{file} holds no object.")
+        raise ReportError(f"{file} holds no JSON object.")
     return cast("dict[str, Any]", value)
 
 

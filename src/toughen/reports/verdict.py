@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from ..errors import count_of
 from ..statistics import PairedTestResult
 from .comparison import Comparison, Row, difference_of, under_attack
 from .formatting import format_interval, format_score, lower_is_better
@@ -104,7 +105,7 @@ class Verdict:
         """Decision, scores and cost."""
         parts = [part.words for part in (self.clean, *self.attacked[:MOST_ATTACKS])]
         if (more := len(self.attacked) - MOST_ATTACKS) > 0:
-            parts.append(f"and {more} more attack{'s' * (more > 1)}")
+            parts.append(f"and {count_of(more, 'more attack')}")
         cost = f", at {self.cost:.1f} times the time of a step" if self.cost else ""
         beside = f"{self.method} beside {self.reference}, {'; '.join(parts)}{cost}."
         return f"{self.decision[0].upper()}{self.decision[1:]}. {beside}"

@@ -58,9 +58,7 @@ class RunFolder:
             path = Path(config.output_dir)
             if path.exists() and (not path.is_dir() or any(path.iterdir())):
                 hint = f"go on with --resume {path}, or " if (path / "config.yaml").is_file() else ""
-                raise RunError(
-                    f"{path} is there already and nothing is overwritten; {hint}choose another --output_dir."
-                )
+                raise RunError(f"{path} already exists; {hint}choose another --output_dir.")
             tries = [path]
         else:
             path = Path("runs") / _name_of(config)  # with a number behind it if another run began in the same second
@@ -239,7 +237,7 @@ class RunFolder:
                 raise
             first = str(error).strip().partition("\n")[0]
             resume = f"toughen train --resume {quote(str(self))}"
-            raise RunError(f"{self}: no room on the disk ({first}); make some, then: {resume}") from error
+            raise RunError(f"{self}: the disk is full ({first}); free some space, then: {resume}") from error
 
 
 def read(path: "str | os.PathLike[str]") -> Results:

@@ -200,7 +200,7 @@ def load(run: "str | os.PathLike[str]", *, device: str | None = None, batch_size
     except (RuntimeError, AssertionError) as error:
         if isinstance(error, torch.OutOfMemoryError):
             raise
-        raise RunError(f"device {where!r} is not to be had here: {str(error).partition(chr(10))[0]}") from error
+        raise RunError(f"device {where!r} is not available: {str(error).partition(chr(10))[0]}") from error
     padded = data.pad_to_max_length
     return Predictor(model.eval(), tokenizer, task, length, batch_size, root is None, padded)
 

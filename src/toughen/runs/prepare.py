@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from .._version import __version__
+from ..errors import count_of
 from ..tasks import Data, DataError, Task, prepare
 from ..tasks import load as load_task
 from ..tasks.tokenising import is_labelled
@@ -164,7 +165,7 @@ def summary_lines(
     """
     length, longest = lengths
     rows = "/".join(f"{len(split)}" for split in data.splits.values())
-    seeds = f"{len(config.seed)} seed{'s' * (len(config.seed) > 1)}" + (" + plain" if config.baseline else "")
+    seeds = count_of(len(config.seed), "seed") + (" + plain" if config.baseline else "")
     where = f"{_device()} {precision}" + (f" x {world_size}{' sharded' * config.train.shard}" if world_size > 1 else "")
     model = Path(config.model).name if Path(config.model).is_dir() else config.model
     model += f" + {config.head.name} head" if config.head.name else ""

@@ -192,7 +192,7 @@ class HullWords(_Substitution):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.steps < 0 or not self.step_size > 0 or not self.noise >= 0 or not self.entropy >= 0:
-            raise MethodError(f"{self!r}: step_size must be above 0, and nothing below it.")
+            raise MethodError(f"{self!r}: step_size must be above 0, and steps, noise and entropy not negative.")
 
     def start(self, view: Activation) -> Tensor:
         found = Words(view)

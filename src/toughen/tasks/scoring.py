@@ -71,7 +71,9 @@ class Metrics:
         y_true = np.asarray(labels) if not _is_ragged(labels) else labels
         answers = answers_of(self.task, predictions)
         if len(answers) != len(y_true):
-            raise ValueError(f"there are {len(answers)} predictions and {len(y_true)} labels; they must be as many.")
+            raise ValueError(
+                f"there are {len(answers)} predictions and {len(y_true)} labels; give one prediction per label."
+            )
         if not len(y_true):
             raise ValueError("there is nothing to score; give at least one row.")
         values = (

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ...errors import UsageError
+from ...errors import UsageError, count_of
 from ...runs.progress import silence_libraries
 from .. import say
 from ..arguments import split_names
@@ -68,12 +68,16 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     lines = [[each.check.title, span(*each.score), each.points, f"{each.seconds:.1f}"] for each in result.checks]
     rows = [["clean", span(*result.clean), "-", "-"], *lines]
-    print_table([f"check, {result.rows} rows", f"{result.metric} (95 % interval)", "points lost", "seconds"], rows)
+    print_table(
+        [f"check, {count_of(result.rows, 'row')}", f"{result.metric} (95 % interval)", "points lost", "seconds"], rows
+    )
     if result.evaluation.calibration:
         say(f"calibration error {result.evaluation.calibration['ece']:.3f}")
     if weakest := result.weakest_slice:
         name, loss = weakest.worst
-        say(f"suffers most: {weakest.kind} {weakest.name} ({weakest.rows} rows), {100 * loss:.1f} points under {name}")
+        say(
+            f"suffers most: {weakest.kind} {weakest.name} ({count_of(weakest.rows, 'row')}), {100 * loss:.1f} points under {name}"
+        )
     for name, reason in result.left_out.items():
         say(f"left out: {name}: {reason}")
     for note in result.notes:
