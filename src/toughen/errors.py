@@ -49,7 +49,19 @@ class Message(str):
 
 
 class DataError(ValueError):
-    """Data that cannot be used as it is; one line that names the file, the row and the remedy."""
+    """Data that cannot be used as it is; one line that names the file, the row and the remedy.
+
+    Args:
+        problem: What is wrong.
+        options: Clauses about options; a caller without an option leaves its clause out.
+
+    Examples:
+        >>> try:
+        ...     toughen.tasks.load(train_file="missing.csv")
+        ... except toughen.tasks.DataError as error:
+        ...     print(error)
+        missing.csv does not exist; check the path.
+    """
 
     def __init__(self, problem: str, *options: Option):
         """Join the problem and what `options` say of it to one sentence."""

@@ -186,8 +186,8 @@ def create_method(name: str, **settings: Any) -> "Method | MethodSum":
         return _create(parts[0], settings)
     if stray := [key for key, value in settings.items() if key not in parts or not isinstance(value, Mapping)]:
         raise MethodError(
-            f"Settings of a sum are ambiguous. Create the parts and add them: {' + '.join(parts)}; or give each part its own, "
-            f"as in create_method({name!r}, {parts[0]}={{{stray[0]!r}: ...}})."
+            f"Settings of a sum are ambiguous. Create the parts and add them: {' + '.join(parts)}; or give each part "
+            f"its own, as in create_method({name!r}, {parts[0]}={{{stray[0]!r}: ...}})."
         )
     return sum_methods([(part, _create(part, settings.get(part, {}))) for part in parts])
 

@@ -125,7 +125,7 @@ OTHERS = [
     (["predict", "{run}", "--text", "x", "--device", "gpu"], "device 'gpu' is not available"),
     (["evaluate", "{run}", "--limit", "0"], "--limit 0"),
     (["evaluate", "{run}", "--batch_size", "0"], "must be at least 1"),
-    (["evaluate", "{run}", "--file", "{folder}/amounts.csv"], "are numbers, but the model has 2 classes"),
+    (["evaluate", "{run}", "--file", "{folder}/amounts.csv"], "has numbers as labels, and the model 2 classes"),
     (["predict", "{run}", "--file", "{folder}"], "is a folder, not a file; give a file."),
     (["report", "{run}", "--out", "{folder}/train.csv"], "end it with .html"),
     (["demo", "--out", "{run}"], "already exists"),

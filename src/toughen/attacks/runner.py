@@ -153,7 +153,16 @@ def track(
 
 @dataclass(frozen=True)
 class AttackResult:
-    """The result of an attack on a model."""
+    """The result of an attack on a model.
+
+    Args:
+        summary: What the file of the attack holds.
+        task: The task.
+
+    Examples:
+        >>> found.attacks[0].summary.kind
+        'noise'
+    """
 
     name: str
     """Of its files: attacks/<name>.json."""
@@ -194,6 +203,27 @@ def run_attack(
     """Run an attack, or the missing part of it, and write attacks/<name>.json and its records under `home`.
 
     A finished attack is read again, not repeated, if settings, rows and weights are the same.
+
+    Args:
+        attack: The attack.
+        target: The model and its rows.
+        home: The folder for attacks/; nothing is written without it.
+        label: The name of the model beside others of the same folder.
+        model: The folder of the model.
+        where: The place of the rows, for the name of the files.
+        progress: Show how far it is.
+
+    Returns:
+        The result.
+
+    Raises:
+        DataError: An attack that does not fit the task or the model.
+
+    Examples:
+        >>> (attack,) = toughen.evaluation.make_attacks("embedding", toughen.evaluation.AttackSettings(radii=(0.1,)))
+        >>> result = toughen.evaluation.run_attack(attack, target)
+        >>> result.summary.rows
+        3
     """
     import numpy as np
 

@@ -45,8 +45,8 @@ class ViewMaker:
             raise SiteError(f"{name} reads {model.main_input_name!r}, and {site!r} edits text; use toughen.smart().")
         if task not in HEADS:
             raise SiteError(
-                f"{name} predicts tokens or positions of its own text (task {task!r}), which an edit moves. Views are for "
-                "classes, pairs, choices, tags, regression and encoder-decoders; use toughen.smart()."
+                f"{name} predicts tokens or positions of its own text (task {task!r}), which an edit moves. Views are "
+                "for classes, pairs, choices, tags, regression and encoder-decoders; use toughen.smart()."
             )
         tokenizer = getattr(tokenizer, "tokenizer", tokenizer)  # of a processor
         if tokenizer is None:

@@ -35,7 +35,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ModelRef:
-    """One model on disk, and what its run says about task and data."""
+    """One model on disk, and what its run says about task and data.
+
+    Args:
+        model: The folder of the model.
+        task: The task it was trained on, if known.
+
+    Examples:
+        >>> toughen.evaluation.model_refs(run)[0].model.name
+        'model'
+    """
 
     model: Path
     home: Path
@@ -50,7 +59,23 @@ class ModelRef:
 def model_refs(
     path: "str | os.PathLike[str]", *, all_seeds: bool = False, all_checkpoints: bool = False
 ) -> list[ModelRef]:
-    """Return the models meant by a path: a run's best one, or all its seeds or checkpoints; or a model folder."""
+    """Return the models meant by a path: a run's best one, or all its seeds or checkpoints; or a model folder.
+
+    Args:
+        path: A run folder, or the folder of a model.
+        all_seeds: The models of all seeds, and of their plain baselines.
+        all_checkpoints: The models of all kept epochs.
+
+    Returns:
+        The models.
+
+    Raises:
+        DataError: No model in the folder, or no checkpoints.
+
+    Examples:
+        >>> toughen.evaluation.model_refs(run)[0].model.name
+        'model'
+    """
     folder = Path(path)
     if (folder / "results.json").is_file():
         return _of_run(folder, all_seeds, all_checkpoints)
@@ -242,6 +267,22 @@ def read_split(
     """Return a run's task and the rows of one of its splits, whether they have labels or not.
 
     `test_mm` is the test split of MNLI's mismatched half, under the name that a run gives it.
+
+    Args:
+        path: A run folder.
+        split: "train", "validation" or "test".
+        dir: The folder of named tasks on this machine.
+
+    Returns:
+        The task and its rows.
+
+    Raises:
+        DataError: A folder that is not a run, or an unknown split.
+
+    Examples:
+        >>> task, rows = toughen.evaluation.read_split(run, "validation")
+        >>> task.columns
+        ('text',)
     """
     from ..runs.prepare import EXTRA_EVAL_SETS
 

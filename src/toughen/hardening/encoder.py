@@ -107,7 +107,7 @@ def _modules(home: Path) -> tuple[Path, PoolingName | None]:
             pooling = _pooling(path / "config.json")
         elif not module["type"].endswith("Normalize"):
             raise UsageError(
-                f"{file}: {module['type'].rpartition('.')[2]} is not supported; modules are Transformer, Pooling, Normalize."
+                f"{file}: {module['type'].rpartition('.')[2]} is none of Transformer, Pooling and Normalize."
             )
     return transformer, pooling
 

@@ -60,7 +60,17 @@ class Row:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Rows of one metric; the reference of all that have none of their own first."""
+    """Rows of one metric; the reference of all that have none of their own first.
+
+    Args:
+        metric: The metric of the scores.
+        rows: A row for each method, the reference first.
+        notes: What a reader of the table must know.
+
+    Examples:
+        >>> toughen.reports.compare_runs(toughen.reports.find_runs([run]))[0].best.name
+        'freelb'
+    """
 
     metric: str
     rows: Sequence[Row]

@@ -24,7 +24,15 @@ PathLike = str | os.PathLike[str]
 
 
 class ReportError(ValueError):
-    """A folder that is no run, or a run that holds too little."""
+    """A folder that is no run, or a run that holds too little.
+
+    Examples:
+        >>> try:
+        ...     toughen.reports.read_run("missing")
+        ... except toughen.reports.ReportError as error:
+        ...     print(error)
+        missing does not exist...
+    """
 
 
 @dataclass(frozen=True)
@@ -142,7 +150,15 @@ def is_numeric(cells: Sequence[str]) -> bool:
 
 @dataclass(frozen=True)
 class Run:
-    """One run folder, read."""
+    """One run folder, read.
+
+    Args:
+        results: What results.json holds.
+
+    Examples:
+        >>> toughen.reports.read_run(run.path).method
+        'freelb'
+    """
 
     results: Results
     title: str = ""

@@ -25,7 +25,16 @@ DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class RunFolder:
-    """A run on disk. It is made once, read by everyone and never overwritten."""
+    """A run on disk. It is made once, read by everyone and never overwritten.
+
+    Args:
+        path: The folder.
+        config: The config of a run that begins.
+
+    Examples:
+        >>> toughen.runs.RunFolder(run.path).results().metric
+        'accuracy'
+    """
 
     def __init__(self, path: "str | os.PathLike[str]", config: Config | None = None) -> None:
         self.path = Path(path)
@@ -241,7 +250,21 @@ class RunFolder:
 
 
 def read(path: "str | os.PathLike[str]") -> Results:
-    """Read the results of a run folder."""
+    """Read the results of a run folder.
+
+    Args:
+        path: The run folder.
+
+    Returns:
+        What results.json holds.
+
+    Raises:
+        RunError: No finished run in the folder.
+
+    Examples:
+        >>> toughen.runs.read(run).metric
+        'accuracy'
+    """
     return RunFolder(path).results()
 
 

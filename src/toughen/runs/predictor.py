@@ -42,6 +42,17 @@ class Predictor:
     """Call it with a text, a pair of texts, or a list of them.
 
     Multiple choice takes mappings with `context`, `question` and `choices`; token tasks a text or a list of words.
+
+    Args:
+        model: The model, in eval mode.
+        tokenizer: Its tokenizer.
+        task: The task.
+        max_length: Tokens at which texts are cut.
+        batch_size: Texts that go through the model at once.
+
+    Examples:
+        >>> toughen.load(run)("a fine film").label in ("negative", "positive")
+        True
     """
 
     model: Any

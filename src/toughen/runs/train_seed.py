@@ -105,7 +105,7 @@ def _train(job: SeedJob, micro: int, scored: int, reporter: ProgressLogger, stop
     callback.trainer = trainer
     if trainer.args.world_size != job.world_size:
         raise RunError(
-            f"{job.world_size} processes were started, but Trainer sees {trainer.args.world_size}; start them with --nproc or torchrun."
+            f"{job.world_size} processes were started, but Trainer sees {trainer.args.world_size}; use --nproc."
         )
     trainer.remove_callback(PrinterCallback)
     last = _last_checkpoint(job, model, reporter)

@@ -82,7 +82,7 @@ def _check_same(path: Path, definition: Definition, resume: bool) -> None:
     if not resume:
         done = len(list(path.glob("trials/*/results.json")))
         raise SweepError(
-            f"{path} already holds this sweep ({done} trials done); go on with --resume, or choose another --output_dir."
+            f"{path} already holds this sweep ({done} trials done); add --resume, or choose another --output_dir."
         )
 
 

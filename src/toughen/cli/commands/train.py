@@ -77,7 +77,7 @@ def _check_machines(launch: dict[str, Any], output_dir: str | None) -> None:
         raise RunError("several machines need --output_dir (a folder that all of them see) and --rdzv_endpoint.")
     if not 0 <= launch["node_rank"] < launch["nnodes"]:
         raise RunError(
-            f"--node_rank {launch['node_rank']}: with --nnodes {launch['nnodes']} it must be 0 to {launch['nnodes'] - 1}."
+            f"--node_rank {launch['node_rank']}: it must be 0 to {launch['nnodes'] - 1} (--nnodes less one)."
         )
 
 
