@@ -208,7 +208,7 @@ def test_an_unknown_preset_is_answered_with_the_nearest_names(name: str) -> None
 
 def test_settings_of_a_sum_are_refused() -> None:
     assert isinstance(toughen.make("smart + bregman"), Sum)
-    with pytest.raises(MethodError, match=r"ambiguous. Make the parts yourself and add them: smart . bregman"):
+    with pytest.raises(MethodError, match=r"create_method\('smart\+bregman', smart="):
         toughen.make("smart+bregman", weight=2.0)
 
 

@@ -459,7 +459,7 @@ def test_differences_are_paired():
     assert found.p < 0.01
     (same,) = differences([attacked(one)], [attacked(one)])
     assert (same.difference, same.mcnemar) == (0.0, None)
-    with pytest.raises(ValueError, match="pairs need the same rows"):
+    with pytest.raises(ValueError, match="evaluate both on the same"):
         differences([attacked(one)], [attacked(two[:5])])
     table = seed_scores({1: [attacked(one)], 2: [attacked(two)]})
     assert table["characters", "after"] == {1: np.mean(one), 2: np.mean(two)}

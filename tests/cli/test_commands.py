@@ -212,7 +212,7 @@ def test_predict_a_split_of_the_run(finished, little, capsys, tmp_path):
     out(capsys, "predict", finished.path / "model", "--split", "validation", "--out", tmp_path / "dev.tsv")
     assert len((tmp_path / "dev.tsv").read_text().splitlines()) == 21
     for words, message in (
-        (("--split", "test", "--text", "good"), "--split is of the run's data"),
+        (("--split", "test", "--text", "good"), "--split reads the run's own data"),
         (("--split", "test_mm"), "test_mm is a split of MNLI"),
         (("--split", "test", "--out", str(tmp_path / "x.xls")), r"end it with .csv, .jsonl or .tsv"),
     ):

@@ -294,7 +294,7 @@ BAD = {
     "a row too few": (lambda texts: uniform(texts)[1:], "returned 7 x 3 for 8 texts"),
     "NaN": (lambda texts: uniform(texts) * np.nan, "returned NaN or infinity for 'w5 "),
     "logits": (lambda texts: uniform(texts) * 7, r"no probabilities.*softmax"),
-    "chance": (lambda texts: np.random.default_rng().dirichlet(np.ones(3), len(texts)), "answers the same text in two"),
+    "chance": (lambda texts: np.random.default_rng().dirichlet(np.ones(3), len(texts)), "gives two answers to the same text"),
 }
 
 
@@ -327,7 +327,7 @@ def test_rows_that_cannot_be_scanned(subject, tmp_path):
         toughen.scan(model, file=file, max_length=0)
     with pytest.raises(DataError, match="BertForSequenceClassification takes token ids, not texts: save it"):
         toughen.scan(Classifier(model).model, file=file)
-    with pytest.raises(DataError, match="is no folder here: give a run"):
+    with pytest.raises(DataError, match="is not a folder; give a run"):
         toughen.scan(tmp_path / "no" / "where" / "model", file=file)
     BertModel(BertConfig(**SIZE)).save_pretrained(tmp_path / "headless")
     TOKENIZER.save_pretrained(tmp_path / "headless")

@@ -271,7 +271,7 @@ def test_without_what_it_needs_it_is_refused_where_it_is_attached(tmp_path, monk
     with pytest.raises(DataError, match=r"synonyms.json has no two words.*9 of its 20 tokens.*synonyms=\"vocabulary\""):
         toughen.words(synonyms=source.synonyms).attach(model, known)
     monkeypatch.setattr("toughen.text.synonyms.installed_wordnet", lambda: None)
-    with pytest.raises(DataError, match=r"needs a list of synonyms.*--method.synonyms.*\"vocabulary\""):
+    with pytest.raises(DataError, match=r"needs synonyms.*--method.synonyms.*\"vocabulary\""):
         toughen.words().attach(model, known)
     with pytest.raises(DataError, match=r"nowhere.json is not there"):
         toughen.words(synonyms="nowhere.json").attach(model, known)

@@ -74,7 +74,7 @@ def test_the_log_is_json_for_every_reader(tmp_path):
 def test_health_names_an_option_that_the_method_has(method, said):
     nan_monitor = NanMonitor({"name": method}, 1e-3, "fp32")
     nan_monitor.update(1, {"0/term": torch.tensor(float("nan"))})
-    with pytest.raises(Diverged, match=rf"any more\. Lower {said}train.learning_rate=0.001"):
+    with pytest.raises(Diverged, match=rf"not finite\. Lower {said}train.learning_rate=0.001"):
         nan_monitor.check(seed=1)
 
 
@@ -142,7 +142,7 @@ def test_out_of_memory_with_one_row_gives_up_and_says_what_to_do(start, monkeypa
         ({"seeds": [1, 1]}, "different numbers"),
         ({"seeds": [1.5]}, "give a whole number"),
         ({"seeds": True}, "give a whole number"),
-        ({"model": "nobody/nothing-here"}, "neither a folder here nor to be had from the Hub"),
+        ({"model": "nobody/nothing-here"}, "neither a folder nor available on the Hub"),
         ({"weight": -1.0}, "weight=-1.0: it cannot be negative"),
         ({"wieght": 1.0}, "has no option 'wieght'. Did you mean 'weight'"),
         ({"epochs": 3}, r"smart has no option 'epochs'; the training has: train=\{'epochs': \.\.\.\}"),

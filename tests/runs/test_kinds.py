@@ -248,7 +248,7 @@ def test_methods_as_objects(start, no_page, tmp_path):
     with pytest.raises(RunError, match="began with another method"):
         toughen.resume(run.path, toughen.smart())
     assert toughen.resume(run.path, mine).results.seeds[0].metrics == run.results.seeds[0].metrics
-    with pytest.raises(RunError, match="settings go with a method's name"):
+    with pytest.raises(RunError, match="weight: settings need the name of a method"):
         start(mine, "again", weight=2.0)
     with pytest.raises(RunError, match="give a name such as 'smart'"):
         start(toughen.smart, "again")

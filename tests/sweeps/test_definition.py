@@ -217,10 +217,10 @@ BAD = {
         "trials": 2,
         "parameters": {"a": {"min": 1, "max": 2, "log": "no"}},
     },
-    "method: it says the same as search:": {"search": "grid", "method": "random"},
+    "method: it means the same as search:": {"search": "grid", "method": "random"},
     "a sweep file has no 1": {1: 2},
     "base: give a config": {"base": None},
-    "parameters.a: value and min are there": {"parameters": {"a": {"min": 1, "max": 2, "value": 3}}},
+    "parameters.a: value and min exclude each other": {"parameters": {"a": {"min": 1, "max": 2, "value": 3}}},
     "parameters.a: max has no effect with values": {"parameters": {"a": {"values": [1], "max": 2}}},
     "parameters.a: step and log have no effect with value;": {
         "parameters": {"a": {"value": 1, "log": True, "step": 1}}

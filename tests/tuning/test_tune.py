@@ -210,7 +210,7 @@ def test_refusals(tune, data, tmp_path):
         toughen.tune(resume=tmp_path)
     (tmp_path / "full").mkdir()
     (tmp_path / "full/mine.txt").write_text("mine")
-    with pytest.raises(RunError, match="already exists; go on with --resume"):
+    with pytest.raises(RunError, match="already exists; choose another --output_dir"):
         tune("full")
 
 

@@ -76,8 +76,8 @@ def scan(
             probabilities or two answers to one text.
 
     Examples:
-        >>> found = toughen.scan(run, limit=8)
-        >>> found.checks[0].check.name
+        >>> scanned = toughen.scan(run, limit=8)
+        >>> scanned.checks[0].check.name
         'typos'
     """
     from .evaluate_model import check_counts

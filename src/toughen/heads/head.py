@@ -30,7 +30,7 @@ class SecondOrderHead(nn.Module):
     Examples:
         >>> import torch
         >>> head = toughen.heads.SecondOrderHead(16, 3, q=4, k=4)
-        >>> tuple(head(torch.randn(2, 5, 16), torch.randn(2, 16)).shape)
+        >>> tuple(head(torch.randn(2, 5, 16), class_vector=torch.randn(2, 16)).shape)
         (2, 3)
     """
 

@@ -67,7 +67,7 @@ class Task:
 
     Examples:
         >>> toughen.tasks.task("rte").columns
-        ('premise', 'hypothesis')
+        ('sentence1', 'sentence2')
     """
 
     name: str
