@@ -294,7 +294,10 @@ BAD = {
     "a row too few": (lambda texts: uniform(texts)[1:], "returned 7 x 3 for 8 texts"),
     "NaN": (lambda texts: uniform(texts) * np.nan, "returned NaN or infinity for 'w5 "),
     "logits": (lambda texts: uniform(texts) * 7, r"no probabilities.*softmax"),
-    "chance": (lambda texts: np.random.default_rng().dirichlet(np.ones(3), len(texts)), "gives two answers to the same text"),
+    "chance": (
+        lambda texts: np.random.default_rng().dirichlet(np.ones(3), len(texts)),
+        "gives two answers to the same text",
+    ),
 }
 
 

@@ -212,9 +212,9 @@ def compare(answers: Mapping[str, Sequence[Answers]]) -> list[Comparison]:
 
 def verdict(scores: Sequence[Comparison]) -> str:
     """Say where the robust model is better or worse by more than the choice of rows explains, and where neither."""
-    words = {"better": "better beyond noise", "worse": "worse beyond noise", "within noise": "not told apart"}
-    named = {kind: ", ".join(each.name for each in scores if each.verdict == kind) for kind in words}
-    return f"Robust against plain: {'; '.join(f'{words[kind]}: {names}' for kind, names in named.items() if names)}."
+    words = {"better": "better beyond noise", "worse": "worse beyond noise", "within noise": "within noise"}
+    named = {words[kind]: ", ".join(each.name for each in scores if each.verdict == kind) for kind in words}
+    return f"Robust against plain: {'; '.join(f'{kind}: {names}' for kind, names in named.items() if names)}."
 
 
 def _score_table(scores: Sequence[Comparison]) -> Table:

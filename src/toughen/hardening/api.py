@@ -344,13 +344,13 @@ class _Hardening:
         notes = [*self.notes, *([] if self.spec.lexicon else [misspellings])]
         title, texts = f"Hardening of {name}", len(self.held_out)
         write_page(self.folder / "harden.html", title, verdict, rows, queries, texts=texts, notes=notes)
-        told = {
+        result = {
             "sentence": verdict,
             "seconds": round(seconds, 1),
             "notes": notes,
             "rows": [asdict(row) for row in rows],
         }
-        write_json(self.folder / RESULT, told)
+        write_json(self.folder / RESULT, result)
         for checkpoint in self.folder.glob("checkpoint-*"):
             remove_folder(checkpoint)
         self.say(verdict)

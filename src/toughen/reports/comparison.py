@@ -238,7 +238,7 @@ def under_attack(table: Comparison) -> dict[tuple[str, str], dict[str, PairedTes
 
 
 def _survivals(row: Row) -> dict[tuple[str, str], dict[tuple[int, str], float]]:
-    """Return attack and its terms -> (number and text of an example) -> the share of seeds that answer it rightly."""
+    """Return attack and its terms -> (number and text of an example) -> the share of seeds that answer it correctly."""
     survivals: dict[tuple[str, str], dict[tuple[int, str], float]] = {}
     for member in row.members:
         for attack in member.attacks:

@@ -61,7 +61,7 @@ class ClassScore:
 
     @classmethod
     def of(cls, label: str, right: int, answered: int, rows: int) -> "ClassScore":
-        """Score a class that was answered so often, and rightly so often, in so many rows of its own."""
+        """Score a class from its answers, its correct answers and its rows."""
         return cls(label, rows, right / max(1, answered), right / max(1, rows))
 
 

@@ -104,7 +104,7 @@ def _scores(
 
 
 def _verdicts(controller: Controller) -> list[str]:
-    """Return in a sentence which setting to take, and whether the next one can be told apart."""
+    """Return in a sentence which setting to take, and whether the next one differs."""
     best = controller.best
     if best is None or best.mean is None:
         return []

@@ -52,7 +52,7 @@ def fetch(
         to: The folder.
         layout: JSON lines, or GLUE's own tables.
         download: What reads a split, in place of the Hub.
-        tell: Is told of every file.
+        tell: A function that gets a line for every file.
 
     Returns:
         The manifest: the files with their checksums.
