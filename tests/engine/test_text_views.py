@@ -269,7 +269,7 @@ def test_what_is_missing_or_has_no_text_is_said_in_one_line(tmp_path):
     refuse(MethodError, r"needs the tokenizer: method\.attach\(model, tokenizer\)", bert(), None)
     refuse(MethodError, "is no fast tokenizer", bert(), SimpleNamespace(all_special_ids=[0]))
     masked = BertForMaskedLM(bert().config)
-    refuse(SiteError, "predicts tokens or places of its own text", masked)
+    refuse(SiteError, "predicts tokens or positions of its own text", masked)
     refuse(SiteError, "reads 'pixel_values'", ViTForImageClassification(ViTConfig(hidden_size=12, num_hidden_layers=1)))
     file = tmp_path / "synonyms.json"
     file.write_text('{"xyz": ["zyx"]}')

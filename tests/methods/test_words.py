@@ -273,7 +273,7 @@ def test_without_what_it_needs_it_is_refused_where_it_is_attached(tmp_path, monk
     monkeypatch.setattr("toughen.text.synonyms.installed_wordnet", lambda: None)
     with pytest.raises(DataError, match=r"needs synonyms.*--method.synonyms.*\"vocabulary\""):
         toughen.words().attach(model, known)
-    with pytest.raises(DataError, match=r"nowhere.json is not there"):
+    with pytest.raises(DataError, match=r"nowhere.json does not exist"):
         toughen.words(synonyms="nowhere.json").attach(model, known)
     toughen.plain().attach(model).detach()  # nothing of the refused ones is left
 
