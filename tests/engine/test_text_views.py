@@ -274,7 +274,7 @@ def test_what_is_missing_or_has_no_text_is_said_in_one_line(tmp_path):
     file = tmp_path / "synonyms.json"
     file.write_text('{"xyz": ["zyx"]}')
     refuse(MethodError, "has none of its words", bert(), method=toughen.synonyms(synonyms=str(file)))
-    refuse(DataError, "is not there", bert(), method=toughen.synonyms(synonyms="nowhere.json"))
+    refuse(DataError, "does not exist", bert(), method=toughen.synonyms(synonyms="nowhere.json"))
     with toughen.typos().attach(bert(), SimpleNamespace(tokenizer=LETTERS)) as attached:  # a processor
         with pytest.raises(StepError, match="made from 'input_ids'"):
             attached.backward(attached.model, {"inputs_embeds": torch.zeros(1, 2, 32)})

