@@ -15,7 +15,11 @@ class Methods(griffe.Extension):
         """Add the fields of a dataclass that have a text of their own to the arguments in its docstring."""
         if "dataclass" not in cls.labels or cls.docstring is None or "\nExamples:\n" not in cls.docstring.value:
             return
-        fields = {name: each.docstring for name, each in cls.attributes.items() if each.docstring}
+        fields = {
+            name: each.docstring
+            for name, each in cls.attributes.items()
+            if each.docstring and "instance-attribute" in each.labels
+        }
         lines = [f"    {name}: {' '.join(doc.value.split())}" for name, doc in fields.items()]
         summary, _, examples = cls.docstring.value.partition("\n\nExamples:\n")
         head = [] if "\nArgs:\n" in summary or not lines else ["", "Args:"]

@@ -93,10 +93,11 @@ def parameters(thing: Any) -> set[str]:
 
 
 def explained_fields(thing: Any) -> set[str]:
-    """The fields of a dataclass with a text behind them, which the reference shows as arguments."""
+    """The fields of a dataclass or a named tuple with a text behind them, which the reference shows as arguments."""
     found: set[str] = set()
-    for each in thing.__mro__ if is_dataclass(thing) else ():
-        body = ast.parse(dedent(inspect.getsource(each))).body[0].body if is_dataclass(each) else []
+    for each in getattr(thing, "__mro__", ()):
+        has_fields = is_dataclass(each) or hasattr(each, "_fields")
+        body = ast.parse(dedent(inspect.getsource(each))).body[0].body if has_fields else []
         found |= {
             one.target.id
             for one, text in pairwise(body)
