@@ -29,7 +29,7 @@ TRAIN = [
     (["--model", "{folder}/none"], "neither a folder nor available on the Hub"),
     (["--task", "rtee"], "no task 'rtee'; the nearest: rte"),
     (["--output_dir", "{folder}"], "already exists"),
-    (["--method", "./none.py:x"], "is not there"),
+    (["--method", "./none.py:x"], "does not exist"),
     (["--resume", "{folder}"], "leave out"),
     (["--nnodes", "2"], "--output_dir"),
     (["--adv_epsilon", "1"], "only guarded a division"),

@@ -361,7 +361,8 @@ def test_predict_says_what_is_wrong_with_a_folder(finished, tmp_path, capsys):
     for place in (tmp_path, tmp_path / "seeds" / "1"):
         assert main(["predict", str(place), "--text", "a film"]) == 2
         assert (
-            f"{place} holds no trained model; go on with: toughen train --resume {tmp_path}." in capsys.readouterr().err
+            f"{place} holds no trained model; continue with: toughen train --resume {tmp_path}."
+            in capsys.readouterr().err
         )
 
 

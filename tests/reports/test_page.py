@@ -276,11 +276,13 @@ def test_an_unfinished_run_among_others_is_left_out_with_a_line(smart, freelb, t
         words += ["--out", str(tmp_path / "page.html")] if command is report_command else []
         assert command.run(parser.parse_args(words)) == 0
         assert f"! {unfinished} is left out" in capsys.readouterr().out
-    with pytest.raises(ReportError, match="has no results yet; go on with: toughen train --resume"):
+    with pytest.raises(ReportError, match="has no results yet; continue with: toughen train --resume"):
         find_runs([unfinished])
     told: list[str] = []
     assert [run.path for run in find_runs([tmp_path], told)] == [freelb, smart]
-    assert told == [f"{unfinished} is left out: it has no results yet; go on with: toughen train --resume {unfinished}"]
+    assert told == [
+        f"{unfinished} is left out: it has no results yet; continue with: toughen train --resume {unfinished}"
+    ]
     with pytest.raises(ReportError, match="no finished run"):
         find_runs([unfinished, unfinished], [])
 

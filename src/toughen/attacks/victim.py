@@ -212,7 +212,7 @@ class FunctionVictim(TextVictim):
     def _call(self, texts: list[Any]) -> Any:
         """Call the function, and return logarithms of its probabilities; refuse what is none."""
         classes = len(self.task.labels) or 1
-        wanted = "one amount for each text"
+        wanted = "one number for each text"
         if self.task.labels:
             wanted = f"a row for each text with {classes} probabilities, of {', '.join(self.task.labels)}"
         answer = self.function(texts)

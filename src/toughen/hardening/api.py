@@ -202,7 +202,7 @@ def harden(
     spec = HardenSpec(model=source, texts=[_absolute(file) for file in files], **{**options, **paths})
     folder = Path(output_dir)
     if _is_first() and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        hint = f"go on with --resume {quote(str(folder))}, or " if (folder / SPEC).is_file() else ""
+        hint = f"continue with --resume {quote(str(folder))}, or " if (folder / SPEC).is_file() else ""
         raise RunError(f"{folder} already exists; {hint}choose another --output_dir.")
     hardening = _Hardening(folder, spec, trainer or {})  # checks texts and model before a folder is made
     if _is_first():

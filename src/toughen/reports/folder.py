@@ -273,7 +273,7 @@ def explain_not_a_run(folder: Path) -> str:
     if (folder / "trials").is_dir():
         return f"is a sweep: give its runs, {folder / 'trials'}/*; its own table is in leaderboard.html."
     if _is_unfinished(folder):
-        return f"has no results yet; go on with: toughen train --resume {quote(str(folder))}"
+        return f"has no results yet; continue with: toughen train --resume {quote(str(folder))}"
     return "has no results.json: give the folder of a finished run."
 
 

@@ -66,7 +66,7 @@ class RunFolder:
         if config.output_dir is not None:
             path = Path(config.output_dir)
             if path.exists() and (not path.is_dir() or any(path.iterdir())):
-                hint = f"go on with --resume {path}, or " if (path / "config.yaml").is_file() else ""
+                hint = f"continue with --resume {path}, or " if (path / "config.yaml").is_file() else ""
                 raise RunError(f"{path} already exists; {hint}choose another --output_dir.")
             tries = [path]
         else:
@@ -155,7 +155,7 @@ class RunFolder:
     def results(self) -> Results:
         """Read the results of all seeds."""
         if not self.results_file.is_file():
-            resume = f"has no results yet; go on with: toughen train --resume {quote(str(self))}"
+            resume = f"has no results yet; continue with: toughen train --resume {quote(str(self))}"
             raise RunError(f"{self} {resume if self.config_file.is_file() else 'is no run folder'}.")
         return Results.from_dict({**_read_json(self.results_file), "path": self.path})
 

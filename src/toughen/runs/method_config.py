@@ -131,7 +131,7 @@ def own_file(name: str) -> tuple[Path | None, str]:
         return None, name
     path = Path(match[1])
     if not path.is_file():
-        raise MethodError(f"{path} is not there. Write one with: toughen new-method {quote(str(path))}")
+        raise MethodError(f"{path} does not exist. Write one with: toughen new-method {quote(str(path))}")
     if match[2] is not None:
         return path, match[2]
     methods = _methods_in(path)

@@ -195,7 +195,9 @@ def load(run: "str | os.PathLike[str]", *, device: str | None = None, batch_size
             raise RunError(f"{folder} does not exist; check the path.")
         unfinished = root and not (root / "model" / "config.json").is_file()
         state = (
-            f"go on with: toughen train --resume {quote(str(root))}" if unfinished else "give a run or a model folder"
+            f"continue with: toughen train --resume {quote(str(root))}"
+            if unfinished
+            else "give a run or a model folder"
         )
         raise RunError(f"{folder} holds no trained model; {state}.")
     tokenizer = load_tokenizer(str(path))

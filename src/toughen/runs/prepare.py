@@ -112,7 +112,7 @@ def _check_rows(data: Data, split: str) -> None:
     if not len(rows):
         raise RunError(
             f"{data.task.title} has {len(data.train)} training rows of {len(data.task.labels)} classes, too few to "
-            "hold some out: give --data.validation_file, or --data.head regression if the labels are amounts."
+            "hold some out: give --data.validation_file, or --data.head regression if the labels are numbers."
         )
     if not is_labelled(rows, data.task):
         raise RunError(f"data.eval_split={split}: it has no labels to score; choose another, or give it labels.")

@@ -86,7 +86,7 @@ def _embedding_of_ids(model: nn.Module) -> tuple[nn.Module, int]:
     if not isinstance(size, int):
         raise SiteError(
             f"The input embedding of {type(model).__name__} ({type(embedding).__name__}) is no table of token ids, so "
-            "no other word can stand there. Use toughen.smart(), which perturbs any input."
+            "words cannot be replaced. Use toughen.smart(), which perturbs any input."
         )
     return embedding, size
 

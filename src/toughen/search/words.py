@@ -35,7 +35,7 @@ class Words:
         tokens, table = self.view.tokens, self.view.candidates
         if tokens is None or table is None or tokens.ids.shape != self.view.value.shape[:2]:
             raise SiteError(
-                "The model embeds no token ids, so no other word can stand there. Pass input_ids, not inputs_embeds, "
+                "The model embeds no token ids, so words cannot be replaced. Pass input_ids, not inputs_embeds, "
                 "and attach the method to the model itself."
             )
         return table.ids[tokens.ids]

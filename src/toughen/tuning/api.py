@@ -200,7 +200,7 @@ class _Search:
     def begin(cls, path: Path, spec: Mapping[str, Any]) -> "_Search":
         """Make the folder of a new search."""
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            hint = f"go on with --resume {quote(str(path))}, or " if (path / SPEC).is_file() else ""
+            hint = f"continue with --resume {quote(str(path))}, or " if (path / SPEC).is_file() else ""
             raise RunError(f"{path} already exists; {hint}choose another --output_dir.")
         search = cls(path, spec)
         path.mkdir(parents=True, exist_ok=True)
@@ -222,7 +222,7 @@ class _Search:
             self._note(plain, others, choice)
             return self._finish(plain, choice)
         except (SweepStopped, Interrupted):
-            self.say(f"stopped; go on with: toughen tune --resume {quote(str(self.path))}")
+            self.say(f"stopped; continue with: toughen tune --resume {quote(str(self.path))}")
             raise
         finally:
             lock.close()

@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
         with silence_libraries():
             result = scan(_model(arguments.model), progress=True, **options)
     except KeyboardInterrupt:
-        sys.stderr.write("toughen: interrupted; the same command goes on from here.\n")
+        sys.stderr.write("toughen: interrupted; run the same command to continue.\n")
         return 130
     if arguments.json:
         say(json.dumps(result.to_dict(), indent=1, ensure_ascii=False))
@@ -98,7 +98,7 @@ def _model(given: str) -> str | Callable[[list[Any]], Any]:
     path = Path(file)
     spec = importlib.util.spec_from_file_location(f"toughen_own_{path.stem}", path) if path.is_file() else None
     if spec is None or spec.loader is None:
-        raise UsageError(f"{file} is not there; give file.py:function.")
+        raise UsageError(f"{file} does not exist; give file.py:function.")
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)

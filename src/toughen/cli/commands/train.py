@@ -64,7 +64,7 @@ def _parse_resume(arguments: Sequence[str]) -> tuple[RunFolder, dict[str, Any]]:
     parser.add_argument("--rdzv_endpoint")
     given, rest = parser.parse_known_args(arguments)
     if rest:
-        raise RunError(f"--resume goes on with the run's own config.yaml; leave out {' '.join(rest)}.")
+        raise RunError(f"--resume uses the run's own config.yaml; leave out {' '.join(rest)}.")
     launch = vars(given)
     folder = RunFolder(launch.pop("resume"))
     folder.config()
