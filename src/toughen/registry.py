@@ -33,7 +33,7 @@ def register_method(name: str) -> Callable[[T], T]:
         A decorator, which returns the class or the function as it is.
 
     Raises:
-        MethodError: A method of this name is there already.
+        MethodError: A method of this name already exists.
 
     Examples:
         >>> from dataclasses import replace

@@ -158,7 +158,7 @@ def harden(
     Raises:
         UsageError: If an option is wrong.
         DataError: If a file cannot be used.
-        RunError: If the folder is there already, or holds no hardening to go on with.
+        RunError: If the folder already exists, or holds no hardening to resume.
 
     Examples:
         >>> done = toughen.harden("encoder", "texts.txt", output_dir="hardened")  # doctest: +SKIP
