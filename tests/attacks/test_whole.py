@@ -228,7 +228,7 @@ def test_an_interrupt_is_told(run, capsys, monkeypatch):
 
     monkeypatch.setattr(toughen.evaluation, "evaluate", interrupted, raising=False)
     assert main(["evaluate", str(run), "--attack", "noise"]) == 130
-    assert "the same command goes on" in capsys.readouterr().err
+    assert "run the same command to continue" in capsys.readouterr().err
 
 
 def test_the_defaults_of_the_command_are_those_of_the_settings():

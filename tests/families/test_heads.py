@@ -120,7 +120,7 @@ def refusal(head: str, method: str) -> str | None:
     if method == "temperature" and head.startswith("regression"):
         return "predicts one number"
     if method == "typos" and one.task in NO_VIEWS:
-        return "tokens or places of its own text"
+        return "tokens or positions of its own text"
     return NO_ATTENTION.get(one.family) if method == "asa" else None
 
 
