@@ -9,7 +9,21 @@ import toughen
 
 
 class Methods(griffe.Extension):
-    """Puts a function with the docstring of `help` in the place of each method."""
+    """Puts a function with the docstring of `help` in the place of each method, and fields among the arguments."""
+
+    def on_class(self, *, cls: griffe.Class, **kwargs: Any) -> None:
+        """Add the fields of a dataclass that have a text of their own to the arguments in its docstring."""
+        if "dataclass" not in cls.labels or cls.docstring is None or "\nExamples:\n" not in cls.docstring.value:
+            return
+        fields = {
+            name: each.docstring
+            for name, each in cls.attributes.items()
+            if each.docstring and "instance-attribute" in each.labels
+        }
+        lines = [f"    {name}: {' '.join(doc.value.split())}" for name, doc in fields.items()]
+        summary, _, examples = cls.docstring.value.partition("\n\nExamples:\n")
+        head = [] if "\nArgs:\n" in summary or not lines else ["", "Args:"]
+        cls.docstring.value = "\n".join([summary, *head, *lines, "", "Examples:", examples])
 
     def on_package(self, *, pkg: griffe.Module, **kwargs: Any) -> None:
         """Add the functions once the package is read."""

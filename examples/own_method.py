@@ -11,7 +11,7 @@ from toughen.search import Noise, Normal
 from toughen.sites import Hidden
 
 
-@toughen.named("noisy-layer")
+@toughen.register_method("noisy-layer")
 def noisy_layer(layer: int = 1, size: float = 0.1, weight: float = 0.5) -> Method:
     """The loss under Gaussian noise of `size` times the layer's own size."""
     return Method(site=Hidden(layer), search=Noise(Normal(size)), compare=TaskLoss(), combine=Add(weight))
@@ -23,7 +23,7 @@ model = BertForSequenceClassification(config).train()
 ids = torch.randint(5, 60, (8, 12))
 batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": ids[:, 0] % 2}
 
-method = toughen.make("noisy-layer", size=0.2)
+method = toughen.create_method("noisy-layer", size=0.2)
 print(method)
 with method.attach(model, seed=0) as attached:
     print(f"loss {attached.backward(model, batch):.4f}")

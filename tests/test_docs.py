@@ -1,13 +1,18 @@
 """Every Python block of the README and the docs runs, and so does every example."""
 
+import ast
 import doctest
 import inspect
 import re
 import runpy
 import subprocess
 import sys
+from dataclasses import is_dataclass
+from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
+from textwrap import dedent
+from typing import Any
 
 import nbformat
 import pytest
@@ -23,7 +28,11 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 LONG = {"demo.py"}  # fine-tunes real weights for minutes; `make demo` runs it
-MAKERS = {"train": "run", "sweep": "swept", "harden": "hardened"}  # what other examples take up
+PACKAGES = ("tasks", "evaluation", "reports", "sweeps", "cuda_graphs", "heads", "runs")
+MAKERS = {  # what other examples take up
+    **{"train": "run", "sweep": "swept", "harden": "hardened", "evaluate": "found"},
+    **{"evaluation.Victim": "victim", "evaluation.Target": "target"},
+}
 
 
 def blocks(page: Path) -> list[tuple[int, str]]:
@@ -67,14 +76,34 @@ def namespace(folder: Path) -> dict[str, object]:
     }
 
 
-def public() -> dict[str, object]:
-    """Every public name, and the public functions of the packages whose functions are all explained."""
+def public() -> dict[str, Any]:
+    """Every public name, and those of the packages, each once."""
     names = {name: getattr(toughen, name) for name in toughen.__all__}
-    for package in (toughen.tasks, toughen.reports, toughen.cuda_graphs):
-        functions = {name: getattr(package, name) for name in package.__all__}
-        short = package.__name__.removeprefix("toughen.")
-        names |= {f"{short}.{name}": each for name, each in functions.items() if inspect.isfunction(each)}
+    for package in PACKAGES:
+        home = getattr(toughen, package)
+        parts = {f"{package}.{name}": getattr(home, name) for name in home.__all__}
+        names |= {name: each for name, each in parts.items() if callable(each) and each not in names.values()}
     return names
+
+
+def parameters(thing: Any) -> set[str]:
+    """The arguments of a function or a class; an error without its own takes a message."""
+    own = isinstance(thing, type) and issubclass(thing, Exception) and "__init__" not in vars(thing)
+    return set() if own else set(inspect.signature(thing).parameters)
+
+
+def explained_fields(thing: Any) -> set[str]:
+    """The fields of a dataclass or a named tuple with a text behind them, which the reference shows as arguments."""
+    found: set[str] = set()
+    for each in getattr(thing, "__mro__", ()):
+        has_fields = is_dataclass(each) or hasattr(each, "_fields")
+        body = ast.parse(dedent(inspect.getsource(each))).body[0].body if has_fields else []
+        found |= {
+            one.target.id
+            for one, text in pairwise(body)
+            if isinstance(one, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)
+        }
+    return found
 
 
 def test_every_public_name_is_explained():
@@ -84,7 +113,8 @@ def test_every_public_name_is_explained():
         doc = inspect.getdoc(thing) or ""
         arguments = doc.partition("\nArgs:\n")[2].partition("\n\n")[0]
         named = set(re.findall(r"^    \**(\w+):", arguments, flags=re.M))
-        wanted = set(inspect.signature(thing).parameters) if thing is not toughen.MethodOptions else set()
+        wanted = parameters(thing) if thing is not toughen.MethodOptions else set()
+        wanted -= explained_fields(thing) - named
         problems += [f"{name}: {each} is not in Args" for each in sorted(wanted ^ named)]
         returns = [] if isinstance(thing, type) or inspect.signature(thing).return_annotation is None else ["Returns"]
         raises = ["Raises"] if "." not in name and not isinstance(thing, type) and wanted else []
@@ -96,9 +126,7 @@ def test_every_public_name_is_explained():
 def test_the_reference_has_every_public_name():
     pages = "".join(page.read_text() for page in (ROOT / "docs" / "api").glob("*.md"))
     shown = set(re.findall(r"^::: toughen\.([\w.]+)$", pages, flags=re.M))
-    packages = ("tasks", "evaluation", "reports", "sweeps", "cuda_graphs")
-    wanted = {f"{name}.{each}" for name in packages for each in getattr(toughen, name).__all__}
-    assert {*toughen.__all__, *wanted} - shown == set()
+    assert {*public(), "heads.PRESETS"} - shown == set()
 
 
 def test_the_site_builds_without_a_warning(tmp_path):

@@ -49,7 +49,19 @@ class Message(str):
 
 
 class DataError(ValueError):
-    """Data that cannot be used as it is; one line that names the file, the row and the remedy."""
+    """Data that cannot be used as it is; one line that names the file, the row and the remedy.
+
+    Args:
+        problem: What is wrong.
+        options: Clauses about options; a caller without an option leaves its clause out.
+
+    Examples:
+        >>> try:
+        ...     toughen.tasks.load(train_file="missing.csv")
+        ... except toughen.tasks.DataError as error:
+        ...     print(error)
+        missing.csv does not exist; check the path.
+    """
 
     def __init__(self, problem: str, *options: Option):
         """Join the problem and what `options` say of it to one sentence."""
@@ -91,6 +103,11 @@ def nearest(name: str, names: Iterable[str]) -> str:
     holding = [each for each in known if name.lower() in each.lower()]
     near = dict.fromkeys([*holding, *difflib.get_close_matches(name, known, n=3, cutoff=0.0)])
     return f"The nearest of {len(known)}: {', '.join(list(near)[:3])}."
+
+
+def count_of(count: int, noun: str) -> str:
+    """Return a count with its noun, singular or plural."""
+    return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
 def require(module: str, extra: str) -> ModuleType:

@@ -154,7 +154,7 @@ class MethodSum(_Attachable):
         if len({m.dropout == "off" for m in self.methods}) > 1:
             raise MethodError("In a sum dropout is off for all methods or for none: they share the clean pass.")
         if sum(getattr(m.site, "on", "clean") != "clean" for m in self.methods) > 1:
-            raise MethodError("In a sum one view of the text can be what the other methods perturb: leave one on= out.")
+            raise MethodError("Only one method of a sum may set on=; leave it out of the others.")
         # The method with its own passes leads; the others join its last one. Without one the clean loss is that of the
         # first, which reads the clean text.
         ordered = tuple(sorted(self.methods, key=_rank))

@@ -177,7 +177,7 @@ def _warn_if_cut(options: MethodOptions) -> None:
     step, radius = (minimum(scheduled(value)) for value in (getattr(options, "step_size", 0.0), options.ball_radius))
     if step > radius > 0 and ("step_size" in changed or "max_norm" in changed):
         warnings.warn(
-            f"step_size={step:g}, but steps are cut at max_norm={radius:g}: raise max_norm, too.",
+            f"step_size={step:g} is above max_norm={radius:g}, at which steps are cut: raise max_norm as well.",
             RobustnessWarning,
             stacklevel=4,
         )

@@ -33,7 +33,7 @@ def register_method(name: str) -> Callable[[T], T]:
         A decorator, which returns the class or the function as it is.
 
     Raises:
-        MethodError: A method of this name is there already.
+        MethodError: A method of this name already exists.
 
     Examples:
         >>> from dataclasses import replace
@@ -46,9 +46,7 @@ def register_method(name: str) -> Callable[[T], T]:
 
     def register(made: T) -> T:
         if name in _NAMED and _NAMED[name].__module__ != made.__module__:
-            raise MethodError(
-                f"A method named {name!r} is there already ({_NAMED[name].__module__}). Take another name."
-            )
+            raise MethodError(f"A method named {name!r} already exists ({_NAMED[name].__module__}). Take another name.")
         kind: Any = made
         _NAMED[name] = made
         if isinstance(kind, type) and issubclass(kind, MethodOptions):
@@ -188,8 +186,8 @@ def create_method(name: str, **settings: Any) -> "Method | MethodSum":
         return _create(parts[0], settings)
     if stray := [key for key, value in settings.items() if key not in parts or not isinstance(value, Mapping)]:
         raise MethodError(
-            f"Settings of a sum are ambiguous. Make the parts yourself and add them: {' + '.join(parts)}; or say whose "
-            f"{stray[0]!r} is: make({name!r}, {parts[0]}={{...}})."
+            f"Settings of a sum are ambiguous. Create the parts and add them: {' + '.join(parts)}; or give each part "
+            f"its own, as in create_method({name!r}, {parts[0]}={{{stray[0]!r}: ...}})."
         )
     return sum_methods([(part, _create(part, settings.get(part, {}))) for part in parts])
 

@@ -340,7 +340,7 @@ def test_a_model_that_draws_at_test_time_is_refused():
     (attack,) = make_attacks("characters", AttackSettings())
     run_attack(attack, victims)
     victims.victim.model.train()
-    with pytest.raises(DataError, match=r"two ways.*eval\(\)"):
+    with pytest.raises(DataError, match=r"two answers.*eval\(\)"):
         run_attack(attack, victims)
 
 

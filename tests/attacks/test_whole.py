@@ -228,7 +228,7 @@ def test_an_interrupt_is_told(run, capsys, monkeypatch):
 
     monkeypatch.setattr(toughen.evaluation, "evaluate", interrupted, raising=False)
     assert main(["evaluate", str(run), "--attack", "noise"]) == 130
-    assert "the same command goes on" in capsys.readouterr().err
+    assert "run the same command to continue" in capsys.readouterr().err
 
 
 def test_the_defaults_of_the_command_are_those_of_the_settings():
@@ -459,7 +459,7 @@ def test_differences_are_paired():
     assert found.p < 0.01
     (same,) = differences([attacked(one)], [attacked(one)])
     assert (same.difference, same.mcnemar) == (0.0, None)
-    with pytest.raises(ValueError, match="pairs need the same rows"):
+    with pytest.raises(ValueError, match="evaluate both on the same"):
         differences([attacked(one)], [attacked(two[:5])])
     table = seed_scores({1: [attacked(one)], 2: [attacked(two)]})
     assert table["characters", "after"] == {1: np.mean(one), 2: np.mean(two)}
@@ -476,7 +476,7 @@ def test_as_many_other_rows_make_no_pairs(file, tmp_path):
         evaluate(net, file=tmp_path / f"{name}.jsonl", attack="noise", settings=FEW, samples=20, write=False)[0].attacks
         for name in names
     )
-    with pytest.raises(ValueError, match="attacked on other rows"):
+    with pytest.raises(ValueError, match="attacked on different rows"):
         differences(one, two)
     assert {each.difference for each in differences(one, same)} == {0.0}
 

@@ -141,5 +141,5 @@ def test_flips_rank_by_the_gradient_of_each_embedding():
 def test_a_model_without_a_table_of_words_is_refused():
     sizes = {"num_hidden_layers": 1, "hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 16}
     victim = SimpleNamespace(model=CanineModel(CanineConfig(**sizes, num_hash_buckets=8)), tokenizer=TOKENIZER)
-    with pytest.raises(DataError, match=r"CanineModel has no table of words.*characters"):
+    with pytest.raises(DataError, match=r"CanineModel has no table of word embeddings.*characters"):
         Vocabulary(victim)

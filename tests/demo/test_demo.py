@@ -111,7 +111,7 @@ def answers_of(right, seeds=1):
 def test_the_verdict_names_better_worse_and_within_noise():
     scores = compare({"plain": answers_of({}), "robust": answers_of({"typos": 80, "PGD": 20})})
     assert verdict(scores) == (
-        "Robust against plain: better beyond noise: typos; worse beyond noise: PGD; not told apart: clean, "
+        "Robust against plain: better beyond noise: typos; worse beyond noise: PGD; within noise: clean, "
         "obfuscation, other words."
     )
     typos = next(each for each in scores if each.name == "typos")

@@ -252,7 +252,7 @@ def test_a_warning_where_no_word_is_ever_edited(monkeypatch):
         (lambda: toughen.typos(on="all"), "on='all' is not known"),
         (lambda: toughen.views(families=["typo"]), "no 'typo'.*'typos'"),
         (lambda: toughen.views(families=[]), "name at least one of typos"),
-        (lambda: toughen.typos(on="view") + toughen.casing(on="both"), "one view of the text"),
+        (lambda: toughen.typos(on="view") + toughen.casing(on="both"), "Only one method of a sum may set on="),
     ],
 )
 def test_settings_that_cannot_be(method, message):
@@ -266,15 +266,15 @@ def test_what_is_missing_or_has_no_text_is_said_in_one_line(tmp_path):
             (method or toughen.typos()).attach(model, tokenizer)
         assert "\n" not in str(caught.value)
 
-    refuse(MethodError, r"takes the tokenizer: method\.attach\(model, tokenizer\)", bert(), None)
+    refuse(MethodError, r"needs the tokenizer: method\.attach\(model, tokenizer\)", bert(), None)
     refuse(MethodError, "is no fast tokenizer", bert(), SimpleNamespace(all_special_ids=[0]))
     masked = BertForMaskedLM(bert().config)
-    refuse(SiteError, "predicts tokens or places of its own text", masked)
+    refuse(SiteError, "predicts tokens or positions of its own text", masked)
     refuse(SiteError, "reads 'pixel_values'", ViTForImageClassification(ViTConfig(hidden_size=12, num_hidden_layers=1)))
     file = tmp_path / "synonyms.json"
     file.write_text('{"xyz": ["zyx"]}')
-    refuse(MethodError, "no word of it is a word for", bert(), method=toughen.synonyms(synonyms=str(file)))
-    refuse(DataError, "is not there", bert(), method=toughen.synonyms(synonyms="nowhere.json"))
+    refuse(MethodError, "has none of its words", bert(), method=toughen.synonyms(synonyms=str(file)))
+    refuse(DataError, "does not exist", bert(), method=toughen.synonyms(synonyms="nowhere.json"))
     with toughen.typos().attach(bert(), SimpleNamespace(tokenizer=LETTERS)) as attached:  # a processor
         with pytest.raises(StepError, match="made from 'input_ids'"):
             attached.backward(attached.model, {"inputs_embeds": torch.zeros(1, 2, 32)})

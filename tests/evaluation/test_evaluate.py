@@ -480,7 +480,7 @@ def test_a_training_file_that_has_grown(run, file):
     (found,) = evaluate(run, write=False)
     assert found.rows == 3
     file.write_text(file.read_text() + "".join(json.dumps(row) + "\n" for row in ROWS))
-    with pytest.raises(DataError, match=r"held out 3 rows and now it would be 6: its training file has changed"):
+    with pytest.raises(DataError, match=r"held out 3 rows and would now hold out 6"):
         evaluate(run, write=False)
     (found,) = evaluate(run, file=file, write=False)
     assert found.rows == 60
@@ -517,7 +517,7 @@ def with_fewer_words(folder):
 @pytest.mark.parametrize(
     ("harm", "message"),
     [
-        (without_tokenizer, "has no tokenizer: it knows no word"),
+        (without_tokenizer, "has no tokenizer with a vocabulary"),
         (without_head, r"classifier.bias, classifier.weight are not in its file.*would be random; fine-tune it first"),
         (with_fewer_words, "it is the tokenizer of another model"),
     ],
@@ -560,4 +560,4 @@ def test_rows_that_are_left_out_are_noted(tmp_path, run, file):
     config["data"] |= {"validation_file": str(bad), "on_bad": "skip"}
     (run / "config.yaml").write_text(yaml.safe_dump(config))
     (found,) = evaluate(run)
-    assert (found.rows, list(found.notes)) == (30, ["validation: 1 rows left out (no label)"])
+    assert (found.rows, list(found.notes)) == (30, ["validation: 1 row left out (no label)"])

@@ -294,7 +294,10 @@ BAD = {
     "a row too few": (lambda texts: uniform(texts)[1:], "returned 7 x 3 for 8 texts"),
     "NaN": (lambda texts: uniform(texts) * np.nan, "returned NaN or infinity for 'w5 "),
     "logits": (lambda texts: uniform(texts) * 7, r"no probabilities.*softmax"),
-    "chance": (lambda texts: np.random.default_rng().dirichlet(np.ones(3), len(texts)), "answers the same text in two"),
+    "chance": (
+        lambda texts: np.random.default_rng().dirichlet(np.ones(3), len(texts)),
+        "gives two answers to the same text",
+    ),
 }
 
 
@@ -318,16 +321,16 @@ def test_rows_that_cannot_be_scanned(subject, tmp_path):
     refused([{**row, "label": "good"} for row in rows], "all 24 rows have the label 'good'; give rows of two classes")
     refused([{**row, "label": "good"} for row in rows], "only 'good'.*labels=", uniform)
     refused([*rows, {"text": " ", "label": "bad"}], "1 of 25 texts in 'text' are empty, that of row 25 first")
-    refused(rows, "no synonyms|is not there", synonyms=tmp_path / "none.json")
-    with pytest.raises(DataError, match=r"a function does not say its rows: give file="):
+    refused(rows, "no synonyms|does not exist", synonyms=tmp_path / "none.json")
+    with pytest.raises(DataError, match=r"a function has no rows of its own: give file="):
         toughen.scan(uniform)
     with pytest.raises(DataError, match="there is no split 'dev': give one of train"):
         toughen.scan(uniform, file=file, split="dev")
     with pytest.raises(DataError, match="max_length=0: it must be at least 1"):
         toughen.scan(model, file=file, max_length=0)
-    with pytest.raises(DataError, match="BertForSequenceClassification reads numbers and no texts: save it"):
+    with pytest.raises(DataError, match="BertForSequenceClassification takes token ids, not texts: save it"):
         toughen.scan(Classifier(model).model, file=file)
-    with pytest.raises(DataError, match="is no folder here: give a run"):
+    with pytest.raises(DataError, match="is not a folder; give a run"):
         toughen.scan(tmp_path / "no" / "where" / "model", file=file)
     BertModel(BertConfig(**SIZE)).save_pretrained(tmp_path / "headless")
     TOKENIZER.save_pretrained(tmp_path / "headless")

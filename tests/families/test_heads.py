@@ -118,9 +118,9 @@ def refusal(head: str, method: str) -> str | None:
     if method in {"r4f", "spectral", "temperature"} and one.tied:
         return "shares its weights with the input embedding.*r3f"
     if method == "temperature" and head.startswith("regression"):
-        return "gives one amount"
+        return "predicts one number"
     if method == "typos" and one.task in NO_VIEWS:
-        return "tokens or places of its own text"
+        return "tokens or positions of its own text"
     return NO_ATTENTION.get(one.family) if method == "asa" else None
 
 

@@ -224,7 +224,7 @@ def test_pooling_as_sentence_transformers_6_writes_it(folder, tmp_path):
     modules = json.loads((tmp_path / "model" / "modules.json").read_text())
     modules.append({"path": "3_Dense", "type": "sentence_transformers.sentence_transformer.modules.dense.Dense"})
     (tmp_path / "model" / "modules.json").write_text(json.dumps(modules))
-    with pytest.raises(UsageError, match="Dense changes the pooled vectors"):
+    with pytest.raises(UsageError, match="Dense is none of"):
         Encoder.find(str(tmp_path / "model"), None)
 
 
@@ -275,7 +275,7 @@ def test_refusals(harden, folder, tmp_path, monkeypatch):
     assert not (tmp_path / "out").exists()
     with pytest.raises(UsageError, match="casing changes nothing"):
         harden(families="casing")
-    with pytest.raises(DataError, match="is not there"):
+    with pytest.raises(DataError, match="does not exist"):
         harden(lexicon=tmp_path / "no.txt")
     with pytest.raises(UsageError, match="families: there is no 'typo'"):
         harden(families="typo")
@@ -291,7 +291,7 @@ def test_refusals(harden, folder, tmp_path, monkeypatch):
         harden(model=folder / "model" / "decoder")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine").write_text("")
-    with pytest.raises(RunError, match="nothing is overwritten"):
+    with pytest.raises(RunError, match="already exists"):
         harden("full")
     with pytest.raises(RunError, match=r"no harden\.yaml"):
         toughen.harden(resume=tmp_path)

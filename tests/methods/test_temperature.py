@@ -73,7 +73,7 @@ def test_it_adds_to_other_methods():
 
 
 def test_what_has_no_logits_of_classes_is_refused():
-    with pytest.raises(SiteError, match="gives one amount"):
+    with pytest.raises(SiteError, match="predicts one number"):
         toughen.temperature().attach(bert(num_labels=1))
     with pytest.raises(MethodError, match="above 0"):
         toughen.temperature(0.0)

@@ -265,15 +265,15 @@ def test_words_of_several_pieces_are_left_alone(kind):
 def test_without_what_it_needs_it_is_refused_where_it_is_attached(tmp_path, monkeypatch):
     model, known = tiny()
     source = candidates(tmp_path)
-    with pytest.raises(MethodError, match=r"knows no vocabulary without the tokenizer.*processing_class=tokenizer"):
+    with pytest.raises(MethodError, match=r"needs the tokenizer.*processing_class=tokenizer"):
         toughen.words(synonyms=source.synonyms).attach(model)
     candidates(tmp_path, {"bon": ["bien"]})
     with pytest.raises(DataError, match=r"synonyms.json has no two words.*9 of its 20 tokens.*synonyms=\"vocabulary\""):
         toughen.words(synonyms=source.synonyms).attach(model, known)
     monkeypatch.setattr("toughen.text.synonyms.installed_wordnet", lambda: None)
-    with pytest.raises(DataError, match=r"needs a list of synonyms.*--method.synonyms.*\"vocabulary\""):
+    with pytest.raises(DataError, match=r"needs synonyms.*--method.synonyms.*\"vocabulary\""):
         toughen.words().attach(model, known)
-    with pytest.raises(DataError, match=r"nowhere.json is not there"):
+    with pytest.raises(DataError, match=r"nowhere.json does not exist"):
         toughen.words(synonyms="nowhere.json").attach(model, known)
     toughen.plain().attach(model).detach()  # nothing of the refused ones is left
 

@@ -84,7 +84,7 @@ def test_one_run(smart):
     assert "71.0 ± 1.0" in text  # 0.70, 0.72, 0.71
     assert "+3.3 ± 2.9" in text
     assert "Take smart: it is better clean; that it is more robust is not shown." in text.partition("<nav")[0]
-    assert "0.710 and 0.677 of accuracy (+0.033, 95 % over seeds +0.005 to +0.062)" in text
+    assert "71.0 and 67.7 points of accuracy (+3.3, 95 % over seeds +0.5 to +6.2)" in text
     assert "3.00x" in text
     for figure in (
         "loss and its parts",
@@ -276,11 +276,13 @@ def test_an_unfinished_run_among_others_is_left_out_with_a_line(smart, freelb, t
         words += ["--out", str(tmp_path / "page.html")] if command is report_command else []
         assert command.run(parser.parse_args(words)) == 0
         assert f"! {unfinished} is left out" in capsys.readouterr().out
-    with pytest.raises(ReportError, match="has no results yet; go on with: toughen train --resume"):
+    with pytest.raises(ReportError, match="has no results yet; continue with: toughen train --resume"):
         find_runs([unfinished])
     told: list[str] = []
     assert [run.path for run in find_runs([tmp_path], told)] == [freelb, smart]
-    assert told == [f"{unfinished} is left out: it has no results yet; go on with: toughen train --resume {unfinished}"]
+    assert told == [
+        f"{unfinished} is left out: it has no results yet; continue with: toughen train --resume {unfinished}"
+    ]
     with pytest.raises(ReportError, match="no finished run"):
         find_runs([unfinished, unfinished], [])
 

@@ -40,7 +40,20 @@ def test_attacks_that_disagree_are_all_told():
     attacks = (part(0.01, 0.2), part(-0.2, -0.1), *[part(-0.1, 0.1)] * 4)
     found = Verdict("smart", "plain", part(-0.1, 0.1), attacks, None)
     assert found.decision.startswith("smart is more robust to some attacks and less to others")
-    assert found.sentence.endswith("-0.100); and 4 more attacks.")
+    assert found.sentence.endswith("-10.0); and 4 more attacks.")
+
+
+@pytest.mark.parametrize(
+    ("metric", "words"),
+    [
+        ("accuracy", "clean: 86.3 and 84.0 points of accuracy (+2.3, 95 % over seeds -0.2 to +4.8)"),
+        ("spearman", "clean: 86.3 and 84.0 points of spearman (+2.3, 95 % over seeds -0.2 to +4.8)"),
+        ("loss", "clean: 0.863 and 0.84 of loss (+0.023, 95 % over seeds -0.002 to +0.048)"),
+    ],
+)
+def test_shares_are_in_points_and_losses_as_they_are(metric, words):
+    test = PairedTestResult("paired t over seeds", 3, 0.023, 0.1, -0.002, 0.048)
+    assert Part("clean", metric, 0.863, 0.84, test).words == words
 
 
 def add_curve(folder, label, right, split="", radius=0.02):
@@ -80,9 +93,10 @@ def test_the_difference_is_that_of_the_interval_and_plain_runs_are_no_method(tmp
     (table,) = compare_runs([read_run(tmp_path / "a"), read_run(tmp_path / "b")])
     assert verdict(table).method == "smart"
     part = Part("clean", "accuracy", 0.9, 0.6, PairedTestResult("paired bootstrap", 9, 0.1, 0.1, 0.0, 0.2))
-    assert part.difference == "+0.100, 95 % over rows +0.000 to +0.200"  # means of other seeds differ by more
+    assert part.difference == "+10, 95 % over rows +0 to +20"  # means of other seeds differ by more
 
 
 def test_a_run_alone_says_how_to_get_more(tmp_path):
     (table,) = compare_runs([read_run(make_run(tmp_path / "run"))])
+    assert "smart reaches 71.0 ± 1.0 points of accuracy" in sentence(table)
     assert "--baseline" in sentence(table)

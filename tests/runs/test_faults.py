@@ -74,7 +74,7 @@ def test_the_log_is_json_for_every_reader(tmp_path):
 def test_health_names_an_option_that_the_method_has(method, said):
     nan_monitor = NanMonitor({"name": method}, 1e-3, "fp32")
     nan_monitor.update(1, {"0/term": torch.tensor(float("nan"))})
-    with pytest.raises(Diverged, match=rf"any more\. Lower {said}train.learning_rate=0.001"):
+    with pytest.raises(Diverged, match=rf"not finite\. Lower {said}train.learning_rate=0.001"):
         nan_monitor.check(seed=1)
 
 
@@ -142,7 +142,7 @@ def test_out_of_memory_with_one_row_gives_up_and_says_what_to_do(start, monkeypa
         ({"seeds": [1, 1]}, "different numbers"),
         ({"seeds": [1.5]}, "give a whole number"),
         ({"seeds": True}, "give a whole number"),
-        ({"model": "nobody/nothing-here"}, "neither a folder here nor to be had from the Hub"),
+        ({"model": "nobody/nothing-here"}, "neither a folder nor available on the Hub"),
         ({"weight": -1.0}, "weight=-1.0: it cannot be negative"),
         ({"wieght": 1.0}, "has no option 'wieght'. Did you mean 'weight'"),
         ({"epochs": 3}, r"smart has no option 'epochs'; the training has: train=\{'epochs': \.\.\.\}"),
@@ -150,7 +150,7 @@ def test_out_of_memory_with_one_row_gives_up_and_says_what_to_do(start, monkeypa
         ({"seed": 3}, r"smart has no option 'seed'; give seeds=1, or several: seeds=\[1, 2, 3\]"),
         ({"preset": "papr"}, "no preset 'papr'. Did you mean 'paper'"),
         ({"train": {"precision": "fp16"}}, "fp16 needs a GPU"),
-        ({"nproc": 3}, "cannot be shared by 3 processes"),
+        ({"nproc": 3}, "does not divide evenly by 3 processes"),
         ({"data": {"train_file": "x.csv", "labels": 3}}, "data.labels=3: expected a list of text such as"),
         ({"data": {"train_file": "x.csv", "limit": "ten"}}, "data.limit=ten: expected a whole number or null"),
         ({"data": {"train_file": "x.csv", "head": "tags"}}, "data.head=tags: expected classes, regression"),
@@ -216,7 +216,7 @@ def test_a_full_disk_is_told_in_one_line_and_the_run_goes_on_later(start, tmp_pa
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
     try:
-        with pytest.raises(RunError, match=r"run: no room on the disk .* then: toughen train --resume .*run$"):
+        with pytest.raises(RunError, match=r"run: the disk is full .* then: toughen train --resume .*run$"):
             start("plain")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
@@ -287,7 +287,7 @@ def fewer_words(folder):
 @pytest.mark.parametrize(
     ("harm", "message"),
     [
-        (without_tokenizer, "has no tokenizer: it knows no word"),
+        (without_tokenizer, "has no tokenizer with a vocabulary"),
         (weights_of_another, "lacks most weights of a BertModel"),
         (half_a_file, "weights cannot be read"),
         (fewer_words, "the tokenizer has 25 words and the model 10"),
@@ -353,7 +353,7 @@ def test_rows_that_are_left_out_and_odd_classes_are_told(start, little, tmp_path
     start("plain", data=own, train={**little.train, "max_steps": 1})
     told = capsys.readouterr().out
     assert "! 'NA' is a class; if it means that there is no label, give labels=[...] (--data.labels)" in told
-    assert "! train: 1 rows left out (no label)" in told
+    assert "! train: 1 row left out (no label)" in told
     assert "text: 'text'" in told
 
 

@@ -243,12 +243,12 @@ def test_methods_as_objects(start, no_page, tmp_path):
     assert "Normal(scale=0.123" in (run.path / "config.yaml").read_text()
     assert any("cannot run it again" in note for note in run.results.notes)
     (run.path / "seeds/1/result.json").unlink()
-    with pytest.raises(ValueError, match="no name makes it; give it again"):
+    with pytest.raises(ValueError, match="without a registered name; pass it again"):
         toughen.resume(run.path)
     with pytest.raises(RunError, match="began with another method"):
         toughen.resume(run.path, toughen.smart())
     assert toughen.resume(run.path, mine).results.seeds[0].metrics == run.results.seeds[0].metrics
-    with pytest.raises(RunError, match="settings go with a method's name"):
+    with pytest.raises(RunError, match="weight: settings need the name of a method"):
         start(mine, "again", weight=2.0)
     with pytest.raises(RunError, match="give a name such as 'smart'"):
         start(toughen.smart, "again")

@@ -91,7 +91,7 @@ def test_functions_are_described_by_their_signature():
 def test_files_and_mistakes(tmp_path):
     with pytest.raises(MethodError, match="Did you mean 'smart'"):
         describe_method("smrt")
-    with pytest.raises(MethodError, match=r"is not there\. Write one with: toughen new-method"):
+    with pytest.raises(MethodError, match=r"does not exist\. Write one with: toughen new-method"):
         describe_method(str(tmp_path / "none.py:x"))
     file = tmp_path / "two.py"
     file.write_text("import toughen\n@toughen.named('a')\ndef a(x: int = 1): ...\n@toughen.named('b')\ndef b(): ...\n")

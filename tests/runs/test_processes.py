@@ -153,11 +153,11 @@ def test_the_first_fault_is_the_one_that_is_told(tmp_path, monkeypatch):
 
 def test_machines_that_cannot_be(words, tmp_path, capsys):
     assert main([*words, "--nnodes=2", "--node_rank=2", "--rdzv_endpoint=x:1", f"--output_dir={tmp_path}/two"]) == 2
-    assert "--node_rank 2: with --nnodes 2 it starts at 0" in capsys.readouterr().err
+    assert "--node_rank 2: it must be 0 to 1" in capsys.readouterr().err
     assert main([*words, "--nnodes=2", "--rdzv_endpoint=here", f"--output_dir={tmp_path}/two"]) == 2
     assert "--rdzv_endpoint here: give host:port" in capsys.readouterr().err
     assert main([*words, "--train.batch_size=9", "--nproc=2", f"--output_dir={tmp_path}/two"]) == 2
-    assert "cannot be shared by 2 processes evenly" in capsys.readouterr().err
+    assert "does not divide evenly by 2 processes" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("code", [0, 3])

@@ -207,7 +207,7 @@ def test_same_seed_same_numbers(start):
 
 def test_an_existing_folder_is_left_alone(finished, little):
     before = {path: path.stat().st_mtime_ns for path in finished.path.rglob("*")}
-    with pytest.raises(RunError, match="nothing is overwritten; go on with --resume"):
+    with pytest.raises(RunError, match="already exists; continue with --resume"):
         create(build({"model": little.model, "data": little.data, "output_dir": str(finished.path)}))
     assert before == {path: path.stat().st_mtime_ns for path in finished.path.rglob("*")}
 

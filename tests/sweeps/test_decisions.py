@@ -113,7 +113,7 @@ def test_resuming_repeats_no_proposal_and_no_trial(pretend, search, tmp_path):
 
 def test_the_same_or_another_sweep_is_refused(pretend):
     pretend(quality)
-    with pytest.raises(SweepError, match=r"holds this sweep already \(4 trials done\) .* go on with --resume"):
+    with pytest.raises(SweepError, match=r"already holds this sweep \(4 trials done\); add --resume"):
         pretend(quality)
     with pytest.raises(SweepError, match=r"holds another sweep: seeds differ"):
         pretend(quality, resume=True, seeds=[7])

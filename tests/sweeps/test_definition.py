@@ -133,9 +133,9 @@ def test_other_forms_of_manytasks(tmp_path):
     for text in ("{range(10)}", "<a_[--a]>", "$<1:5>"):
         with pytest.raises(SweepError, match="expressions are not run"):
             read(["--train.epochs", text])
-    with pytest.raises(SweepError, match="'arg0' stands behind no flag"):
+    with pytest.raises(SweepError, match="'arg0' follows no flag"):
         read(["arg0"])
-    with pytest.raises(SweepError, match="--lr is there twice"):
+    with pytest.raises(SweepError, match="--lr is given twice"):
         read(["--lr", 1e-5, "--lr", 2e-5])
     with pytest.raises(SweepError, match="--config: a sweep has one base"):
         read(["--config", ["a.yaml", "b.yaml"], "--lr", 1e-5])
@@ -193,7 +193,7 @@ BAD = {
     "parameters: nothing is searched": {"parameters": {}},
     "parameters.seed: a sweep decides this itself": {"parameters": {"seed": {"values": [1, 2]}}},
     r"tied: row 2 and row 1 do not have the same keys \(b, c\)": {"tied": [{"a": 1, "b": 1}, {"a": 2, "c": 2}]},
-    "tied: method.step_size stands under parameters: too": {"tied": [{"method.step_size": 1}]},
+    "tied: method.step_size is under parameters: as well": {"tied": [{"method.step_size": 1}]},
     "tied: give a list of rows": {"tied": []},
     "a sweep file has no 'parameter'. Did you mean 'parameters'": {"parameter": STEPS},
     "search: there is no 'gird'": {"search": "gird"},
@@ -217,13 +217,15 @@ BAD = {
         "trials": 2,
         "parameters": {"a": {"min": 1, "max": 2, "log": "no"}},
     },
-    "method: it says the same as search:": {"search": "grid", "method": "random"},
+    "method: it means the same as search:": {"search": "grid", "method": "random"},
     "a sweep file has no 1": {1: 2},
     "base: give a config": {"base": None},
-    "parameters.a: value and min are there": {"parameters": {"a": {"min": 1, "max": 2, "value": 3}}},
-    "parameters.a: max says nothing beside values": {"parameters": {"a": {"values": [1], "max": 2}}},
-    "parameters.a: step and log say nothing beside value;": {"parameters": {"a": {"value": 1, "log": True, "step": 1}}},
-    "parameters.a: distribution uniform says nothing beside values": {
+    "parameters.a: value and min exclude each other": {"parameters": {"a": {"min": 1, "max": 2, "value": 3}}},
+    "parameters.a: max has no effect with values": {"parameters": {"a": {"values": [1], "max": 2}}},
+    "parameters.a: step and log have no effect with value;": {
+        "parameters": {"a": {"value": 1, "log": True, "step": 1}}
+    },
+    "parameters.a: distribution uniform has no effect with values": {
         "parameters": {"a": {"values": [1], "distribution": "uniform"}}
     },
     "parameters.a: a constant distribution needs value:": {

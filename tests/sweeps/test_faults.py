@@ -116,7 +116,7 @@ def test_broken_trials_do_not_stop_the_others(swept, little, capsys, monkeypatch
     assert not [each for each in psutil.process_iter(["cmdline"]) if _is_of(each, os.getpid())]
     # The same sweep again is refused; resumed, it tries what failed again and nothing else.
     assert main(words) == 2
-    assert "holds this sweep already (4 trials done)" in capsys.readouterr().err
+    assert "already holds this sweep (4 trials done)" in capsys.readouterr().err
     handed = []
     monkeypatch.setattr(api, "run_trials", lambda controller, *_: handed.extend(_all(controller)))
     main(["sweep", str(folder), "--resume", "--engine", "serial"])

@@ -27,8 +27,8 @@ BAD = {
     r"method.noise='loud': expected normal, uniform or null": {"method.noise": {"values": ["loud"]}},
     r"train=1: expected options by name": {"train": {"values": [1]}},
     r"TrainingArguments has no 'adam_beta3'": {"trainer.adam_beta3": {"values": [0.9]}},
-    r"train.max_steps=5, train.epochs=1 is the very same run": {"train.max_steps": 5, "train.epochs": [1, 2]},
-    r"method=fgm, method.name=r3f is the very same run": {"method": ["fgm", "rdrop"], "method.name": "r3f"},
+    r"train.max_steps=5, train.epochs=1 is the same run twice": {"train.max_steps": 5, "train.epochs": [1, 2]},
+    r"method=fgm, method.name=r3f is the same run twice": {"method": ["fgm", "rdrop"], "method.name": "r3f"},
     r"There is no method 'smrt'|no method 'smrt'": {"method.name": {"values": ["smrt"]}},
 }
 
@@ -175,9 +175,9 @@ def test_there_must_be_a_sweep_to_go_on_with(values, tmp_path, monkeypatch, caps
     assert main(["sweep", "grid.yaml", "--resume"]) == 2
     said = capsys.readouterr().err
     hint = "leave out --resume to start it, or name its folder with --output_dir"
-    assert said == f"toughen: sweeps/grid holds no sweep to go on with; {hint}.\n"
+    assert said == f"toughen: sweeps/grid holds no sweep to resume; {hint}.\n"
     Path("made").mkdir()  # an empty folder is none either
-    with pytest.raises(SweepError, match="made holds no sweep to go on with"):
+    with pytest.raises(SweepError, match="made holds no sweep to resume"):
         toughen.sweep("grid.yaml", output_dir="made", resume=True)
     assert sorted(each.name for each in Path().rglob("*")) == ["grid.yaml", "made"]
 

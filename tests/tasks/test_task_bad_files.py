@@ -155,7 +155,7 @@ def test_an_unseen_label_in_the_development_file(tmp_path):
 
 def test_names_that_are_there_twice(tmp_path):
     (tmp_path / "x.csv").write_bytes(GOOD)
-    with pytest.raises(tasks.DataError, match=r"labels=.* a name is there twice"):
+    with pytest.raises(tasks.DataError, match=r"labels=.* a name is given twice"):
         tasks.load(train_file=tmp_path / "x.csv", labels=["pos", "neg", "pos"], cache_dir=tmp_path)
 
 

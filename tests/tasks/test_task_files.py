@@ -176,8 +176,8 @@ def test_bad_rows_can_be_left_out_and_are_counted(tmp_path):
     for _ in range(2):  # the second time from the cache
         data = load(path, validation_file=path, on_bad="skip")
         assert data.train["text"][:] == ["a b", "d e"]
-        assert "train: 1 rows left out (no label)" in data.notes
-        assert "train: 1 rows left out (ragged row)" in data.notes
+        assert "train: 1 row left out (no label)" in data.notes
+        assert "train: 1 row left out (ragged row)" in data.notes
 
 
 def test_a_changed_file_is_read_again(tmp_path):
@@ -226,7 +226,7 @@ def test_what_r_and_python_write_for_a_gap(tmp_path):
         load(path, validation_file=path)
     data = load(path, validation_file=path, on_bad="skip")
     assert (data.task.head, data.train["label"][:]) == ("regression", [1.5, 2.0])
-    assert "train: 1 rows left out (no label)" in data.notes
+    assert "train: 1 row left out (no label)" in data.notes
     rows = [{"text": f"film {place}", "label": label} for place, label in enumerate(["None", "sexism", "None", None])]
     path = write_jsonl(tmp_path / "words.jsonl", rows)
     data = load(path, validation_file=path, on_bad="skip")

@@ -135,7 +135,7 @@ def test_rows_nobody_could_label_are_in_no_split(tmp_path, column, gap):
         write_jsonl(tmp_path / f"{split}.jsonl", rows)
     data = tasks.load("snli", dir=tmp_path, cache_dir=tmp_path / "cache")
     assert [split["label"][:] for split in data.splits.values()] == [[1, 0]] * 3
-    assert "test: 1 rows left out (no label)" in data.notes
+    assert "test: 1 row left out (no label)" in data.notes
 
 
 def test_the_authors_files_of_swag_and_hellaswag(tmp_path):
@@ -205,8 +205,8 @@ def test_known_flaws_of_published_files_are_counted(tmp_path):
     )
     found = tasks.load("snli", dir=tmp_path, cache_dir=tmp_path / "cache")
     assert found.validation["label"][:] == [1, 2]
-    assert "validation: 1 rows left out (no label)" in found.notes
-    assert "validation: 1 rows left out (ragged row)" in found.notes
+    assert "validation: 1 row left out (no label)" in found.notes
+    assert "validation: 1 row left out (ragged row)" in found.notes
 
 
 def hub(monkeypatch, tables):
@@ -262,7 +262,7 @@ def test_the_hubs_class_names_count_and_not_their_order(monkeypatch):
     found = tasks.load("snli")
     assert found.train["label"][:] == [2, 0, 1]
     assert found.test["label"][:] == [2, 0, 1]  # nobody could label the fourth: it cannot be scored
-    assert "train: 1 rows without a label left out" in found.notes
+    assert "train: 1 row left out (no label)" in found.notes
 
 
 def test_multiple_choice_and_tokens_of_the_hub(monkeypatch):

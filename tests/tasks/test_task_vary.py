@@ -107,8 +107,8 @@ def test_the_report_is_readable(tmp_path, tokenizer):
         "repeat within a split: train 2",
         "cut at 64 tokens: train 0.0%",
         "train: train.jsonl: UTF-8",
-        "! train: 1 rows have an empty text",
-        "! 1 rows of validation are in train too",
+        "! train: 1 row with an empty text",
+        "! 1 row of validation also in train",
         "! validation: no row of y",
     ):
         assert said in text, text

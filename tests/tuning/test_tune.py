@@ -98,7 +98,7 @@ def test_words_to_train_with_are_not_those_of_the_attack(tmp_path, monkeypatch):
     assert not left_out
     named = [group.get("synonyms") for group in tried[:2]]
     assert named == [{"on": "both", "synonyms": str(source)}, str(source)]
-    with pytest.raises(DataError, match=r"gone\.json is not there"):
+    with pytest.raises(DataError, match=r"gone\.json does not exist"):
         ladder(threat, str(tmp_path / "gone.json"))
     monkeypatch.setattr("toughen.tuning.ladder.installed_wordnet", lambda: tmp_path)
     assert ladder(threat, None) == (list(threat.methods), [])
@@ -210,14 +210,14 @@ def test_refusals(tune, data, tmp_path):
         toughen.tune(resume=tmp_path)
     (tmp_path / "full").mkdir()
     (tmp_path / "full/mine.txt").write_text("mine")
-    with pytest.raises(RunError, match="nothing is overwritten"):
+    with pytest.raises(RunError, match="already exists; choose another --output_dir"):
         tune("full")
 
 
 def test_methods_that_all_fail_are_no_reason_for_plain_training(tune, tmp_path, monkeypatch):
     """The error names the cause, and what is done stays: the search goes on once the cause is gone."""
     source = tmp_path / "words.json"
-    with pytest.raises(RunError, match=r"methods: no method trained; .*words\.json is not there"):
+    with pytest.raises(RunError, match=r"methods: no method trained; .*words\.json does not exist"):
         tune(threat="clean", trials=2, methods=[{"name": "synonyms", "synonyms": str(source)}])
     assert not (tmp_path / "tune/final").exists()
     source.write_text('{"film": ["movie"], "movie": ["film"]}')

@@ -60,6 +60,14 @@ class Budget:
 
     `queries` are texts put to the model, without the unchanged one; a gradient counts as one. `words` is the share of
     the example's words that may be changed, rounded up: in a text of two words, one word at any share above 0.
+
+    Args:
+        queries: Texts that the model may be asked.
+        words: The share of words that may change.
+
+    Examples:
+        >>> toughen.evaluation.AttackSettings(toughen.evaluation.Budget(queries=50)).options["queries"]
+        50
     """
 
     queries: int = 200

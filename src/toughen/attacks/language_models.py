@@ -94,8 +94,8 @@ class SentenceEncoder:
                 vectors = np.empty(0)
             if vectors.ndim != 2 or len(vectors) != len(new) or not np.isfinite(vectors).all():
                 raise DataError(
-                    f"judge: for {len(new)} texts it returned {type(answer).__name__} that is no array of so many "
-                    "vectors of finite numbers; give a function like SentenceTransformer.encode."
+                    f"judge: for {len(new)} texts it returned {type(answer).__name__} and not one "
+                    "vector of finite numbers for each; give a function like SentenceTransformer.encode."
                 )
             lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
             self._vectors.update(zip(new, vectors / np.maximum(lengths, 1e-12), strict=True))

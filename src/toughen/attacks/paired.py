@@ -15,7 +15,19 @@ from .runner import AttackResult
 
 @dataclass(frozen=True)
 class Difference:
-    """Two models at one point of an attack, first minus second."""
+    """Two models at one point of an attack, first minus second.
+
+    Args:
+        attack: The name of the attack.
+        first: The score of the first model.
+        second: The score of the second model.
+        low: The lower end of the difference's 95 % interval.
+        high: The upper end.
+
+    Examples:
+        >>> toughen.evaluation.differences(found.attacks, found.attacks)[0].difference
+        0.0
+    """
 
     attack: str
     point: str
@@ -35,7 +47,23 @@ class Difference:
 
 
 def differences(first: Sequence[AttackResult], second: Sequence[AttackResult], samples: int = 2000) -> list[Difference]:
-    """Return the paired differences at every point that both models have, over the same rows."""
+    """Return the paired differences at every point that both models have, over the same rows.
+
+    Args:
+        first: The attacks on the first model.
+        second: The attacks on the second model.
+        samples: Bootstrap samples.
+
+    Returns:
+        A difference for each point, first minus second.
+
+    Raises:
+        ValueError: The two were attacked on different rows.
+
+    Examples:
+        >>> toughen.evaluation.differences(found.attacks, found.attacks)[0].difference
+        0.0
+    """
     others = {each.summary.attack: each for each in second}
     pairs = [(each, others.get(each.summary.attack)) for each in first]
     return [difference for each, other in pairs if other is not None for difference in _points(each, other, samples)]
@@ -45,14 +73,16 @@ def _points(first: AttackResult, second: AttackResult, samples: int) -> Iterator
     name = first.summary.attack
     if first.texts and second.texts and first.texts != second.texts:
         raise ValueError(
-            f"{name}: the two models were attacked on other rows (each on those its own run held out?); pairs need the "
-            "same rows: give file= (--file)."
+            f"{name}: the two models were attacked on different rows, so they cannot be paired; give the same rows "
+            "with file= (--file)."
         )
     for point, one in first.outcomes.items():
         if (two := second.outcomes.get(point)) is None:
             continue
         if len(one.rows) != len(two.rows):
-            raise ValueError(f"{name} at {point}: {len(one.rows)} rows and {len(two.rows)}; pairs need the same rows.")
+            raise ValueError(
+                f"{name} at {point}: {len(one.rows)} and {len(two.rows)} rows: evaluate both on the same ones."
+            )
         yield compare(first.task, first.summary.metric, one, two, attack=name, point=point, samples=samples)
 
 
@@ -70,7 +100,19 @@ def compare(
 
 
 def seed_scores(models: Mapping[int, Sequence[AttackResult]]) -> dict[tuple[str, str], dict[int, float]]:
-    """Return attack and point -> seed -> score for the models of one arm, as `summarise` and `paired_t` take it."""
+    """Return attack and point -> seed -> score for the models of one arm, as `summarise` and `paired_t` take it.
+
+    Args:
+        models: Seed -> the attacks on its model.
+
+    Returns:
+        Attack and point -> seed -> score.
+
+    Examples:
+        >>> scores = toughen.evaluation.seed_scores({1: found.attacks})
+        >>> {attack for attack, point in scores}
+        {'noise'}
+    """
     scores: dict[tuple[str, str], dict[int, float]] = {}
     for seed, attacks in models.items():
         for each in attacks:

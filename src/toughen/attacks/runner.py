@@ -124,7 +124,7 @@ def track(
     """Yield the parts of an attack, and show how many items are done: by a bar, or by lines without a terminal."""
     first, began = done, time.perf_counter()
     last = began
-    say(f"{title}: goes on after {done} of {total}", verbose and done > 0)
+    say(f"{title}: resumes after {done} of {total}", verbose and done > 0)
     bar: Any = None
     with suppress(ImportError):
         if verbose and sys.stderr.isatty():
@@ -153,7 +153,16 @@ def track(
 
 @dataclass(frozen=True)
 class AttackResult:
-    """The result of an attack on a model."""
+    """The result of an attack on a model.
+
+    Args:
+        summary: What the file of the attack holds.
+        task: The task.
+
+    Examples:
+        >>> found.attacks[0].summary.kind
+        'noise'
+    """
 
     name: str
     """Of its files: attacks/<name>.json."""
@@ -176,7 +185,9 @@ class AttackResult:
 def check_weights(attack: Attack, target: "Target") -> None:
     """Refuse an attack on the weights of a function, which has none."""
     if attack.white_box and not target.has_weights:
-        raise DataError(f"attack {attack.name!r} needs the weights of a model, and a function shows none.")
+        raise DataError(
+            f"attack {attack.name!r} needs the weights of a model, and a function has none; give a model folder."
+        )
 
 
 def run_attack(
@@ -192,6 +203,27 @@ def run_attack(
     """Run an attack, or the missing part of it, and write attacks/<name>.json and its records under `home`.
 
     A finished attack is read again, not repeated, if settings, rows and weights are the same.
+
+    Args:
+        attack: The attack.
+        target: The model and its rows.
+        home: The folder for attacks/; nothing is written without it.
+        label: The name of the model beside others of the same folder.
+        model: The folder of the model.
+        where: The place of the rows, for the name of the files.
+        progress: Show how far it is.
+
+    Returns:
+        The result.
+
+    Raises:
+        DataError: An attack that does not fit the task or the model.
+
+    Examples:
+        >>> (attack,) = toughen.evaluation.make_attacks("embedding", toughen.evaluation.AttackSettings(radii=(0.1,)))
+        >>> result = toughen.evaluation.run_attack(attack, target)
+        >>> result.summary.rows
+        3
     """
     import numpy as np
 

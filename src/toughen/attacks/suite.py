@@ -24,6 +24,14 @@ class AttackSettings:
     """Options of all attacks by name, such as `keep=(), radii=(0.1, 0.2)`; each attack takes those that it has.
 
     `budget` gives `queries` and `words` together. `toughen evaluate --help` lists all options.
+
+    Args:
+        budget: Queries and changed words of an attack on a text.
+        options: Options of attacks by name.
+
+    Examples:
+        >>> toughen.evaluation.AttackSettings(radii=(0.02,)).options
+        {'radii': (0.02,)}
     """
 
     options: Mapping[str, Any]
@@ -49,7 +57,23 @@ def attack_names(given: "str | Sequence[str]") -> tuple[str, ...]:
 def make_attacks(
     given: "str | Sequence[str]", settings: AttackSettings | None = None, limit: int | None = None
 ) -> list[Attack]:
-    """Return the attacks of these names, under these settings. `limit` cuts the rows of the attack `sets`."""
+    """Return the attacks of these names, under these settings. `limit` cuts the rows of the attack `sets`.
+
+    Args:
+        given: Names of attacks, also as one text with commas.
+        settings: Their options.
+        limit: Rows of each challenge set at most.
+
+    Returns:
+        An attack for each name.
+
+    Raises:
+        DataError: An unknown name, or an option out of range.
+
+    Examples:
+        >>> [attack.name for attack in toughen.evaluation.make_attacks("noise,embedding")]
+        ['noise', 'embedding']
+    """
     values = {"limit": limit, **(settings or AttackSettings()).options}
     classes = [attack_classes()[name] for name in attack_names(given)]
     return [

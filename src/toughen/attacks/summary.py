@@ -26,7 +26,7 @@ class Score(NamedTuple):
         """Read a score, or raise ValueError if it is not a finite number."""
         value = finite(fields.get(name))
         if value is None:
-            raise ValueError(f"{name!r} is no number")
+            raise ValueError(f"{name!r} is not a number")
         low, high = finite(fields.get(f"{prefix}low")), finite(fields.get(f"{prefix}high"))
         return Score(value, value if low is None else low, value if high is None else high)
 

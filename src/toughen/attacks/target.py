@@ -21,7 +21,19 @@ TIE = 1e-3  # of a usual margin: rounding must not undo a success later
 
 @dataclass(frozen=True)
 class Target:
-    """A model, the rows, and the model's answers to the unchanged rows."""
+    """A model, the rows, and the model's answers to the unchanged rows.
+
+    Args:
+        victim: The model.
+        labels: The label of each row.
+        split: The split the rows are of.
+
+    Examples:
+        >>> rows = [{"premise": "w5 w6", "hypothesis": "w7", "label": number} for number in range(3)]
+        >>> target = toughen.evaluation.Target(victim, rows, victim.exact(rows), [0, 1, 2])
+        >>> target.metric
+        'accuracy'
+    """
 
     victim: TextVictim
     rows: Sequence[Row]

@@ -76,7 +76,7 @@ class TextAttack(Attack):
             if column not in task.columns:
                 raise DataError(f"{task.name!r} has no text column {column!r}; it has {', '.join(task.columns)}.")
             if task.head == "choices" and column == "choices":
-                raise DataError("column 'choices' is a list and no text; attack context or question.")
+                raise DataError("column 'choices' is a list, not a text; attack context or question.")
 
     def cache_key(self, target: "Target") -> Sequence[Any]:
         return ["margins"]  # results of versions that went by probabilities are others

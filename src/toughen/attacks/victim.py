@@ -58,8 +58,8 @@ class TextVictim(ABC):
         for one, two in zip(first, second, strict=True):
             if np.abs(one - two).max() > _ROUNDING * np.abs(one).max():
                 raise DataError(
-                    f"{self.name} answers the same text in two ways, and no attack can tell luck from "
-                    "robustness: call eval(), which turns dropout off, or return the mean of many draws as its logits."
+                    f"{self.name} gives two answers to the same text, so an attack cannot be scored. Call "
+                    "eval(), which turns dropout off, or return the mean of many draws."
                 )
 
     def scores(self, rows: Sequence[Row]) -> Any:
@@ -78,7 +78,22 @@ class TextVictim(ABC):
 
 
 class Victim(TextVictim):
-    """A classifier of transformers with its tokenizer: batches of like length, one tokenizer call for many texts."""
+    """A classifier of transformers with its tokenizer: batches of like length, one tokenizer call for many texts.
+
+    Args:
+        model: The model.
+        tokenizer: Its tokenizer.
+        task: The task.
+        max_length: Tokens at which texts are cut.
+        pad_to_max_length: Pad every batch to `max_length`.
+        batch_size: Rows that go through the model at once.
+        precision: "fp32", "bf16", or "auto": bf16 on a GPU.
+
+    Examples:
+        >>> victim = toughen.evaluation.Victim(model.eval(), tokenizer, toughen.tasks.task("mnli"))
+        >>> victim.exact([{"premise": "w5 w6", "hypothesis": "w7"}]).shape
+        (1, 3)
+    """
 
     def __init__(
         self,
@@ -163,13 +178,26 @@ TextFunction = Callable[[list[Any]], Any]
 
 
 class FunctionVictim(TextVictim):
-    """Any function from texts to probabilities, or to amounts for a regression; its columns are the task's labels."""
+    """Any function from texts to probabilities, or to amounts for a regression; its columns are the task's labels.
+
+    Args:
+        function: From a list of texts (pairs are tuples) to a row of probabilities for each.
+        task: The task.
+        batch_size: Texts of one call.
+
+    Examples:
+        >>> import numpy
+        >>> even = lambda texts: numpy.full((len(texts), 2), 0.5)
+        >>> victim = toughen.evaluation.FunctionVictim(even, toughen.tasks.task("sst2"))
+        >>> victim.exact([{"sentence": "good"}]).shape
+        (1, 2)
+    """
 
     def __init__(self, function: TextFunction, task: Task, *, batch_size: int | None = None) -> None:
         if task.kind not in ("sentence", "pair") or task.head not in ("classes", "regression"):
             raise DataError(
-                f"a function is given texts or pairs of texts, and {task.name!r} has {task.kind} with {task.head}; "
-                "give the folder of a model there."
+                f"a function reads texts or pairs of texts, and {task.name!r} has {task.kind} with {task.head}; give "
+                "the folder of a model."
             )
         super().__init__(task)
         self.function, self.rows = function, batch_size or 64
@@ -184,7 +212,7 @@ class FunctionVictim(TextVictim):
     def _call(self, texts: list[Any]) -> Any:
         """Call the function, and return logarithms of its probabilities; refuse what is none."""
         classes = len(self.task.labels) or 1
-        wanted = "one amount for each text"
+        wanted = "one number for each text"
         if self.task.labels:
             wanted = f"a row for each text with {classes} probabilities, of {', '.join(self.task.labels)}"
         answer = self.function(texts)

@@ -27,7 +27,9 @@ class Vocabulary:
     def __init__(self, victim: "Victim") -> None:
         table: Any = input_embedding(victim.model)
         if not hasattr(table, "num_embeddings"):
-            raise DataError(f"{type(victim.model).__name__} has no table of words; use the attack characters.")
+            raise DataError(
+                f"{type(victim.model).__name__} has no table of word embeddings; use the attack characters."
+            )
         words = whole_words(victim.tokenizer, table.num_embeddings)
         if not words:
             raise DataError("this model's vocabulary holds no whole word; use the attack characters or synonyms.")

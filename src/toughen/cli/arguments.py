@@ -88,7 +88,7 @@ def split_names(text: str) -> list[str]:
 def check_new(path: Path, remedy: str = "choose another name") -> None:
     """Refuse to overwrite what is at a path."""
     if path.exists():
-        raise RunError(f"{path} is there already and nothing is overwritten; {remedy}.")
+        raise RunError(f"{path} already exists; {remedy}.")
 
 
 def write_flags(error: Exception, flags: Mapping[str, str]) -> str:

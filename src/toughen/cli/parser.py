@@ -177,7 +177,7 @@ def parse_train(arguments: Sequence[str]) -> tuple[Config, dict[str, Any]]:
     values = merge(given.config, {"method": {"name": method}})
     merge(values, parse_flags(given.words, method))
     if values.pop("resume", None):
-        raise RunError("resume: a config cannot say it; give --resume RUN on the command line.")
+        raise RunError("resume is not a key of a config; give --resume RUN on the command line.")
     launch: dict[str, Any] = {key: values.pop(key, default) for key, default in LAUNCH.items()}
     for key in ("nnodes", "node_rank"):
         if not matches_type(launch[key], int):

@@ -56,7 +56,7 @@ class DivergenceWithBudget:
 
     def __post_init__(self) -> None:
         if not self.tau >= 0:
-            raise MethodError(f"tau={self.tau}: hiding cannot pay the adversary by itself; tau is 0 or above.")
+            raise MethodError(f"tau={self.tau}: it must be 0 or above, or masking alone would reward the adversary.")
 
     needs_clean: ClassVar[bool] = True
 

@@ -30,6 +30,15 @@ class GraphCache:
     The first step of a shape runs eagerly; its result counts. Compiled models need two: the second may go other ways
     through what the first compiled, and compile more. Where a step cannot be captured it goes on running eagerly, and
     a warning says why: `obstacle` has the reason. `steps` counts both kinds.
+
+    Args:
+        attached: The attached method.
+        model: The model as it is called, also wrapped for several processes.
+
+    Examples:
+        >>> attached = toughen.smart().attach(model, tokenizer)
+        >>> toughen.cuda_graphs.GraphCache(attached, model).steps
+        {'eager': 0, 'captured': 0}
     """
 
     def __init__(self, attached: Attached, model: nn.Module) -> None:

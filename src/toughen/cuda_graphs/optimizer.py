@@ -58,6 +58,15 @@ class CapturedUpdate:
 
     It is captured with torch's fused Adam and AdamW, where no GradScaler and no hook has a word in it, and runs as it
     is otherwise. Learning rates may change from step to step, as numbers or as tensors.
+
+    Args:
+        captured: The steps that make the gradients.
+        optimizer: The optimizer, with the weights of the model.
+
+    Examples:
+        >>> attached = toughen.smart().attach(model, tokenizer)
+        >>> graphs = toughen.cuda_graphs.GraphCache(attached, model)
+        >>> update = toughen.cuda_graphs.CapturedUpdate(graphs, optimizer)
     """
 
     def __init__(self, captured: GraphCache, optimizer: Optimizer) -> None:

@@ -71,7 +71,7 @@ def demo(
     """
     folder = Path(out)
     if folder.is_file() or any((folder / name).is_file() for name in ("results.json", "began.json")):
-        raise ValueError(f"{folder} is a run or a file, and nothing is overwritten; choose another --out.")
+        raise ValueError(f"{folder} already exists and is a run or a file; choose another --out.")
     if limit is not None and not KINDS <= limit <= MAX_ROWS:
         raise ValueError(f"limit={limit}: give {KINDS} to {MAX_ROWS} training rows; the demo has no more.")
     if not seeds:
@@ -212,9 +212,9 @@ def compare(answers: Mapping[str, Sequence[Answers]]) -> list[Comparison]:
 
 def verdict(scores: Sequence[Comparison]) -> str:
     """Say where the robust model is better or worse by more than the choice of rows explains, and where neither."""
-    words = {"better": "better beyond noise", "worse": "worse beyond noise", "within noise": "not told apart"}
-    named = {kind: ", ".join(each.name for each in scores if each.verdict == kind) for kind in words}
-    return f"Robust against plain: {'; '.join(f'{words[kind]}: {names}' for kind, names in named.items() if names)}."
+    words = {"better": "better beyond noise", "worse": "worse beyond noise", "within noise": "within noise"}
+    named = {words[kind]: ", ".join(each.name for each in scores if each.verdict == kind) for kind in words}
+    return f"Robust against plain: {'; '.join(f'{kind}: {names}' for kind, names in named.items() if names)}."
 
 
 def _score_table(scores: Sequence[Comparison]) -> Table:
@@ -275,7 +275,7 @@ def _use_one_thread_if_busy(say: Callable[[str], Any]) -> None:
 
     if hasattr(os, "getloadavg") and os.getloadavg()[0] > (os.cpu_count() or 1) / 2 and torch.get_num_threads() > 1:
         torch.set_num_threads(1)
-        say("The machine is busy: one thread, which is then faster than two.")
+        say("The machine is busy: training uses one thread.")
 
 
 def _listed(seeds: Sequence[int]) -> str:

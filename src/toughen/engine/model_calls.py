@@ -24,7 +24,7 @@ def _input_of(given: Any) -> Tensor | None:
 
 
 def watch_calls(model: nn.Module, injectors: Sequence[Injector], checkpoints: CheckpointedLayers | None) -> Detach:
-    """Leave a reference's pass clean, follow layers that are checkpointed anew, and keep a batch's labels as they are.
+    """Leave a reference's pass clean, follow recomputed layers, and keep a batch's labels as they are.
 
     Each input of a pass gets a perturbation of its own, as of losses that call the model on anchors and on positives.
     Masks are made of the text that the model is given, which a Trainer's batch may hold under other names. A call

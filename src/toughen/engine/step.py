@@ -171,10 +171,9 @@ class MethodStep:
         outcome = self.under_perturbation(self.forward_again)
         if not self.perturbation.at:
             raise SiteError(
-                f"{site!r} is attached, but the forward pass never came by it. Did you pass inputs_embeds, or run "
-                "another model than the one the method is attached to? A model compiled before this method was "
-                "attached runs without it: call torch._dynamo.reset(). Layers that a model skips at random are not "
-                "reached either: set layerdrop=0 in its config."
+                f"{site!r} is attached, but the forward pass never reached it. Did you pass inputs_embeds, or run "
+                "another model than the one with the method? If the model was compiled before attach(), call "
+                "torch._dynamo.reset(). If it skips layers at random, set layerdrop=0 in its config."
             )
         return outcome
 

@@ -45,21 +45,21 @@ class ViewMaker:
             raise SiteError(f"{name} reads {model.main_input_name!r}, and {site!r} edits text; use toughen.smart().")
         if task not in HEADS:
             raise SiteError(
-                f"{name} predicts tokens or places of its own text (task {task!r}), which an edit moves. Views are for "
-                "classes, pairs, choices, tags, amounts and encoder-decoders; use toughen.smart()."
+                f"{name} predicts tokens or positions of its own text (task {task!r}), which an edit moves. Views are "
+                "for classes, pairs, choices, tags, regression and encoder-decoders; use toughen.smart()."
             )
         tokenizer = getattr(tokenizer, "tokenizer", tokenizer)  # of a processor
         if tokenizer is None:
             raise MethodError(
-                "Words of a text are edited, which takes the tokenizer: method.attach(model, tokenizer), or "
+                "Editing the words of a text needs the tokenizer: method.attach(model, tokenizer), or "
                 "robust(Trainer)(..., processing_class=tokenizer)."
             )
         words, config = TokenWords(tokenizer), getattr(model, "config", None)
-        synonyms = load_synonyms(site.synonyms)[0] if "synonyms" in site.families else None
+        synonyms = load_synonyms(site.synonyms, "--method.synonyms")[0] if "synonyms" in site.families else None
         if synonyms is not None and not any(map(words.knows, synonyms)):
             raise MethodError(
-                f"synonyms={site.synonyms!r}: no word of it is a word for {type(tokenizer).__name__}; give a list in "
-                "the language of the model."
+                f"synonyms={site.synonyms!r}: the vocabulary of {type(tokenizer).__name__} has none of its words; give "
+                "a list in the language of the model."
             )
         labels = map(str, (getattr(config, "id2label", None) or {}).values())
         pad = next((p for p in (tokenizer.pad_token_id, getattr(config, "pad_token_id", None)) if p is not None), 0)

@@ -149,10 +149,9 @@ def warn_if_method_unused(model: nn.Module, used: Callable[[], bool]) -> Detach:
         elif trained >= WARN_AFTER_BATCHES:
             handle.remove()
             _warn(
-                f"{trained} batches went forward and backward through {type(model).__name__} without the method that "
-                "is attached to it: this is plain training. A Trainer must be made by toughen.robust(Trainer)(..., "
-                "method=method); in a loop of your own attached.backward(model, batch) stands in place of "
-                "model(**batch).loss.backward()."
+                f"{trained} batches were trained on {type(model).__name__} without its attached method: this is plain "
+                "training. Create the Trainer with toughen.robust(Trainer)(..., method=method); in your own loop, "
+                "replace model(**batch).loss.backward() by attached.backward(model, batch)."
             )
         elif model.training and torch.is_grad_enabled():
             torch.autograd.graph.register_multi_grad_hook(_tensors(output), count, mode="any")

@@ -35,7 +35,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ModelRef:
-    """One model on disk, and what its run says about task and data."""
+    """One model on disk, and what its run says about task and data.
+
+    Args:
+        model: The folder of the model.
+        task: The task it was trained on, if known.
+
+    Examples:
+        >>> toughen.evaluation.model_refs(run)[0].model.name
+        'model'
+    """
 
     model: Path
     home: Path
@@ -50,7 +59,23 @@ class ModelRef:
 def model_refs(
     path: "str | os.PathLike[str]", *, all_seeds: bool = False, all_checkpoints: bool = False
 ) -> list[ModelRef]:
-    """Return the models meant by a path: a run's best one, or all its seeds or checkpoints; or a model folder."""
+    """Return the models meant by a path: a run's best one, or all its seeds or checkpoints; or a model folder.
+
+    Args:
+        path: A run folder, or the folder of a model.
+        all_seeds: The models of all seeds, and of their plain baselines.
+        all_checkpoints: The models of all kept epochs.
+
+    Returns:
+        The models.
+
+    Raises:
+        DataError: No model in the folder, or no checkpoints.
+
+    Examples:
+        >>> toughen.evaluation.model_refs(run)[0].model.name
+        'model'
+    """
     folder = Path(path)
     if (folder / "results.json").is_file():
         return _of_run(folder, all_seeds, all_checkpoints)
@@ -242,12 +267,28 @@ def read_split(
     """Return a run's task and the rows of one of its splits, whether they have labels or not.
 
     `test_mm` is the test split of MNLI's mismatched half, under the name that a run gives it.
+
+    Args:
+        path: A run folder.
+        split: "train", "validation" or "test".
+        dir: The folder of named tasks on this machine.
+
+    Returns:
+        The task and its rows.
+
+    Raises:
+        DataError: A folder that is not a run, or an unknown split.
+
+    Examples:
+        >>> task, rows = toughen.evaluation.read_split(run, "validation")
+        >>> task.columns
+        ('text',)
     """
     from ..runs.prepare import EXTRA_EVAL_SETS
 
     [model_ref] = model_refs(path)
     if not model_ref.data and model_ref.task is None:
-        raise DataError(f"{os.fspath(path)} is no model of a run, which would say its data; give the rows as a file.")
+        raise DataError(f"{os.fspath(path)} is not a run, so its data is unknown; give the rows as a file.")
     split, _, ending = split.partition("_")
     halves = EXTRA_EVAL_SETS.get(task_named(model_ref.task).name, {}) if model_ref.task else {}
     if ending and ending not in halves:
@@ -398,8 +439,8 @@ def _same_rows(model_ref: ModelRef, split: str, rows: int) -> None:
     before = _run_manifest(model_ref).get("rows", {}).get(split, rows)
     if before != rows:
         raise DataError(
-            f"{model_ref.home} held out {before} rows and now it would be {rows}: its training file has changed, and "
-            "rows it learned from may be among them. Give file= (--file)."
+            f"{model_ref.home} held out {before} rows and would now hold out {rows}: its training file has changed, so "
+            "they may include rows it learned from. Give file= (--file)."
         )
 
 
@@ -411,7 +452,7 @@ def _labels_from_config(model_ref: ModelRef) -> dict[str, Any]:
     names = class_names(config)
     default_names = all(name == f"LABEL_{number}" for number, name in enumerate(names))
     head = _run_manifest(model_ref).get("head") or _head(config)
-    # Classes are found in the file: amounts or lists instead are told as what they are.
+    # Classes are read from the file: numbers or lists there get an error that names them.
     return {
         "labels": None if default_names or head == "regression" else names,
         "head": None if head == "classes" else head,

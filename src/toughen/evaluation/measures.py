@@ -47,7 +47,26 @@ _MOST_SLICES = 12  # a column with more values than this is no slice
 
 @dataclass(frozen=True)
 class Evaluation:
-    """One model on one split. `kind` is "clean"; evaluations of changed rows name what changed them."""
+    """One model on one split. `kind` is "clean"; evaluations of changed rows name what changed them.
+
+    Args:
+        name: The name of its file.
+        task: The name of the task.
+        split: The split that was scored.
+        rows: How many rows it has.
+        metric: The metric that decides.
+        kind: "clean", or what changed the rows.
+        model: The folder of the model.
+        source: The file of the rows, if they are the user's own.
+        calibration: The calibration error and its bins.
+        per_class: Class -> precision, recall, F1.
+        slices: Kind -> scores of its slices.
+        notes: What a reader of the scores must know.
+
+    Examples:
+        >>> found.split, found.metric
+        ('validation', 'accuracy')
+    """
 
     name: str
     task: str
@@ -90,7 +109,27 @@ def measure(
     samples: int = 1000,
     **about: Any,
 ) -> Evaluation:
-    """Return metrics with intervals, calibration, confusion, scores by class and by slice."""
+    """Return metrics with intervals, calibration, confusion, scores by class and by slice.
+
+    Args:
+        task: The task.
+        outputs: The model's outputs.
+        name: The name of the evaluation.
+        split: The split the rows are of.
+        columns: The text columns, for slices by length.
+        samples: Bootstrap samples of an interval.
+        about: Further fields of `Evaluation`.
+
+    Returns:
+        The evaluation.
+
+    Examples:
+        >>> import numpy
+        >>> outputs = toughen.evaluation.Outputs(numpy.eye(2), numpy.arange(2), numpy.array([5, 7]))
+        >>> scored = toughen.evaluation.measure(toughen.tasks.task("rte"), outputs, name="mine")
+        >>> scored.metrics["accuracy"]["value"]
+        1.0
+    """
     scores = metrics(task)(outputs.logits, outputs.labels)
     notes = [*scores.notes, *about.pop("notes", ())]
     table = {key: _with_interval(task, outputs, key, value, samples, notes) for key, value in scores.items()}

@@ -17,7 +17,18 @@ from ..tasks.tokenising import IGNORED
 
 @dataclass(frozen=True)
 class Outputs:
-    """Logits in the order of the task's classes, labels, and how many tokens each row has."""
+    """Logits in the order of the task's classes, labels, and how many tokens each row has.
+
+    Args:
+        logits: A row of numbers for each row.
+        labels: A label for each row.
+        lengths: Tokens of each row.
+
+    Examples:
+        >>> import numpy
+        >>> int(toughen.evaluation.Outputs(numpy.eye(2), numpy.arange(2), numpy.array([5, 7])).lengths.sum())
+        12
+    """
 
     logits: Any
     labels: Any
@@ -48,6 +59,27 @@ def outputs_of(
     """What the model says about raw rows of the task (a `datasets.Dataset` with its columns and `label`).
 
     Whoever changes rows first, as attacks do, hands the changed rows over here.
+
+    Args:
+        model: The model.
+        tokenizer: Its tokenizer.
+        task: The task.
+        rows: A data set with the columns of the task and `label`.
+        max_length: Tokens at which texts are cut.
+        pad_to_max_length: Pad every batch to `max_length`.
+        batch_size: Rows that go through the model at once.
+
+    Returns:
+        Logits, labels and lengths.
+
+    Raises:
+        DataError: No rows, withheld labels, or classes that do not match the model's.
+
+    Examples:
+        >>> from datasets import Dataset
+        >>> rows = Dataset.from_list([{"premise": "w5 w6", "hypothesis": "w7", "label": 1}])
+        >>> toughen.evaluation.outputs_of(model, tokenizer, toughen.tasks.task("mnli"), rows).logits.shape
+        (1, 3)
     """
     import torch
 
@@ -91,7 +123,7 @@ def cut_words_note(task: Task, rows: Sequence[Any], outputs: Outputs) -> list[st
         return []
     words = sum(len(row["label"]) for row in rows)
     seen = sum(int((np.asarray(row) != IGNORED).sum()) for row in outputs.labels)
-    note = f"{words - seen} of {words} tagged words are not scored: texts are cut at their length (max_length)"
+    note = f"{words - seen} of {words} tagged words are not scored, because their texts are cut at max_length"
     return [note] if seen < words else []
 
 
@@ -99,7 +131,9 @@ def class_order(config: Any, task: Task) -> list[int] | None:
     """Where the task's classes stand in the model's output; None where they stand as they are."""
     wanted = model_task(task)
     if wanted.head == "regression" and config.num_labels != 1:
-        raise DataError(f"{task.name!r} has amounts for labels and the model {config.num_labels} classes.")
+        raise DataError(
+            f"{task.name!r} has numbers as labels, and the model {config.num_labels} classes; give rows with classes."
+        )
     if wanted.head in ("choices", "regression"):
         return None
     names = class_names(config)
@@ -115,7 +149,9 @@ def class_order(config: Any, task: Task) -> list[int] | None:
         if _has_default_names(names):
             return None  # taken as they stand
         if sorted(plain) != sorted(small):
-            raise DataError(f"the model's classes are {', '.join(names)}; those of the data {', '.join(labels)}.")
+            raise DataError(
+                f"the model's classes are {', '.join(names)}, those of the data {', '.join(labels)}; rename one."
+            )
         names, labels = plain, small
     order = [names.index(label) for label in labels]
     return None if order == list(range(len(order))) else order

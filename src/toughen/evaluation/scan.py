@@ -76,8 +76,8 @@ def scan(
             probabilities or two answers to one text.
 
     Examples:
-        >>> found = toughen.scan(run, limit=8)
-        >>> found.checks[0].check.name
+        >>> scanned = toughen.scan(run, limit=8)
+        >>> scanned.checks[0].check.name
         'typos'
     """
     from .evaluate_model import check_counts
@@ -105,7 +105,7 @@ def scan(
     try:
         home.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"{home} cannot be made ({error.strerror}); give out= (--out).", ["out"]) from None
+        raise UsageError(f"{home} cannot be created ({error.strerror}); give out= (--out).", ["out"]) from None
     fitting: list[tuple[Check, Attack]] = []
     for check, attack in made:
         if reason := misfit(attack, target):

@@ -69,14 +69,14 @@ def _model_ref(model: Any) -> ModelRef:
     if Path(model).is_dir():
         return model_refs(model)[0]
     if not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", str(model)):
-        raise DataError(f"{model} is no folder here: give a run, a saved model, or a name on the Hugging Face Hub.")
+        raise DataError(f"{model} is not a folder; give a run, a saved model, or a name on the Hugging Face Hub.")
     from huggingface_hub import snapshot_download
 
     try:
         folder = Path(snapshot_download(str(model), allow_patterns=list(_WEIGHTS)))
     except (OSError, ValueError) as error:
         why = str(error).partition("\n")[0]
-        raise DataError(f"{model} is no folder here, and the Hugging Face Hub does not give it: {why}") from None
+        raise DataError(f"{model} is not a folder, and it cannot be loaded from the Hub: {why}") from None
     return ModelRef(folder, Path("scan") / str(model).replace("/", "--"))
 
 
@@ -85,9 +85,9 @@ def function_subject(function: TextFunction, source: Source, labels: Sequence[st
     """Return a function with its answers; it is called on a few rows first, twice."""
     if hasattr(function, "save_pretrained"):
         kind = type(function).__name__
-        raise DataError(f"{kind} reads numbers and no texts: save it and its tokenizer to a folder, and give that one.")
+        raise DataError(f"{kind} takes token ids, not texts: save it with its tokenizer and give that folder.")
     if source.file is None and source.task is None:
-        raise DataError("a function does not say its rows: give file= (--file), or task= with dir=.")
+        raise DataError("a function has no rows of its own: give file= (--file), or task= with dir=.")
     check_split(source.split)
     given: dict[str, Any] = selected_options(source.reading, tuple(source.reading))
     given |= {"dir": source.dir} if source.file is None else {f"{source.split}_file": source.file}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from .._version import __version__
-from ..errors import UsageError, nearest, require
+from ..errors import UsageError, count_of, nearest, require
 from ..internal.atomic import remove_folder, write_json, write_text
 from ..reports.folder import read_json
 from ..runs.config_io import read_yaml
@@ -158,7 +158,7 @@ def harden(
     Raises:
         UsageError: If an option is wrong.
         DataError: If a file cannot be used.
-        RunError: If the folder is there already, or holds no hardening to go on with.
+        RunError: If the folder already exists, or holds no hardening to resume.
 
     Examples:
         >>> done = toughen.harden("encoder", "texts.txt", output_dir="hardened")  # doctest: +SKIP
@@ -176,7 +176,7 @@ def harden(
     if resume is not None:
         folder = Path(resume)
         if not (folder / SPEC).is_file():
-            raise RunError(f"{folder} holds no hardening to go on with: it has no {SPEC}.")
+            raise RunError(f"{folder} holds no hardening to resume: it has no {SPEC}.")
         if (folder / RESULT).is_file():
             done = _finished(folder)
             if _is_first():
@@ -202,8 +202,8 @@ def harden(
     spec = HardenSpec(model=source, texts=[_absolute(file) for file in files], **{**options, **paths})
     folder = Path(output_dir)
     if _is_first() and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        hint = f"go on with --resume {quote(str(folder))}, or " if (folder / SPEC).is_file() else ""
-        raise RunError(f"{folder} is there already and nothing is overwritten; {hint}choose another --output_dir.")
+        hint = f"continue with --resume {quote(str(folder))}, or " if (folder / SPEC).is_file() else ""
+        raise RunError(f"{folder} already exists; {hint}choose another --output_dir.")
     hardening = _Hardening(folder, spec, trainer or {})  # checks texts and model before a folder is made
     if _is_first():
         try:
@@ -299,7 +299,7 @@ class _Hardening:
         began, spec = time.perf_counter(), self.spec
         self.say(
             f"harden {Path(spec.model).name} · {self.encoder.pooling} pooling · {', '.join(self.editor.families)} · "
-            f"{spec.steps} updates of {spec.batch_size} texts · {len(self.held_out)} texts held out"
+            f"{spec.steps} updates of {spec.batch_size} texts · {count_of(len(self.held_out), 'text')} held out"
         )
         for note in self.notes:
             self.say(note)
@@ -344,17 +344,17 @@ class _Hardening:
         notes = [*self.notes, *([] if self.spec.lexicon else [misspellings])]
         title, texts = f"Hardening of {name}", len(self.held_out)
         write_page(self.folder / "harden.html", title, verdict, rows, queries, texts=texts, notes=notes)
-        told = {
+        result = {
             "sentence": verdict,
             "seconds": round(seconds, 1),
             "notes": notes,
             "rows": [asdict(row) for row in rows],
         }
-        write_json(self.folder / RESULT, told)
+        write_json(self.folder / RESULT, result)
         for checkpoint in self.folder.glob("checkpoint-*"):
             remove_folder(checkpoint)
         self.say(verdict)
-        self.say(f"saved {self.folder}, a folder as that of {name}; its page is harden.html")
+        self.say(f"saved {self.folder}, in the format of {name}; page: {self.folder}/harden.html")
 
     def _card(self, rows: "Sequence[Measurement]", verdict: str) -> str:
         published = not Path(self.spec.model).exists()

@@ -40,7 +40,7 @@ class Encoder:
             home = Path(snapshot_download(model, ignore_patterns=[*WEIGHTS[1:]]))
         transformer, found = _modules(home)
         if not (transformer / "config.json").is_file():
-            raise UsageError(f"model={model}: it is no model folder, as it has no config.json.", ("model",))
+            raise UsageError(f"model={model}: it has no config.json; give the folder of a saved model.", ("model",))
         config = json.loads((transformer / "config.json").read_text(encoding="utf-8"))
         names = [str(name) for name in config.get("architectures") or ()]
         if config.get("is_encoder_decoder"):
@@ -107,8 +107,7 @@ def _modules(home: Path) -> tuple[Path, PoolingName | None]:
             pooling = _pooling(path / "config.json")
         elif not module["type"].endswith("Normalize"):
             raise UsageError(
-                f"{file}: {module['type'].rpartition('.')[2]} changes the pooled vectors, which is not supported; a "
-                "Transformer, a Pooling and a Normalize are."
+                f"{file}: {module['type'].rpartition('.')[2]} is none of Transformer, Pooling and Normalize."
             )
     return transformer, pooling
 
@@ -122,7 +121,7 @@ def _pooling(file: Path) -> PoolingName:
     chosen = [name for name, value in given.items() if name.startswith("pooling_mode_") and value is True]
     chosen = chosen or [str(given.get("pooling_mode", "no pooling"))]
     if len(chosen) != 1 or chosen[0] not in names:
-        raise UsageError(f"{file}: {', '.join(chosen)} is not supported; there are mean, cls and last.")
+        raise UsageError(f"{file}: {', '.join(chosen)} is not supported; use mean, cls or last.")
     return names[chosen[0]]
 
 

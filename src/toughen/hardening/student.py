@@ -90,8 +90,8 @@ def arguments(spec: "HardenSpec", folder: Path, trainer: Mapping[str, Any]) -> T
     made = TrainingArguments(output_dir=str(folder), **{**settings, **trainer})
     if made.n_gpu > 1:
         raise UsageError(
-            f"{made.n_gpu} GPUs are there for one process: start one for each, accelerate launch -m toughen harden "
-            "..., or choose one, CUDA_VISIBLE_DEVICES=0."
+            f"one process sees {made.n_gpu} GPUs: start one process per GPU (accelerate launch -m toughen harden ...), "
+            "or choose one GPU (CUDA_VISIBLE_DEVICES=0)."
         )
     return made
 

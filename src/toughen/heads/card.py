@@ -18,7 +18,19 @@ TASKS = {
 
 
 def model_card(model: Any) -> str:
-    """Return the README.md of a model: front matter for the Hub, the head's settings, three lines to load it."""
+    """Return the README.md of a model: front matter for the Hub, the head's settings, three lines to load it.
+
+    Args:
+        model: A model with a second-order head.
+
+    Returns:
+        The text of README.md.
+
+    Examples:
+        >>> card = toughen.heads.model_card(toughen.second_order(model, num_labels=3, q=8, k=4))
+        >>> card.startswith("---")
+        True
+    """
     # A class made from ours: by a user, or by FSDP, which gives every module it shards one of its own.
     name = next(each.__name__ for each in type(model).__mro__ if each.__name__ in TASKS)
     auto, pipeline = TASKS[name]

@@ -25,6 +25,19 @@ class SecondOrderConfig(PretrainedConfig):
     output (the mean of its tokens where it has none). `prefix_tokens` leading tokens (class, distillation, registers)
     are no words. `special_token_ids` are the tokens that `skip_special` leaves out. `width` is that of the backbone's
     tokens, where it was measured.
+
+    Args:
+        backbone_config: The config of the backbone.
+        head: The fields of `HeadSettings`.
+        class_token: "first", "last" or "pooled".
+        prefix_tokens: Leading tokens that are no words.
+        special_token_ids: Tokens that `skip_special` leaves out.
+        width: The width of the tokens.
+        kwargs: Further keys of a config of transformers.
+
+    Examples:
+        >>> toughen.second_order(model, num_labels=3, q=8, k=4).config.head["q"]
+        8
     """
 
     model_type = "second_order"

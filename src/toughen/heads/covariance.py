@@ -42,6 +42,23 @@ def cross_covariance(a: Tensor, b: Tensor, mask: Tensor | None = None, *, center
     `mask` (B, N) says which tokens exist; the others enter neither mean nor product, and the sum is divided by
     the number of tokens that exist. `center="scalar"` removes one number per
     example, the mean over tokens and channels, as the published vision code does.
+
+    Args:
+        a: The first view.
+        b: The second view.
+        mask: 1 for tokens that exist.
+        center: The mean that is removed: "channel", "scalar" or "none".
+
+    Returns:
+        The matrices.
+
+    Raises:
+        ValueError: A mask of another shape.
+
+    Examples:
+        >>> import torch
+        >>> tuple(toughen.heads.cross_covariance(torch.randn(2, 5, 4), torch.randn(2, 5, 3)).shape)
+        (2, 4, 3)
     """
     with no_autocast(a):
         a, b = at_least_float32(a), at_least_float32(b)
@@ -95,6 +112,21 @@ class CrossCovariance(nn.Module):
 
     Both projections of all heads are rows of one weight, first the q-side of every head, then the k-side: one matrix
     product. `k=None` shares the q-side and gives an ordinary covariance (B, heads, q, q).
+
+    Args:
+        dim: The width of the tokens.
+        q: The rows of the matrix.
+        k: Its columns.
+        heads: How many matrices there are.
+        norm: "none", "batch" or "layer", before the activation.
+        activation: "relu" or "none".
+        bias: Whether the projections have one.
+        center: "channel", "scalar" or "none": the mean that is removed.
+
+    Examples:
+        >>> import torch
+        >>> tuple(toughen.heads.CrossCovariance(16, 4, 3)(torch.randn(2, 5, 16)).shape)
+        (2, 1, 4, 3)
     """
 
     def __init__(

@@ -19,6 +19,19 @@ class SecondOrderHead(nn.Module):
 
     `dim` is the width of the tokens. Everything else is a field of `HeadSettings`, given singly, by `preset`, or as one
     record. Parameters: `pool.covariance.projection`, `pool.normalize.start`, `word_fc`, `class_fc`.
+
+    Args:
+        dim: The width of the tokens.
+        num_labels: The number of logits.
+        settings: All options at once.
+        preset: The name of a preset, or several.
+        changes: Single options on top of the preset.
+
+    Examples:
+        >>> import torch
+        >>> head = toughen.heads.SecondOrderHead(16, 3, q=4, k=4)
+        >>> tuple(head(torch.randn(2, 5, 16), class_vector=torch.randn(2, 16)).shape)
+        (2, 3)
     """
 
     def __init__(

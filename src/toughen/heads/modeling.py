@@ -142,11 +142,31 @@ class _SecondOrderForText(SecondOrderPreTrainedModel):
 
 
 class SecondOrderForSequenceClassification(_SecondOrderForText):
-    """Classify a text or a pair of texts (one or several labels), or predict a number."""
+    """Classify a text or a pair of texts (one or several labels), or predict a number.
+
+    Args:
+        config: A `SecondOrderConfig`; `second_order` makes it.
+        backbone: The model under the head; built from the config if omitted.
+
+    Examples:
+        >>> made = toughen.second_order(model, num_labels=3, q=8, k=4)
+        >>> type(made).__name__
+        'SecondOrderForSequenceClassification'
+    """
 
 
 class SecondOrderForMultipleChoice(_SecondOrderForText):
-    """Score each of several texts (B, choices, L); the highest score is the answer."""
+    """Score each of several texts (B, choices, L); the highest score is the answer.
+
+    Args:
+        config: A `SecondOrderConfig`; `second_order` makes it.
+        backbone: The model under the head; built from the config if omitted.
+
+    Examples:
+        >>> made = toughen.second_order(model, task="multiple-choice", q=8, k=4)
+        >>> type(made).__name__
+        'SecondOrderForMultipleChoice'
+    """
 
     output_class = MultipleChoiceModelOutput
 
@@ -172,7 +192,19 @@ class SecondOrderForMultipleChoice(_SecondOrderForText):
 
 
 class SecondOrderForImageClassification(SecondOrderPreTrainedModel):
-    """Classify images with a vision transformer, whose patches are the words."""
+    """Classify images with a vision transformer, whose patches are the words.
+
+    Args:
+        config: A `SecondOrderConfig`; `second_order` makes it.
+        backbone: The model under the head; built from the config if omitted.
+
+    Examples:
+        >>> from transformers import ViTConfig, ViTModel
+        >>> small = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+        >>> vision = ViTModel(ViTConfig(image_size=8, patch_size=4, **small))
+        >>> type(toughen.second_order(vision, num_labels=3, q=8, k=4)).__name__
+        'SecondOrderForImageClassification'
+    """
 
     main_input_name = "pixel_values"
     output_class = ImageClassifierOutput

@@ -40,6 +40,26 @@ def svpn(
 
     `start` is the vector the power method begins with: of length q for `side="rows"`, of length k for
     `side="columns"`; None means all ones. Values and gradients are finite for zero and rank-deficient matrices.
+
+    Args:
+        x: The matrices.
+        start: The start vector.
+        alpha: The power of the singular values.
+        singular_values: How many of them are raised.
+        iterations: Rounds of the power method.
+        side: "rows" or "columns".
+        eps: Guard added to a power of the singular value.
+
+    Returns:
+        Matrices of the same shape.
+
+    Raises:
+        ValueError: An option out of range, or a start vector of another length.
+
+    Examples:
+        >>> import torch
+        >>> tuple(toughen.heads.svpn(torch.randn(2, 4, 3)).shape)
+        (2, 4, 3)
     """
     check_power_method(alpha, singular_values, iterations, side)
     rows, columns = x.shape[-2:]
@@ -115,6 +135,23 @@ def svpn_exact(x: Tensor, *, alpha: float = 0.5, singular_values: int = 1, eps: 
 
     The gradient is that of a spectral function, U h(s) V^T, written with divided differences of h; the gradient of
     `torch.linalg.svd` divides by differences of squared singular values and is infinite where two of them meet.
+
+    Args:
+        x: The matrices.
+        alpha: The power of the singular values.
+        singular_values: How many of them are raised.
+        eps: Guard added to a power of the singular value.
+
+    Returns:
+        Matrices of the same shape.
+
+    Raises:
+        ValueError: An option out of range.
+
+    Examples:
+        >>> import torch
+        >>> tuple(toughen.heads.svpn_exact(torch.randn(2, 4, 3)).shape)
+        (2, 4, 3)
     """
     if alpha < 0:
         raise ValueError(f"alpha={alpha}: a negative power blows up small singular values. Use 0 <= alpha (0.5).")
@@ -206,6 +243,21 @@ def matrix_square_root(x: Tensor, iterations: int = 5) -> Tensor:
 
     The trace scales the spectrum into the region of convergence and its root is multiplied back. A zero matrix gives
     zeros and a zero gradient.
+
+    Args:
+        x: The matrices.
+        iterations: Steps of Newton-Schulz.
+
+    Returns:
+        Their square roots.
+
+    Raises:
+        ValueError: Less than one iteration.
+
+    Examples:
+        >>> import torch
+        >>> toughen.heads.matrix_square_root(4.0 * torch.eye(2), iterations=20).round().tolist()
+        [[2.0, 0.0], [0.0, 2.0]]
     """
     if iterations < 1:
         raise ValueError(f"iterations={iterations}: Newton-Schulz needs at least one.")
@@ -237,6 +289,21 @@ class SVPN(nn.Module):
     * ``"random"``: a new draw in every training forward; evaluation uses the saved one, so it is deterministic.
 
     `exact=True` takes a full singular value decomposition instead of the power method (no start vector at all).
+
+    Args:
+        size: The length of the start vector.
+        alpha: The power of the singular values.
+        singular_values: How many of them are raised.
+        iterations: Rounds of the power method.
+        start: The start vector, as above.
+        side: "rows" or "columns".
+        eps: Guard added to a power of the singular value.
+        exact: Decompose the matrix instead.
+
+    Examples:
+        >>> import torch
+        >>> tuple(toughen.heads.SVPN(4)(torch.randn(2, 4, 3)).shape)
+        (2, 4, 3)
     """
 
     start: Tensor | None

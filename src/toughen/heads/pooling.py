@@ -18,6 +18,17 @@ class MultiHeadPooling(nn.Module):
     """Pool by MGCrP: for each head a cross-covariance of two projections, normalised by svPN: (B, heads * q * k).
 
     Any field of `HeadSettings` can be given; the start vector of svPN is shared by the heads, as in the original.
+
+    Args:
+        dim: The width of the tokens.
+        settings: All options of the head.
+        changes: Single options, instead of `settings`.
+
+    Examples:
+        >>> import torch
+        >>> pool = toughen.heads.MultiHeadPooling(16, q=4, k=3, heads=2)
+        >>> tuple(pool(torch.randn(2, 5, 16)).shape)
+        (2, 24)
     """
 
     def __init__(self, dim: int, settings: HeadSettings | None = None, **changes: Any) -> None:
@@ -42,6 +53,17 @@ class CovariancePooling(nn.Module):
     """Pool by the covariance of one projection, normalised by its matrix square root (iSQRT) or svPN.
 
     As the matrix is symmetric, its upper triangle is the output: (B, heads * q * (q + 1) / 2).
+
+    Args:
+        dim: The width of the tokens.
+        settings: All options of the head.
+        changes: Single options, instead of `settings`.
+
+    Examples:
+        >>> import torch
+        >>> pool = toughen.heads.CovariancePooling(16, q=4)
+        >>> tuple(pool(torch.randn(2, 5, 16)).shape)
+        (2, 10)
     """
 
     def __init__(self, dim: int, settings: HeadSettings | None = None, **changes: Any) -> None:
@@ -60,7 +82,18 @@ class CovariancePooling(nn.Module):
 
 
 class AveragePooling(nn.Module):
-    """Pool by the mean of the tokens that the mask keeps."""
+    """Pool by the mean of the tokens that the mask keeps.
+
+    Args:
+        dim: The width of the tokens.
+        settings: All options of the head.
+
+    Examples:
+        >>> import torch
+        >>> pool = toughen.heads.AveragePooling(16)
+        >>> tuple(pool(torch.randn(2, 5, 16)).shape)
+        (2, 16)
+    """
 
     def __init__(self, dim: int, settings: HeadSettings | None = None) -> None:
         super().__init__()

@@ -16,7 +16,27 @@ Normalization = Literal["svpn", "isqrt", "none"]
 
 @dataclass(frozen=True)
 class HeadSettings:
-    """Configure a `SecondOrderHead`: all options between the backbone's tokens and the logits."""
+    """Configure a `SecondOrderHead`: all options between the backbone's tokens and the logits.
+
+    Args:
+        q: The rows of a matrix.
+        k: Its columns.
+        heads: How many matrices there are.
+        norm: "none", "batch" or "layer", before the activation.
+        activation: "relu" or "none".
+        bias: Whether the projections have one.
+        center: The mean that is removed: "channel", "scalar" or "none".
+        normalization: Of the matrix: "svpn", "isqrt" or "none".
+        alpha: The power of the singular values.
+        singular_values: How many of them svPN raises.
+        start: The start vector of svPN; see `SVPN`.
+        side: The side of the matrix that it multiplies.
+        exact: Decompose the matrix instead of the power method.
+
+    Examples:
+        >>> toughen.heads.HeadSettings(q=24, k=24).fusion
+        'sum_fc'
+    """
 
     pooling: Pooling = "cross_covariance"
     """`cross_covariance` (MGCrP), `covariance` (with `normalization="isqrt"`: iSQRT-COV), `average`, or `class`."""
@@ -97,7 +117,23 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
 
 
 def head_settings(preset: str | Iterable[str] | None = None, **changes: Any) -> HeadSettings:
-    """Make settings from one or several presets (later ones win) and single changes on top; `wr_dim=w` is q = k = w."""
+    """Make settings from one or several presets (later ones win) and single changes on top; `wr_dim=w` is q = k = w.
+
+    Args:
+        preset: The name of a preset, or several.
+        changes: Options of `HeadSettings`.
+
+    Returns:
+        The settings.
+
+    Raises:
+        ValueError: An unknown preset, or a value out of range.
+        TypeError: An unknown option.
+
+    Examples:
+        >>> toughen.heads.head_settings(wr_dim=24).q
+        24
+    """
     names = [preset] if isinstance(preset, str) else list(preset or ())
     values: dict[str, Any] = {}
     for name in names:

@@ -30,7 +30,7 @@ def write_bytes(path: Path, content: bytes) -> None:
     try:
         with atomic_path(path) as unfinished:
             unfinished.write_bytes(content)
-    except OSError as error:  # told in the name of the file that was asked for
+    except OSError as error:  # name the file that was asked for
         raise OSError(error.errno, error.strerror, str(path)) from error
 
 

@@ -140,7 +140,7 @@ class GraphSafeRng:
             with self._on():
                 yield
             if (len(self.marks), self._taken) != (len(marks), self.restores):
-                raise RuntimeError("the step went another way when it was captured")
+                raise RuntimeError("the captured step took another path than the eager one")
         finally:
             self.generator.graphsafe_set_state(own)
             self.marks, self._taken = marks, None

@@ -38,6 +38,6 @@ def triton_works() -> bool:
 
         driver.active.get_current_target()  # pyright: ignore[reportUnknownMemberType]
     except Exception as error:
-        warnings.warn(f"Triton does not work here, so torch does all, more slowly: {error}", stacklevel=3)
+        warnings.warn(f"Triton does not work here; torch runs instead, more slowly: {error}", stacklevel=3)
         return False
     return True

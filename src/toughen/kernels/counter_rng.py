@@ -32,7 +32,7 @@ def dropout_keep(rows, columns, threshold):
     """Tell which pairs dropout keeps, from random words (signed) for their queries and for their keys.
 
     The product modulo 2^32 is compared, one instruction where a hash of the pair takes ten: kernels for half precision
-    are bound by what they do to single elements. Among a few pairs of a row nothing can be told from the others, as the
+    are bound by what they do to single elements. A few pairs of a row cannot be distinguished from the others, as the
     keys' words are drawn and not computed: sums of a few of them with small factors are 0 by chance alone.
     """
     return rows * columns >= threshold

@@ -51,7 +51,7 @@ class FGM(PresetOptions, SiteOptions, DropoutOptions):
 
         if self.preset == "matrix":
             if self.radius_schedule != 1.0:
-                raise MethodError("fgm('matrix') moves weights, whose step does not grow: leave radius_schedule out.")
+                raise MethodError("fgm('matrix') has no radius_schedule; leave it out.")
             return Method(
                 site=Weights(only=_TABLES),
                 search=SharpnessAscent(self.step_size),

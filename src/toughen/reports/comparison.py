@@ -60,7 +60,17 @@ class Row:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Rows of one metric; the reference of all that have none of their own first."""
+    """Rows of one metric; the reference of all that have none of their own first.
+
+    Args:
+        metric: The metric of the scores.
+        rows: A row for each method, the reference first.
+        notes: What a reader of the table must know.
+
+    Examples:
+        >>> toughen.reports.compare_runs(toughen.reports.find_runs([run]))[0].best.name
+        'freelb'
+    """
 
     metric: str
     rows: Sequence[Row]
@@ -228,7 +238,7 @@ def under_attack(table: Comparison) -> dict[tuple[str, str], dict[str, PairedTes
 
 
 def _survivals(row: Row) -> dict[tuple[str, str], dict[tuple[int, str], float]]:
-    """Return attack and its terms -> (number and text of an example) -> the share of seeds that answer it rightly."""
+    """Return attack and its terms -> (number and text of an example) -> the share of seeds that answer it correctly."""
     survivals: dict[tuple[str, str], dict[tuple[int, str], float]] = {}
     for member in row.members:
         for attack in member.attacks:

@@ -24,7 +24,15 @@ PathLike = str | os.PathLike[str]
 
 
 class ReportError(ValueError):
-    """A folder that is no run, or a run that holds too little."""
+    """A folder that is no run, or a run that holds too little.
+
+    Examples:
+        >>> try:
+        ...     toughen.reports.read_run("missing")
+        ... except toughen.reports.ReportError as error:
+        ...     print(error)
+        missing does not exist...
+    """
 
 
 @dataclass(frozen=True)
@@ -53,7 +61,7 @@ class ClassScore:
 
     @classmethod
     def of(cls, label: str, right: int, answered: int, rows: int) -> "ClassScore":
-        """Score a class that was answered so often, and rightly so often, in so many rows of its own."""
+        """Score a class from its answers, its correct answers and its rows."""
         return cls(label, rows, right / max(1, answered), right / max(1, rows))
 
 
@@ -142,7 +150,15 @@ def is_numeric(cells: Sequence[str]) -> bool:
 
 @dataclass(frozen=True)
 class Run:
-    """One run folder, read."""
+    """One run folder, read.
+
+    Args:
+        results: What results.json holds.
+
+    Examples:
+        >>> toughen.reports.read_run(run.path).method
+        'freelb'
+    """
 
     results: Results
     title: str = ""
@@ -257,7 +273,7 @@ def explain_not_a_run(folder: Path) -> str:
     if (folder / "trials").is_dir():
         return f"is a sweep: give its runs, {folder / 'trials'}/*; its own table is in leaderboard.html."
     if _is_unfinished(folder):
-        return f"has no results yet; go on with: toughen train --resume {quote(str(folder))}"
+        return f"has no results yet; continue with: toughen train --resume {quote(str(folder))}"
     return "has no results.json: give the folder of a finished run."
 
 
@@ -351,7 +367,7 @@ def read_json(file: Path) -> dict[str, Any]:
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ReportError(f"{file} is not JSON: {error}.") from None
     if not isinstance(value, dict):
-        raise ReportError(f"{file} holds no object.")
+        raise ReportError(f"{file} holds no JSON object.")
     return cast("dict[str, Any]", value)
 
 

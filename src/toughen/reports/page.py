@@ -59,7 +59,7 @@ def report(
     if path.is_dir():
         path = path / "report.html"
     if path.suffix.lower() not in (".html", ".htm"):
-        raise ReportError(f"{path} is no name of a page, and a page goes over what is there; end it with .html.")
+        raise ReportError(f"{path}: the name of a page must end with .html.")
     page = Page(all_runs, by)
     write_text(path, page.render(title, intro, tables))
     if out is None and len(all_runs) == 1:

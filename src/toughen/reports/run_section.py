@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ..errors import count_of
 from ..runs.results import SeedResult
 from ..statistics import cost, cost_ratio
 from . import charts
@@ -145,7 +146,9 @@ def _attention(run: Run) -> list[Drawing]:
     hidden: dict[str, float] = diagnostics["hidden_by_layer"]
     if len(hidden) > 1:
         bars = {layer: {"hidden": (share, share, share)} for layer, share in hidden.items()}
-        drawings.append(charts.bars("share of pairs hidden, by layer", bars, note=f"Over {diagnostics['rows']} texts."))
+        drawings.append(
+            charts.bars("share of pairs hidden, by layer", bars, note=f"Over {count_of(diagnostics['rows'], 'text')}.")
+        )
     return drawings
 
 
@@ -154,7 +157,7 @@ def _spectrum(run: Run) -> list[Drawing]:
     if not diagnostics:
         return []
     before, after = diagnostics["before"], diagnostics["after"]
-    note = f"Mean over {diagnostics['rows']} texts, and the middle 80 %. "
+    note = f"Mean over {count_of(diagnostics['rows'], 'text')}, and the middle 80 %. "
     note += f"Effective rank {before['effective_rank']:.1f} before, {after['effective_rank']:.1f} after."
     parts = {"pooled covariance": before, f"after {diagnostics['normalization']}": after}
     return [charts.spectrum("singular values of the second-order head", parts, note=note)]

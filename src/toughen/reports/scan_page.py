@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from ..errors import count_of
 from ..internal.atomic import write_text
 from . import charts
 from .attack_examples import Example, TextPair
@@ -38,7 +39,13 @@ def write_page(scan: "Scan") -> None:
 
 def _cards(scan: "Scan") -> list[Card]:
     between = format_interval(scan.clean.low, scan.clean.high, scan.metric)
-    cards = [Card(f"clean {scan.metric}", format_score(scan.clean.value, scan.metric), f"{between}, {scan.rows} rows")]
+    cards = [
+        Card(
+            f"clean {scan.metric}",
+            format_score(scan.clean.value, scan.metric),
+            f"{between}, {count_of(scan.rows, 'row')}",
+        )
+    ]
     if scan.evaluation.calibration:
         cards.append(Card("calibration error", f"{scan.evaluation.calibration['ece']:.3f}", "0 is best"))
     return cards + [

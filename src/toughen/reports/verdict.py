@@ -4,8 +4,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from ..errors import count_of
 from ..statistics import PairedTestResult
 from .comparison import Comparison, Row, difference_of, under_attack
+from .formatting import format_interval, format_score, lower_is_better
 
 Answer = Literal["better", "worse", "mixed", "open"]
 MOST_ATTACKS = 2  # that the sentence names
@@ -33,27 +35,26 @@ class Part:
 
     @property
     def scores(self) -> tuple[str, str]:
-        """The scores of the reference and of the method."""
-        return f"{self.reference:.3f}", f"{self.score:.3f}"
+        """The scores of the reference and of the method, shares in points of 100."""
+        return format_score(self.reference, self.metric), format_score(self.score, self.metric)
 
     @property
     def words(self) -> str:
         """Both scores and their difference."""
         reference, score = self.scores
-        return f"{self.name}: {score} and {reference} of {self.metric} ({self.difference})"
+        unit = "" if lower_is_better(self.metric) else "points "
+        return f"{self.name}: {score} and {reference} {unit}of {self.metric} ({self.difference})"
 
     @property
     def difference(self) -> str:
         """The difference with its interval, and what the interval is over."""
-        if self.test is None or self.test.low is None or self.test.high is None:
-            return _signed(self.score - self.reference)
-        gain = _signed(self.test.difference)  # of the seeds or rows that both have, as the interval is
-        over = "seeds" if "seeds" in self.test.test else "rows"
-        return f"{gain}, 95 % over {over} {_signed(self.test.low)} to {_signed(self.test.high)}"
-
-
-def _signed(value: float) -> str:
-    return f"{round(value, 3) + 0.0:+.3f}"  # plus 0: there is no -0.0
+        test = self.test
+        if test is None or test.low is None or test.high is None:
+            return format_score(self.score - self.reference, self.metric, sign="+")
+        # The difference of the seeds or rows that both have, as the interval is.
+        gain = format_score(test.difference, self.metric, (test.high - test.low) / 2, "+").partition(" ")[0]
+        over = "seeds" if "seeds" in test.test else "rows"
+        return f"{gain}, 95 % over {over} {format_interval(test.low, test.high, self.metric, '+')}"
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ class Verdict:
         """Decision, scores and cost."""
         parts = [part.words for part in (self.clean, *self.attacked[:MOST_ATTACKS])]
         if (more := len(self.attacked) - MOST_ATTACKS) > 0:
-            parts.append(f"and {more} more attack{'s' * (more > 1)}")
+            parts.append(f"and {count_of(more, 'more attack')}")
         cost = f", at {self.cost:.1f} times the time of a step" if self.cost else ""
         beside = f"{self.method} beside {self.reference}, {'; '.join(parts)}{cost}."
         return f"{self.decision[0].upper()}{self.decision[1:]}. {beside}"
@@ -141,8 +142,10 @@ def sentence(table: Comparison) -> str:
         way = " Nothing was attacked yet: toughen evaluate RUN --all_seeds --attack embedding."
         return found.sentence + ("" if found.attacked else way)
     best = table.best
-    spread = f", mean of {best.summary.count} seeds" if best.summary.count > 1 else ""
-    alone = f"{best.name} reaches {best.summary.mean:.4f} of {table.metric}{spread}."
+    score = format_score(best.summary.mean, table.metric, best.summary.sd)
+    unit = "" if lower_is_better(table.metric) else "points "
+    spread = f", mean and sd of {best.summary.count} seeds" if best.summary.count > 1 else ""
+    alone = f"{best.name} reaches {score} {unit}of {table.metric}{spread}."
     compared = len(table.rows) > 1 or best.members[0].method == "plain"
     return alone if compared else f"{alone} Train with --baseline to see what plain fine-tuning reaches."
 

@@ -188,9 +188,11 @@ def _check_object(method: Any, settings: Mapping[str, Any], nproc: int) -> Any:
     if not hasattr(method, "attach"):
         raise RunError(f"method={method!r}: give a name such as 'smart', or a method such as toughen.smart().")
     if settings:
-        raise RunError(f"{', '.join(settings)}: settings go with a method's name; this one is made already.")
+        raise RunError(
+            f"{', '.join(settings)}: settings need the name of a method, and this is an object; set them on it."
+        )
     if nproc > 1 and method_to_config(method)["name"] == CUSTOM:
         raise RunError(
-            "a method object cannot go to other processes: write it into a file (toughen new-method) and name that."
+            "a method object cannot be sent to other processes; write it to a file (toughen new-method) and name that."
         )
     return method

@@ -139,7 +139,29 @@ class PeftConfig:
 
 @dataclass(frozen=True)
 class Config:
-    """One run."""
+    """One run.
+
+    Args:
+        model: A name on the Hugging Face Hub, or a folder.
+        task: The name of a task.
+        method: The method and its options.
+        data: Where rows come from and how they are read.
+        train: Epochs, batch size, learning rate and the like.
+        seed: The seeds to train with.
+        baseline: Train plainly as well, with the same seeds.
+        fast: Capture steps as CUDA graphs, without padding.
+        head: A second-order head.
+        peft: Adapters.
+        model_config: Changes of the model's config.json.
+        output_dir: The run folder.
+        nproc: Processes on this machine.
+        trainer: Further arguments of transformers' Trainer.
+        recipe: The recipe it began with.
+
+    Examples:
+        >>> toughen.runs.RunFolder(run.path).config().method["name"]
+        'freelb'
+    """
 
     model: str
     task: str | None = None

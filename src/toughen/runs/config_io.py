@@ -31,7 +31,7 @@ class _Strict(yaml.SafeLoader):
         keys: set[str] = set()
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode) and key.value != "<<" and key.value in keys:
-                problem = f"the key {key.value!r} is there twice; put its values together"
+                problem = f"the key {key.value!r} is given twice; put its values together"
                 raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
             keys.add(str(key.value))
         return super().construct_mapping(node, deep)
@@ -201,7 +201,7 @@ def _check(config: Config) -> None:
     if config.train.shard and config.peft.name:
         raise RunError("train.shard with --peft: adapters are merged into a whole model at the end; leave one out.")
     if config.fast and config.data.pad_to_max_length:
-        raise RunError("data.pad_to_max_length with --fast: fast steps take padding out; leave one out.")
+        raise RunError("data.pad_to_max_length with --fast: fast steps remove padding; leave one out.")
     rows_per_device(config.train, config.nproc)
 
 
@@ -209,7 +209,9 @@ def rows_per_device(train: TrainConfig, processes: int) -> tuple[int, int]:
     """Return how many rows of an update, and of a pass, a device gets; refuse sizes that do not divide."""
     share, rest = divmod(train.batch_size, processes)
     if rest:
-        raise RunError(f"train.batch_size={train.batch_size} cannot be shared by {processes} processes evenly.")
+        raise RunError(
+            f"train.batch_size={train.batch_size} does not divide evenly by {processes} processes; choose a multiple."
+        )
     micro = min(train.micro_batch or share, share)
     if share % micro:
         raise RunError(f"train.micro_batch={micro} does not divide the {share} rows of a device's share of an update.")

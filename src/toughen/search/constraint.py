@@ -62,7 +62,7 @@ class DividedLogits:
         head, temperature, loaded = scaled_head(model), self.temperature, False
         if head.out_features == 1 and infer_head_type(model) == "sequence":
             raise SiteError(
-                f"temperature divides the logits of classes, and the head of {type(model).__name__} gives one amount."
+                f"temperature divides logits of classes, and the head of {type(model).__name__} predicts one number."
             )
 
         def divide(_head: nn.Module, _args: Any, logits: Tensor) -> Tensor:

@@ -35,7 +35,7 @@ class Words:
         tokens, table = self.view.tokens, self.view.candidates
         if tokens is None or table is None or tokens.ids.shape != self.view.value.shape[:2]:
             raise SiteError(
-                "The model embeds no token ids, so no other word can stand there. Pass input_ids, not inputs_embeds, "
+                "The model embeds no token ids, so words cannot be replaced. Pass input_ids, not inputs_embeds, "
                 "and attach the method to the model itself."
             )
         return table.ids[tokens.ids]
@@ -192,7 +192,7 @@ class HullWords(_Substitution):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.steps < 0 or not self.step_size > 0 or not self.noise >= 0 or not self.entropy >= 0:
-            raise MethodError(f"{self!r}: step_size must be above 0, and nothing below it.")
+            raise MethodError(f"{self!r}: step_size must be above 0, and steps, noise and entropy not negative.")
 
     def start(self, view: Activation) -> Tensor:
         found = Words(view)

@@ -119,7 +119,7 @@ def sweep(
     definition, path = _load(source, base, config or {}, seeds, output_dir)
     if resume and not is_sweep(path):
         hint = "leave out --resume to start it, or name its folder with --output_dir"
-        raise SweepError(f"{path} holds no sweep to go on with; {hint}.")
+        raise SweepError(f"{path} holds no sweep to resume; {hint}.")
     configs = validate_settings(definition)
     if is_sweep(path) or path.exists():
         open_folder(path, definition, resume).close()  # refuses at once, before the data is read

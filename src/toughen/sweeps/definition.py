@@ -129,7 +129,7 @@ def _with_our_words(given: Mapping[str, Any]) -> dict[str, Any]:
         if key not in KEYS:
             raise SweepError(f"a sweep file has no {key!r}. {nearest(str(key), KEYS)}")
         if key in values and value is not None:
-            raise SweepError(f"{name}: it says the same as {key}:, which is there too; leave one out.")
+            raise SweepError(f"{name}: it means the same as {key}:, which is also given; leave one out.")
         if value is not None:
             values[key] = value
     return values
@@ -174,7 +174,7 @@ def _tied(given: Any, parameters: Mapping[str, Any]) -> tuple[Settings, ...]:
         if unequal := sorted(set(row) ^ set(rows[0])):
             raise SweepError(f"tied: row {index} and row 1 do not have the same keys ({', '.join(unequal)}).")
     if both := sorted(set(rows[0]) & set(parameters)):
-        raise SweepError(f"tied: {', '.join(both)} stands under parameters: too.")
+        raise SweepError(f"tied: {', '.join(both)} is under parameters: as well.")
     return tuple(rows)
 
 

@@ -60,7 +60,7 @@ def open_folder(path: Path, definition: Definition, resume: bool) -> Folder:
     if is_sweep(path):
         _check_same(path, definition, resume)
     elif path.exists() and (not path.is_dir() or any(each.name[:1] != "." for each in path.iterdir())):
-        raise SweepError(f"{path} is there already and holds no sweep; choose another --output_dir.")
+        raise SweepError(f"{path} already exists and holds no sweep; choose another --output_dir.")
     try:
         path.mkdir(parents=True, exist_ok=True)
         lock = lock_folder(path)
@@ -82,8 +82,7 @@ def _check_same(path: Path, definition: Definition, resume: bool) -> None:
     if not resume:
         done = len(list(path.glob("trials/*/results.json")))
         raise SweepError(
-            f"{path} holds this sweep already ({done} trials done) and nothing is overwritten; "
-            "go on with --resume, or choose another --output_dir."
+            f"{path} already holds this sweep ({done} trials done); add --resume, or choose another --output_dir."
         )
 
 

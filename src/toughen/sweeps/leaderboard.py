@@ -13,7 +13,18 @@ ORDER = ("done", "partial", "stopped", "failed", "missing")
 
 @dataclass(frozen=True)
 class Row:
-    """One setting with all its seeds."""
+    """One setting with all its seeds.
+
+    Args:
+        number: The number of the setting.
+        settings: Its options.
+        outcomes: Seed -> how the trial ended.
+        rank: Its place on the leaderboard.
+
+    Examples:
+        >>> swept.rows[0].number, swept.rows[0].state
+        (1, 'done')
+    """
 
     number: int
     settings: Settings

@@ -66,10 +66,10 @@ def _pairs(arguments: Sequence[Any], path: Path) -> dict[str, list[Any]]:
     for each in arguments:
         if isinstance(each, str) and each.startswith("-") and _value(each) == each:
             if each in flags:
-                raise SweepError(f"{path}: {each} is there twice; put its values into one list.")
+                raise SweepError(f"{path}: {each} is given twice; put its values into one list.")
             flag, flags[each] = each, []
         elif not flag or flags[flag]:
-            raise SweepError(f"{path}: {each!r} stands behind no flag; toughen takes --key value.")
+            raise SweepError(f"{path}: {each!r} follows no flag; toughen takes --key value.")
         else:
             flags[flag] = [_value(value) for value in _listed(each)]
             for value in flags[flag]:

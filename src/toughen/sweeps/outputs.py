@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ..errors import count_of
 from ..internal.atomic import write_text
 from ..internal.markdown import line
 from ..reports.formatting import format_score
@@ -103,7 +104,7 @@ def _scores(
 
 
 def _verdicts(controller: Controller) -> list[str]:
-    """Return in a sentence which setting to take, and whether the next one can be told apart."""
+    """Return in a sentence which setting to take, and whether the next one differs."""
     best = controller.best
     if best is None or best.mean is None:
         return []
@@ -126,12 +127,12 @@ def _cards(controller: Controller) -> list[Card]:
     status, given, best = controller.status(), controller.definition, controller.best
     goal = "highest" if given.sign > 0 else "lowest"
     spent = sum(row.seconds for row in controller.rows())
-    seeds = f"{len(given.seeds)} seed{'s' * (len(given.seeds) > 1)}"
+    seeds = count_of(len(given.seeds), "seed")
     score, note = "-", "no row is done"
     if best is not None:
         score, note = format_score(best.mean, controller.metric, best.sd), format_settings(best.settings)
     if ties := sum(row.rank == 1 for row in controller.rows()) - 1:
-        note += f"; {ties} other row{'s' * (ties > 1)} with the same score"
+        note += f"; {count_of(ties, 'other row')} with the same score"
     return [
         Card(f"{goal} {controller.metric}", score, note),
         Card("trials", f"{status.ended} of {status.total}", f"{given.search}, {seeds} a row"),

@@ -60,7 +60,7 @@ def parameter(key: str, given: Any) -> Parameter:
         raise SweepError(f"parameters.{key}.distribution: there is no {kind!r}. {nearest(str(kind), DISTRIBUTIONS)}")
     given_by = [name for name in ("value", "values", "min") if name in entry]
     if len(given_by) > 1:
-        raise SweepError(f"parameters.{key}: {' and '.join(given_by)} are there, and only one can count; keep one.")
+        raise SweepError(f"parameters.{key}: {' and '.join(given_by)} exclude each other; keep one.")
     _refuse_unused(key, entry, kind)
     if "value" in entry:
         return Choice((number(entry["value"]),))
@@ -86,8 +86,8 @@ def _refuse_unused(key: str, entry: Mapping[str, Any], kind: Any) -> None:
     if kind is not None and kind not in listed:
         unused.append(f"distribution {kind}")
     if unused:
-        say = "says" if len(unused) == 1 else "say"
-        raise SweepError(f"parameters.{key}: {' and '.join(unused)} {say} nothing beside {by}; leave it out.")
+        has = "has" if len(unused) == 1 else "have"
+        raise SweepError(f"parameters.{key}: {' and '.join(unused)} {has} no effect with {by}; leave it out.")
 
 
 def _range(key: str, entry: Mapping[str, Any], kind: Any) -> Range:

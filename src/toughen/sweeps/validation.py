@@ -77,7 +77,7 @@ def _check_other(runs: dict[str, Settings], config: Config, settings: Settings) 
         del values["train"]["epochs"]  # updates go before them
     same = runs.setdefault(key_of(values), settings)
     if same is not settings:
-        raise SweepError(f"{format_settings(same)} is the very same run; leave out what has no effect beside the rest.")
+        raise SweepError(f"{format_settings(same)} is the same run twice; leave out the option without effect.")
 
 
 def _check_types(settings: Mapping[str, Any], config: Config) -> None:

@@ -20,7 +20,21 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Collate:
-    """Pad to the longest row, to a multiple of it, or to the edge of its length bucket; for every head."""
+    """Pad to the longest row, to a multiple of it, or to the edge of its length bucket; for every head.
+
+    Args:
+        head: The head of the task.
+        pad_token_id: The id that fills texts.
+        pad_token_type_id: The segment that fills texts.
+        padding_side: "right" or "left".
+        pad_to_multiple_of: Pad to a multiple of so many tokens.
+        edges: Lengths to pad to, for captured steps.
+
+    Examples:
+        >>> collate = toughen.tasks.collator(toughen.tasks.task("rte"), tokenizer)
+        >>> collate.head, collate.padding_side
+        ('classes', 'right')
+    """
 
     head: Head
     pad_token_id: int
@@ -174,6 +188,20 @@ class LengthGrouped(_Batches):
     """Batches of shuffled rows, sorted by length within stretches of `stretch` batches: little padding, random order.
 
     Every process makes the same plan from seed and epoch, and takes its own batches of it.
+
+    Args:
+        lengths: The number of tokens of each row.
+        batch_size: Rows of a batch.
+        seed: Of the order.
+        rank: The number of this process.
+        world: How many processes there are.
+        drop_last: Drop a short last batch.
+        stretch: Batches that are sorted together.
+
+    Examples:
+        >>> sampler = toughen.tasks.LengthGrouped([3, 9, 4, 8], batch_size=2)
+        >>> sorted(sorted(rows) for rows in sampler)
+        [[0, 2], [1, 3]]
     """
 
     _: KW_ONLY
@@ -202,6 +230,20 @@ class LengthBucketed(_Batches):
 
     `edges` are the padded lengths; give the same to the collator. What is left over in a bucket moves up to the next
     longer one; only the last batch of the longest may be short, and `drop_last` drops it.
+
+    Args:
+        lengths: The number of tokens of each row.
+        batch_size: Rows of a batch.
+        edges: The padded lengths.
+        seed: Of the order.
+        rank: The number of this process.
+        world: How many processes there are.
+        drop_last: Drop a short last batch.
+
+    Examples:
+        >>> sampler = toughen.tasks.LengthBucketed([3, 9, 4, 8], batch_size=2, edges=(4, 16))
+        >>> sorted(sorted(rows) for rows in sampler)
+        [[0, 2], [1, 3]]
     """
 
     edges: Sequence[int]

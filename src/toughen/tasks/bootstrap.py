@@ -15,11 +15,19 @@ _CHUNK = 4_000_000
 
 
 class Interval(NamedTuple):
-    """A score with its bootstrap interval."""
+    """A score with its bootstrap interval.
+
+    Examples:
+        >>> toughen.tasks.Interval(0.8, 0.7, 0.9).low
+        0.7
+    """
 
     value: float
+    """The score."""
     low: float
+    """The lower end."""
     high: float
+    """The upper end."""
 
 
 @dataclass(frozen=True)

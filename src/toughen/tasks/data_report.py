@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import count_of
 from .spec import Data, Task
 from .tokenising import tokeniser
 
@@ -18,7 +19,18 @@ _SMALL = 100  # validation rows, below which an accuracy is known to no better t
 
 @dataclass(frozen=True)
 class DataReport:
-    """A readable report: print it."""
+    """A readable report: print it.
+
+    Args:
+        task: The name of the task.
+        rows: Split -> number of rows.
+        max_length: Tokens at which texts are cut.
+        notes: What was noted while reading.
+
+    Examples:
+        >>> print(toughen.tasks.DataReport("mine", {"train": 800}))
+        mine: train 800 rows
+    """
 
     task: str
     rows: Mapping[str, int]
@@ -46,9 +58,9 @@ class DataReport:
         """What deserves a second look."""
         found: list[str] = []
         for split, count in self.empty.items():
-            found += [f"{split}: {count:,} rows have an empty text"] if count else []
+            found += [f"{split}: {count_of(count, 'row')} with an empty text"] if count else []
         for (first, second), count in self.shared.items():
-            found += [f"{count:,} rows of {second} are in {first} too: scores will flatter"] if count else []
+            found += [f"{count_of(count, 'row')} of {second} also in {first}: scores may be too high"] if count else []
         for split, count in self.conflicts.items():
             texts = "1 text comes" if count == 1 else f"{count:,} texts come"
             found += [f"{split}: {texts} with several labels: no model can learn that"] if count else []
@@ -77,7 +89,9 @@ class DataReport:
 
     def __str__(self) -> str:
         """The report, a fact a line."""
-        lines = [f"{self.task}: " + ", ".join(f"{split} {count:,} rows" for split, count in self.rows.items())]
+        lines = [
+            f"{self.task}: " + ", ".join(f"{split} {count_of(count, 'row')}" for split, count in self.rows.items())
+        ]
         for split, classes in self.balance.items():
             total = sum(classes.values()) or 1
             shares = [f"{label} {count / total:.1%}" for label, count in classes.items()]

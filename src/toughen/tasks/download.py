@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, cast
 
+from ..errors import count_of
 from ..internal.atomic import write_bytes
 from .catalog import GLUE, SPELLED
 from .read.hub import hub_split
@@ -51,7 +52,7 @@ def fetch(
         to: The folder.
         layout: JSON lines, or GLUE's own tables.
         download: What reads a split, in place of the Hub.
-        tell: Is told of every file.
+        tell: A function that gets a line for every file.
 
     Returns:
         The manifest: the files with their checksums.
@@ -80,7 +81,7 @@ def fetch(
             manifest[name] = {"sha256": _digest(content), "rows": len(rows), "bytes": len(content)}
             write_bytes(folder / "manifest.json", json.dumps(manifest, indent=1, sort_keys=True).encode())
             if tell:
-                tell(f"{name}: {len(rows):,} rows")
+                tell(f"{name}: {count_of(len(rows), 'row')}")
     return manifest
 
 

@@ -123,7 +123,7 @@ def infer_task(
             )
         names = columns = tuple(text_column) or _text_columns(path, first.fields, label)
     if labels is not None and len(set(labels)) < len(labels):
-        raise DataError(f"labels={list(labels)}: a name is there twice; each class needs its own.")
+        raise DataError(f"labels={list(labels)}: a name is given twice; each class needs its own.")
     scan = LabelScan()
     if labels is None or head is None:
         scan = _scan(path, chain((first,), source), label, form, head)
@@ -246,8 +246,8 @@ def _check_parts(parts: Sequence[Any], where: str) -> None:
             raise DataError(f"{where} has a list that holds a list or an object; write labels as one flat list.")
         if isinstance(part, float) and part == part and not part.is_integer():
             raise DataError(
-                f"{where} has a list that holds {part!r}, which names no class; a model learns one amount a row: "
-                "name a column with one number by label_column=, or write names of classes."
+                f"{where} has a list that holds {part!r}, which is no class name; a regression has one number per row: "
+                "name such a column with label_column=, or write class names."
             )
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ..errors import count_of
 from . import subsample
 from .infer import infer_task
 from .read.arrow import stored, streamed
@@ -207,7 +208,9 @@ def _read(
             splits[split] = streamed(source)
             continue
         splits[split], skipped = stored(source, cache_dir)
-        lost = [Message(f"{split}: {count:,} rows left out ({kind})") for kind, count in sorted(skipped.items())]
+        lost = [
+            Message(f"{split}: {count_of(count, 'row')} left out ({kind})") for kind, count in sorted(skipped.items())
+        ]
         notes, doubts = notes + lost, doubts + lost
         if not len(splits[split]):
             raise DataError(f"{source.path} has no usable row; {lost[-1] if lost else 'give another file'}.")

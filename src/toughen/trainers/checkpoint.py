@@ -25,7 +25,6 @@ def load(attached: Attached, folder: str | Path, rank: int = 0) -> None:
     if not path.is_file():
         raise StepError(
             f"{path} is missing: the checkpoint was saved without a method, with save_only_model, or on fewer "
-            "processes, and the run cannot go on as it was. Resume as it was started, or start anew from the "
-            "checkpoint's model."
+            "processes. Resume with the original settings, or start a new run from the checkpoint's model."
         )
     attached.load_state_dict(load_file(path))

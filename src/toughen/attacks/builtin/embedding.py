@@ -94,9 +94,7 @@ class EmbeddingAttack(Attack):
             pgd.pgd(radius, self.steps)
             noise = pgd.noise(radius)
             if noise.isnan().any():  # of NaN the first class is the largest, and nothing is ever worse
-                raise DataError(
-                    f"radius {radius:g}: the model's answers are no numbers that far out; give smaller radii."
-                )
+                raise DataError(f"radius {radius:g}: the model returns NaN; give smaller radii.")
             points.append([_answers(target, logits, labels) for logits in (pgd.worst_logits, fgsm, noise)])
         return [
             {

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from ...errors import count_of
 from ...tasks.spec import DataError, Task
 from ...text.edits import OBFUSCATION, TYPOS, random_case, random_edit
 from ...text.synonyms import Misspellings, load_misspellings
@@ -210,7 +211,7 @@ class NoiseAttack(Attack):
     def check(self, task: Task) -> None:
         if not self._kinds(task):
             raise DataError(
-                f"noise {', '.join(self.noise)} would move the tags of {task.name!r}; use {', '.join(_KEEP_TAGS)}."
+                f"noise {', '.join(self.noise)} would break the tags of {task.name!r}; use {', '.join(_KEEP_TAGS)}."
             )
 
     def _kinds(self, task: Task) -> list[str]:
@@ -261,7 +262,7 @@ class NoiseAttack(Attack):
         unchanged = [kind for kind in kinds if not any(point.changed for point in points[kind])]
         notes += [f"{kind} changed no text: there was no place for it" for kind in unchanged]
         if lost := sum(row.get("lost", 0) for row in records):
-            notes.append(f"{lost} words were pushed out of texts cut at their length, and count as without a tag")
+            notes.append(f"{count_of(lost, 'word')} moved behind the cut of a long text, and counted as untagged")
         return AttackScores(outcomes, notes, groups=[Group(*each) for each in points.items()], metric=metric)
 
     def changed_rows(self, target: "Target", records: Sequence[Record]) -> list[ChangedRow]:

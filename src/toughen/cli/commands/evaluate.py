@@ -51,7 +51,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     titles = {name: str(attack.__doc__).partition("\n")[0] for name, attack in attack_classes().items()}
     lines = [textwrap.fill(f"{name:<14}{title}", 96, subsequent_indent=" " * 14) for name, title in titles.items()]
     group = parser.add_argument_group("Attacks", "\n".join(lines))
-    help = "Attacks to run as well, with commas, or all. An interrupted attack goes on when run again."
+    help = "Attacks to run as well, with commas, or all. Run the command again to continue an interrupted attack."
     group.add_argument("--attack", type=names, default=(), metavar="NAMES", help=help)
     for each in attack_options().values():
         if each.flag:
@@ -94,7 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
         with silence_libraries():
             evaluations = [(path, each) for path in arguments.paths for each in evaluation.evaluate(path, **options)]
     except KeyboardInterrupt:
-        sys.stderr.write("toughen: interrupted; the same command goes on from here.\n")
+        sys.stderr.write("toughen: interrupted; run the same command to continue.\n")
         return 130
     if arguments.json:
         from ..attack_tables import reference_of

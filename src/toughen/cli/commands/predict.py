@@ -84,7 +84,7 @@ def _rows_of_split(arguments: argparse.Namespace) -> "list[tuple[Input, Fields]]
     from ...evaluation import read_split
 
     if arguments.text or arguments.file:
-        raise RunError("--split is of the run's data, and --text and --file are not; give one of them.")
+        raise RunError("--split reads the run's own data; give it alone, or --text or --file instead.")
     with silence_libraries():
         task, rows = read_split(arguments.run, arguments.split, arguments.dir)
     if task.head == "choices":

@@ -31,7 +31,7 @@ def run(arguments: argparse.Namespace) -> int:
         configs = {each: recipes.config(each) for each in chosen}
         rows = [[each, config["task"], config["model"], recipes.published(each)] for each, config in configs.items()]
         print_table(["recipe", "task", "model", "published"], rows, folds=(2, 3))
-        say("toughen recipes NAME tells more; toughen train --recipe NAME runs it.")
+        say("More: toughen recipes NAME. Run one: toughen train --recipe NAME.")
         say(f"Published grids, for toughen sweep NAME: {', '.join(recipes.sweeps())}.")
         return 0
     config = yaml.safe_dump(recipes.config(name), sort_keys=False, width=100)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ...errors import UsageError
+from ...errors import UsageError, count_of
 from ...runs.progress import silence_libraries
 from .. import say
 from ..arguments import split_names
@@ -61,19 +61,24 @@ def run(arguments: argparse.Namespace) -> int:
         with silence_libraries():
             result = scan(_model(arguments.model), progress=True, **options)
     except KeyboardInterrupt:
-        sys.stderr.write("toughen: interrupted; the same command goes on from here.\n")
+        sys.stderr.write("toughen: interrupted; run the same command to continue.\n")
         return 130
     if arguments.json:
         say(json.dumps(result.to_dict(), indent=1, ensure_ascii=False))
         return 0
     lines = [[each.check.title, span(*each.score), each.points, f"{each.seconds:.1f}"] for each in result.checks]
     rows = [["clean", span(*result.clean), "-", "-"], *lines]
-    print_table([f"check, {result.rows} rows", f"{result.metric} (95 % interval)", "points lost", "seconds"], rows)
+    print_table(
+        [f"check, {count_of(result.rows, 'row')}", f"{result.metric} (95 % interval)", "points lost", "seconds"], rows
+    )
     if result.evaluation.calibration:
         say(f"calibration error {result.evaluation.calibration['ece']:.3f}")
     if weakest := result.weakest_slice:
         name, loss = weakest.worst
-        say(f"suffers most: {weakest.kind} {weakest.name} ({weakest.rows} rows), {100 * loss:.1f} points under {name}")
+        say(
+            f"suffers most: {weakest.kind} {weakest.name} ({count_of(weakest.rows, 'row')}), "
+            f"{100 * loss:.1f} points under {name}"
+        )
     for name, reason in result.left_out.items():
         say(f"left out: {name}: {reason}")
     for note in result.notes:
@@ -93,7 +98,7 @@ def _model(given: str) -> str | Callable[[list[Any]], Any]:
     path = Path(file)
     spec = importlib.util.spec_from_file_location(f"toughen_own_{path.stem}", path) if path.is_file() else None
     if spec is None or spec.loader is None:
-        raise UsageError(f"{file} is not there; give file.py:function.")
+        raise UsageError(f"{file} does not exist; give file.py:function.")
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)

@@ -64,7 +64,7 @@ def _parse_resume(arguments: Sequence[str]) -> tuple[RunFolder, dict[str, Any]]:
     parser.add_argument("--rdzv_endpoint")
     given, rest = parser.parse_known_args(arguments)
     if rest:
-        raise RunError(f"--resume goes on with the run's own config.yaml; leave out {' '.join(rest)}.")
+        raise RunError(f"--resume uses the run's own config.yaml; leave out {' '.join(rest)}.")
     launch = vars(given)
     folder = RunFolder(launch.pop("resume"))
     folder.config()
@@ -76,7 +76,9 @@ def _check_machines(launch: dict[str, Any], output_dir: str | None) -> None:
     if launch["nnodes"] > 1 and (output_dir is None or launch["rdzv_endpoint"] is None):
         raise RunError("several machines need --output_dir (a folder that all of them see) and --rdzv_endpoint.")
     if not 0 <= launch["node_rank"] < launch["nnodes"]:
-        raise RunError(f"--node_rank {launch['node_rank']}: with --nnodes {launch['nnodes']} it starts at 0.")
+        raise RunError(
+            f"--node_rank {launch['node_rank']}: it must be 0 to {launch['nnodes'] - 1} (--nnodes less one)."
+        )
 
 
 def decide(folder: RunFolder) -> None:
@@ -94,7 +96,7 @@ def decide(folder: RunFolder) -> None:
             if (folder.path / "report.html").is_file():
                 reports.report(folder)
     except KeyboardInterrupt:
-        say("the attack was interrupted; all of the training is there")
+        say("the attack was interrupted; the training is complete")
     except (ValueError, RuntimeError, OSError) as error:  # the training is done, whatever the attack finds
         say(f"! no quick attack: {' '.join(str(error).split())}")
     (table,) = reports.compare_runs([reports.read_run(folder)])

@@ -47,7 +47,7 @@ def main(arguments: Sequence[str]) -> int:
     if given.print_config or given.method:
         raise UsageError("tune chooses the method; leave out --method, or name those to try with --methods.")
     if options.resume and rest:
-        raise UsageError(f"--resume goes on with the search's own options; leave out {' '.join(rest)}.")
+        raise UsageError(f"--resume uses the search's own options; leave out {' '.join(rest)}.")
     from ...tuning.api import tune
 
     try:

@@ -281,7 +281,7 @@ def _read_table(path: Path, form: FileFormat, headerless: tuple[str, ...]) -> It
         raise DataError(f"{path} has no names of columns: its first line is blank; give a header and at least one row.")
     if len(set(header)) < len(header):
         twice = next(name for name in header if header.count(name) > 1)
-        raise DataError(f"{path}, line 1: the column {twice!r} is there twice; rename one.")
+        raise DataError(f"{path}, line 1: the column {twice!r} is given twice; rename one.")
     for line, record in records:
         if len(record) > len(header) and not any(map(str.strip, record[len(header) :])):
             record = record[: len(header)]

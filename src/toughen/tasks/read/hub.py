@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...errors import require
+from ...errors import count_of, require
 from ..spec import DataError, Option, Task
 from .arrow import features
 from .rows import BadRow, FileSource, encoder
@@ -43,7 +43,7 @@ def hub_split(task: Task, split: str, streaming: bool = False) -> "tuple[Dataset
         raise _unreachable(task, task.hub.id, problem) from problem
     table = _as_task(raw, task, split)
     lost = 0 if streaming else len(raw) - len(table)
-    return table, [f"{split}: {lost:,} rows without a label left out"] if lost else []
+    return table, [f"{split}: {count_of(lost, 'row')} left out (no label)"] if lost else []
 
 
 def _as_task(raw: Any, task: Task, split: str) -> Any:

@@ -75,7 +75,7 @@ def label_reader(task: Task, form: FileFormat, multi_hot: bool | None = None) ->
                 return [number for number, on in enumerate(values) if on]
             if len(set(values)) < len(values):
                 remedy = f"write a 0 or 1 for each of the {len(task.labels)} labels in every row, or names everywhere"
-                raise BadRow("a class number is there twice", f"{value!r} is no list of classes: {remedy}")
+                raise BadRow("a class number is given twice", f"{value!r} is no list of classes: {remedy}")
         numbers = [one(part) for part in values]
         return None if None in numbers else cast("list[int]", numbers)
 
