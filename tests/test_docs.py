@@ -3,6 +3,7 @@
 import ast
 import doctest
 import inspect
+import json
 import re
 import runpy
 import subprocess
@@ -153,6 +154,18 @@ def test_the_readme_says_what_was_measured():
     assert f"attacked {attacked} and {held}, typos in 3 of 10 words {typos[0]} and {typos[1]}]" in text
     shown = re.findall(r">(\d+)</text>", front_picture.PICTURE.read_text())
     assert {str(each) for pair in means for each in pair} <= set(shown)
+
+
+def test_the_readme_says_what_the_demo_found():
+    found = json.loads(front_picture.DEMO.read_text())
+    clean, typos = ({key: 100 * value for key, value in each.items() if key != "name"} for each in found["columns"][:2])
+    text = " ".join((ROOT / "README.md").read_text().split())
+    assert f"understands {typos['plain']:.0f} and the toughened model {typos['robust']:.0f} (95 %" in text
+    assert f"630 requests: {typos['low']:+.1f} to {typos['high']:+.1f}). Of unchanged" in text
+    assert f"both understand {clean['plain']:.0f}." in text
+    assert f"{clean['robust']:.0f}" == f"{clean['plain']:.0f}"
+    drawn = front_picture.REQUESTS.read_text()
+    assert all(row[1] in drawn for row in found["examples"][1:])
 
 
 class LastLines(doctest.OutputChecker):
