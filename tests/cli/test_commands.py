@@ -46,14 +46,15 @@ def test_train_from_the_command_line(little, tmp_path, capsys):
     assert yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())["method"] == {"name": "rdrop", "weight": 2.0}
 
 
-def test_a_baseline_ends_with_a_decision(little, tmp_path, capsys):
+def test_a_baseline_ends_with_a_decision(little, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
     words = [word for key, value in little.data.items() for word in (f"--data.{key}", value)]
     words += ["--model", little.model, "--max_steps", "3", "--train.batch_size", "8", "--method", "fgm", "--baseline"]
     lines = out(capsys, "train", *words, "--output_dir", tmp_path / "run").splitlines()
     table = "\n".join(lines[lines.index(next(line for line in lines if "difference" in line)) :])
     number = r"\s+\d+\.\d\s+\d+\.\d\s+[+-][\d.]+, 95 % over rows "
     assert re.search(rf"accuracy\s+plain\s+fgm.*\n.*\n clean{number}.*\n under .* at 0.02{number}", table)
-    assert re.search(r"time of a step\s+1\.0x\s+\d\.\dx", table)
+    assert re.search(r"time of a step\s+1\.0x\s+\d+\.\dx", table)
     assert lines[-1] == f"more: toughen evaluate {tmp_path / 'run'} --all_seeds --attack all"
     assert lines[-2].removeprefix("decision: ")[1:] in (tmp_path / "run" / "report.html").read_text()
 
