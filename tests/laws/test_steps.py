@@ -231,7 +231,7 @@ def test_a_radius_schedule_of_one_is_none() -> None:
         assert toughen.make(name, radius_schedule=1.0) == toughen.make(name)
     with pytest.raises(MethodError, match="radius_schedule=0"):
         toughen.smart(radius_schedule=(0, 1))
-    with pytest.raises(MethodError, match="leave radius_schedule out"):
+    with pytest.raises(MethodError, match="has no radius_schedule"):
         toughen.fgm("matrix", radius_schedule=0.5)
     with (
         toughen.smart(radius_schedule=(0.1, 1)).attach(Toy()) as attached,
