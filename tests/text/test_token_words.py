@@ -169,7 +169,9 @@ def test_the_same_text_and_key_give_the_same_view_wherever_it_stands():
     made, own = editor("wordpiece"), tokenizer("wordpiece")
     alone, pair = own(TEXTS[3])["input_ids"], own(TEXTS[3], TEXTS[1])["input_ids"]
     assert made.view(alone, "key").ids[:-1] == made.view(pair, "key").ids[: len(made.view(alone, "key").ids) - 1]
-    assert made.view(alone, "key") == made.view(alone, "key") != made.view(alone, "other key")
+    assert made.view(alone, "key") == made.view(alone, "key")
+    # A share near 0 edits no word, and the trainer of the tokenizer gives its pieces other numbers in each run.
+    assert len({tuple(made.view(alone, f"key {number}").ids) for number in range(10)}) > 5
 
 
 def test_a_longer_view_is_cut_at_the_end_of_its_longest_text():
