@@ -118,8 +118,8 @@ def demo(
         f"{len(test)} of them and {len(answers[PLAIN][0]['PGD'])} under a search.",
         *([encoder.notice] if encoder.notice else []),
         "The robust model saw typing errors and obfuscation of the same kinds in training, in other words and texts; "
-        "other words it did not see. Its settings were chosen on other requests and other seeds, and the test requests "
-        "were drawn after that.",
+        "other words it did not see. Its settings were chosen on other requests and other seeds, before any model was "
+        "scored on the test requests.",
         "The requests are from the Snips benchmark (Coucke et al. 2018, arXiv 1805.10190; CC0).",
     ]
     table = _score_table(scores)
