@@ -143,15 +143,18 @@ def _board(protocol: Protocol, model: str, rows: Sequence[Row]) -> Iterator[list
         ]
     with suppress(NotTuned):
         rates |= {task.name: chosen_rate(protocol, model, task.name, rows) for task in protocol.text_tasks}
-    for tasks in (core, [task for task in (*others, *protocol.text_tasks) if task.name in rates]):
-        for seeds in protocol.rounds:
-            yield [
-                Run("board", model, task.name, LINEAR, method, written(settings), seed, rates[task.name], times)
-                for task in tasks
-                for method, settings in protocol.text_methods.items()
-                for seed in seeds
-                for times in ((1, *protocol.text_epochs) if method == PLAIN_TEXTS else (1,))
-            ]
+    by_task = (core, [task for task in (*others, *protocol.text_tasks) if task.name in rates])
+    for longer in (False, True):  # the rows first, then plain training of equal compute: it takes twice as long as all
+        for tasks in by_task:
+            for seeds in protocol.rounds:
+                yield [
+                    Run("board", model, task.name, LINEAR, method, written(settings), seed, rates[task.name], times)
+                    for task in tasks
+                    for method, settings in protocol.text_methods.items()
+                    if method == PLAIN_TEXTS or not longer
+                    for seed in seeds
+                    for times in (protocol.text_epochs if longer else (1,))
+                ]
 
 
 def work(run: Run, protocol: Protocol) -> float:

@@ -21,7 +21,8 @@ from ..text.words import label_words
 PREFIX = "toughen_view"
 COUNTS, PLACES = "counts", "places"  # beside the model's inputs: words and edited words; where each token went
 HEADS: tuple[HeadType, ...] = ("sequence", "tokens", "choices", "seq2seq_lm")
-STEP = 8  # views are as wide as their clean batch, or wider by a multiple of it: captured steps want few shapes
+STEP = 8  # views are as wide as their clean batch, or wider by a multiple of it
+STEPS = 4  # a step is at least so small a part of the clean width: captured steps want few shapes
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,8 @@ class ViewMaker:
             for row, flags in zip(rows, real, strict=True)
         ]
         needed = max((len(view.ids) for each in views for _, view in each), default=0)
-        length = width + max(-(-(needed - width) // STEP) * STEP, 0)
+        step = -(-width // (STEP * STEPS)) * STEP
+        length = width + max(-(-(needed - width) // step) * step, 0)
         length = length if self.longest is None else min(length, max(self.longest, needed, width))
         left = self.side == "left" if real.all() else not real[:, 0].all()
         table = _Table(views, length, left)
