@@ -47,7 +47,10 @@ def plan(phase: str, protocol: Protocol, model: str, rows: Sequence[Row]) -> lis
                 together.setdefault((*run.rig, run.times), []).append(run)
         parts = [runs[at : at + IN_A_CHUNK] for runs in together.values() for at in range(0, len(runs), IN_A_CHUNK)]
         # Plain first: nothing is worth anything without it. Then the dearest, or the others wait for it at the end.
-        chunks += sorted(parts, key=lambda part: (part[0].method != "plain", -sum(work(run, protocol) for run in part)))
+        chunks += sorted(
+            parts,
+            key=lambda part: (part[0].method not in ("plain", PLAIN_TEXTS), -sum(work(run, protocol) for run in part)),
+        )
     return chunks
 
 

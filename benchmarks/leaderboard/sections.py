@@ -9,7 +9,7 @@ from statistics import fmean, median
 from toughen.statistics import paired_t
 
 from .findings import difference, findings, signed
-from .gates import judge
+from .gates import PROPOSED, SECOND, judge
 from .journal import Row
 from .planning import LINEAR, OWN_HEAD, SECOND_ORDER, NotTuned, chosen_rate, chosen_settings, tried, tuned_settings
 from .protocol import Protocol, is_tuned, written
@@ -38,7 +38,8 @@ def parts(rows: Sequence[Row], protocol: Protocol) -> list[Part]:
     """Return all tables of all runs."""
     tables = [part for key, board in boards(rows, protocol).items() for part in _board(board, *key)]
     if any(row["method"] in protocol.text_methods for row in rows):
-        tables.insert(0, Part("Gates of the methods on texts", judge(boards(rows, protocol))))
+        every = boards(rows, protocol)
+        tables[:0] = [Part(f"Gates of `{method}`", judge(every, method)) for method in (PROPOSED, SECOND)]
     return [*tables, *_heads(boards(rows, protocol)), *_choices(rows, protocol)] if rows else []
 
 

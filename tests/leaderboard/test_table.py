@@ -393,7 +393,7 @@ def test_every_candidate_of_the_protocol_can_be_made():
 
 
 def test_methods_on_texts_are_planned_last_on_every_model():
-    rows = journal.read([RESULTS])
+    rows = [row for row in journal.read([RESULTS]) if row["method"] not in TEXT_METHODS and row["task"] != "ag_news"]
     for model in ("xtremedistil", "granite"):
         runs = [run for chunk in planning.plan("board", Protocol(), model, rows) for run in chunk]
         texts = [run for run in runs if run.method in TEXT_METHODS]
@@ -424,18 +424,20 @@ def gate_rows(gains, spread=0.2):
 
 def test_gates_say_what_is_missed_first():
     gains = {gate.column: gate.points + 1 for gate in gates.GATES}
-    passed = gates.judge(boards(gate_rows(gains), Protocol()))
+    passed = gates.judge(boards(gate_rows(gains), Protocol()), gates.PROPOSED)
     assert len(passed) == len(gates.GATES)
     assert all(": passed. a +" in line for line in passed)
-    missed = gates.judge(boards(gate_rows({**gains, "characters": 2.0, "pgd_reference": -9.0}), Protocol()))
+    missed = gates.judge(
+        boards(gate_rows({**gains, "characters": 2.0, "pgd_reference": -9.0}), Protocol()), gates.PROPOSED
+    )
     assert [line.partition(" (")[0] for line in missed if "MISSED" in line] == [
         "character attack",
         "PGD at the reference radius",
     ]
     assert all("MISSED" in line for line in missed[:2])
-    noisy = gates.judge(boards(gate_rows({"typos 0.3": 5.0}, spread=0.0), Protocol()))
+    noisy = gates.judge(boards(gate_rows({"typos 0.3": 5.0}, spread=0.0), Protocol()), gates.PROPOSED)
     assert any(line.startswith("typos in 30 %") and "passed" in line for line in noisy)
-    assert all(": open. no runs yet." in line for line in gates.judge({}))
+    assert all(": open. no runs yet." in line for line in gates.judge({}, gates.SECOND))
 
 
 def test_half_a_line_of_a_killed_process_does_not_spoil_the_next(tmp_path):
