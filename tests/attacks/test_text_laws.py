@@ -261,8 +261,8 @@ def test_other_rows_labels_lengths_or_numbers_are_another_attack(tmp_path):
 
 @pytest.mark.parametrize(("lead", "changes"), [(-1.0, 1), (0.5, 0), (2.0, 1)])
 def test_float32_has_the_last_word(lead, changes, monkeypatch):
-    """A search that says "fooled" is believed only where the exact pass says so, and by more than a tie."""
-    victims = target(4)
+    """A search in half precision is believed only where the exact pass says so, and by more than a tie."""
+    victims = target(4, precision="bf16")
     (attack,) = make_attacks("characters", AttackSettings(keep=()))
     state = attack._state(victims, 0, lambda word: False)
     state.apply({state.text.positions[0]: "other"}, 0.1)

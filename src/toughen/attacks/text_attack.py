@@ -104,9 +104,10 @@ class TextAttack(Attack):
         return SearchState(number, text, label, self.budget, margin, target.tie)
 
     def _records(self, target: "Target", ended: Sequence[SearchState]) -> list[Record]:
-        """Judge the texts once more in float32: a record holds what its text gives when it is fed again."""
+        """Judge the texts in float32, once more where the search did not: a record holds what its text gives."""
         changed = [state for state in ended if state.changes]
-        logits = target.victim.exact([state.text.changed(state.changes) for state in changed]) if changed else ()
+        judge = target.victim.exact if target.victim.half else target.victim.scores
+        logits = judge([state.text.changed(state.changes) for state in changed]) if changed else ()
         final = {state.index: one for state, one in zip(changed, logits, strict=True)}
         for state in changed:
             margin = target.victim.scorer.margin(final[state.index], state.label)
