@@ -335,7 +335,7 @@ def with_plain(protocol: Protocol, rows: Sequence[Row]) -> list[Row]:
 def of_today(protocol: Protocol, rows: Sequence[Row]) -> list[Row]:
     """Rows of the candidates; final ones of those that were chosen, where a choice can be made.
 
-    A cell whose seeds are not all made again yet shows its former runs.
+    A cell whose seeds are not all made again yet shows its former runs, if it has any.
     """
     wanted: dict[str, set[str]] = {}
     final: dict[str, str] = {}
@@ -346,9 +346,12 @@ def of_today(protocol: Protocol, rows: Sequence[Row]) -> list[Row]:
             final[method] = written(chosen_settings(protocol, method, rows))
     board = [row for row in rows if row["purpose"] == "board" and row["method"] in final]
     cells: dict[tuple[Any, ...], set[int]] = {}
+    before = set[tuple[Any, ...]]()
     for row in board:
         if made_of(row) == made_as(row["method"], final[row["method"]]):
             cells.setdefault(_cell(row), set()).add(row["seed"])
+        elif made_of(row) == made_as(row["method"], final[row["method"]], former=True):
+            before.add(_cell(row))
 
     chosen: dict[tuple[str, str, str], str] = {}
     for key in {(row["model"], row["task"], row["method"]) for row in rows if row["purpose"] == "board"}:
@@ -364,7 +367,7 @@ def of_today(protocol: Protocol, rows: Sequence[Row]) -> list[Row]:
             return made_of(row) == chosen.get((row["model"], row["task"], method))
         if row["purpose"] != "board" or method not in final:
             return made_of(row) in wanted.get(method, ())
-        former = not cells.get(_cell(row), set()) >= set(protocol.seeds)
+        former = _cell(row) in before and not cells.get(_cell(row), set()) >= set(protocol.seeds)
         return made_of(row) == made_as(method, final[method], former=former)
 
     return with_plain(protocol, [row for row in rows if shown(row)])

@@ -12,7 +12,7 @@ from .findings import difference, findings, signed
 from .gates import PROPOSED, SECOND, judge
 from .journal import Row
 from .planning import LINEAR, OWN_HEAD, SECOND_ORDER, NotTuned, chosen_rate, chosen_settings, tried, tuned_settings
-from .protocol import Protocol, is_tuned, written
+from .protocol import PLAIN_TEXTS, Protocol, is_tuned, written
 from .summary import MEAN, Board, Cell, Value, boards, clean, robust
 
 LEGEND = (
@@ -36,11 +36,9 @@ class Part:
 
 def parts(rows: Sequence[Row], protocol: Protocol) -> list[Part]:
     """Return all tables of all runs."""
-    tables = [part for key, board in boards(rows, protocol).items() for part in _board(board, *key)]
-    if any(row["method"] in protocol.text_methods for row in rows):
-        every = boards(rows, protocol)
-        tables[:0] = [Part(f"Gates of `{method}`", judge(every, method)) for method in (PROPOSED, SECOND)]
-    return [*tables, *_heads(boards(rows, protocol)), *_choices(rows, protocol)] if rows else []
+    every = boards(rows, protocol)
+    tables = [part for key, board in every.items() for part in _board(board, *key)]
+    return [*_on_texts(every), *tables, *_heads(every), *_choices(rows, protocol)] if rows else []
 
 
 def brief(rows: Sequence[Row], protocol: Protocol) -> list[Part]:
@@ -55,7 +53,40 @@ def brief(rows: Sequence[Row], protocol: Protocol) -> list[Part]:
     words = f"{left} more final runs exist, of methods and tasks that are not complete yet; they are not shown here."
     tables += [Part("Under way", (words,))] if left else []
     heads = complete | {key: board for key, board in every.items() if key[1] == OWN_HEAD}
-    return [*tables, *_heads(heads), *_choices(rows, protocol)] if rows else []
+    return [*_on_texts(every), *tables, *_heads(heads), *_choices(rows, protocol)] if rows else []
+
+
+def _on_texts(every: Mapping[tuple[str, str], Board]) -> Iterator[Part]:
+    """Yield the gates of the methods on texts, and for each model a line a method, on the mean of the tasks."""
+    found = {
+        model: board
+        for (model, head), board in every.items()
+        if head == LINEAR and any(row["method"] in board.protocol.text_methods for row in board.rows)
+    }
+    for proposed in (PROPOSED, SECOND) if found else ():
+        yield Part(f"Gates of `{proposed}`", judge(every, proposed))
+    for model, board in found.items():
+        typos = f"typos {board.protocol.strengths[-1]:g}"
+        columns = {"clean": clean} | {name: robust(name) for name in (typos, *_texts(board), "pgd_reference")}
+        plain = {name: board.seeds(PLAIN_TEXTS, MEAN, value) for name, value in columns.items()}
+        lines: list[list[str]] = []
+        for method in board.protocol.text_methods:
+            own = {name: board.seeds(method, MEAN, value) for name, value in columns.items()}
+            if not own["clean"] or not plain["clean"]:
+                continue
+            cells = [
+                f"{fmean(own[name].values()):.1f}"
+                if method == PLAIN_TEXTS
+                else signed(paired_t(own[name], plain[name]))
+                for name in columns
+            ]
+            lines.append([method, *cells, f"{board.cost(method):.1f}", str(len(own["clean"]))])
+        words = (
+            f"Means of {', '.join(board.protocol.mean_tasks)} in points, of those that have the score: plain training's, "
+            "then differences from it with 95 % intervals, paired over seeds and not corrected. A column names the share "
+            "of words.",
+        )
+        yield Part(f"{model}: methods on texts", words, ["method", *columns, "cost", "seeds"], lines)
 
 
 def complete_part(board: Board) -> Board:
@@ -69,7 +100,8 @@ def complete_part(board: Board) -> Board:
     methods = [method for method in board.methods if all(has(method, task) for task in board.protocol.mean_tasks)]
     if "plain" not in methods:
         return replace(board, rows=[])
-    everywhere = [method for method in methods if method not in board.protocol.authors]
+    others = (*board.protocol.authors, *board.protocol.text_methods)
+    everywhere = [method for method in methods if method not in others]
     tasks = [task for task in board.tasks if all(has(method, task) for method in everywhere)]
     return replace(board, rows=[row for row in board.rows if row["method"] in methods and row["task"] in tasks])
 

@@ -67,9 +67,13 @@ class Board:
         }
         return {seed: 100 * score for seed, score in found.items() if score is not None}
 
+    def plain(self, task: str, value: Value, times: int = 1) -> Seeds:
+        """Plain training's scores; those of its second runs where the first were not tested for it."""
+        return self.seeds("plain", task, value, times) or self.seeds(PLAIN_TEXTS, task, value, times)
+
     def column(self, task: str, value: Value) -> dict[str, Cell]:
         """All methods on a task at equal epochs, each against plain; p values corrected over the methods."""
-        plain = self.seeds("plain", task, value)
+        plain = self.plain(task, value)
         pairs: dict[str, PairedTestResult] = {}
         scores: dict[str, Summary] = {}
         for method in self.methods:
@@ -96,7 +100,7 @@ class Board:
             return None
         times = max(1, math.ceil(passes - 0.05))
         own = self.seeds(method, task, value)
-        plain = self.seeds("plain", task, value, times) or self.seeds(PLAIN_TEXTS, task, value, times)
+        plain = self.plain(task, value, times)
         return (times, paired_t(own, plain)) if own and plain else None
 
     def unequal_orders(self) -> list[tuple[str, int]]:
