@@ -48,6 +48,14 @@ def can_pack(states: Sequence[MethodState]) -> bool:
     )
 
 
+def weights_stay(states: Sequence[MethodState]) -> bool:
+    """Tell whether all passes of a micro-batch see the same weights.
+
+    Methods of several rounds move or update them in between, and a teacher's take their place.
+    """
+    return not any(declared(one.method.combine, "num_rounds") > 1 or one.method.reference is not None for one in states)
+
+
 def error_reason(error: BaseException) -> str:
     """Return the first of a chain of errors: what broke the capture, and not that it is broken."""
     while error.__context__ is not None:
