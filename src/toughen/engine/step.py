@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, cast
 
@@ -29,6 +29,7 @@ from ..sites.text import SeenText
 from .features import FeatureHook
 from .label_variance import RunningLabelVariance
 from .perturbation import Injector, Perturbation, per_example
+from .side_stream import SideStream
 from .text_views import COUNTS, PLACES, align, choose, join, stack_texts
 
 Forward: TypeAlias = Callable[[Mapping[str, Any]], Any]
@@ -65,6 +66,7 @@ class SharedPasses:
     counts: PassCounts = field(default_factory=PassCounts)
     halves: "tuple[SharedPasses, SharedPasses] | None" = None  # clean texts and their views, if these are both
     side: str = "right"  # of the padding of both
+    branch: SideStream | None = None  # of a captured step, for the clean pass
     _snapshot: RngSnapshot | None = field(default=None, repr=False)
     _clean: ModelOutputs | None = field(default=None, repr=False)
 
@@ -121,11 +123,21 @@ class SharedPasses:
             return join(clean, view, self.side)
         if self._clean is None:
             self._snapshot = None if dropout == "fresh" else self._snapshot  # who shares its mask goes back to here
-            self._clean = self.run(dropout)
+            with nullcontext() if self.branch is None else self.branch.fork():
+                self._clean = self.run(dropout)
         return self._clean
+
+    def again(self, dropout: Dropout) -> ModelOutputs:
+        """Run one more pass, and wait for a clean one that runs beside it."""
+        outcome = self.run(dropout)
+        if self.branch is not None:
+            self.branch.join()
+        return outcome
 
     def release(self) -> None:
         """Let go of graphs once the step is over; what is reported stays."""
+        if self.branch is not None:
+            self.branch.close()
         self._clean = None if self._clean is None else self._clean.detach()
 
 
@@ -156,7 +168,7 @@ class MethodStep:
         return outcome
 
     def forward_again(self) -> ModelOutputs:
-        outcome = self.passes.run(self.method.dropout)
+        outcome = self.passes.again(self.method.dropout)
         if outcome.loss is not None:
             self.metrics["loss_perturbed"] = outcome.loss.detach()
         return outcome
