@@ -11,6 +11,7 @@ from torch.optim import Optimizer
 
 from ..engine.attached import Attached
 from ..errors import MethodError
+from ..internal.architectures import is_compiled_whole
 from ..internal.foreach import half_dtype
 from .capture import Key
 from .eligibility import can_pack, method_reason, weights_stay
@@ -36,7 +37,8 @@ class CapturedPasses:
         """
         model, states = self.attached.model, self.attached.states
         self.packing = packing_of(model, half is not None) if pack and can_pack(states) else None
-        self.half_weights = half_weights_of(model, half) if weights_stay(states) else None
+        whole = is_compiled_whole(self.captured.model) or is_compiled_whole(model)  # with hooks, which put copies in
+        self.half_weights = half_weights_of(model, half) if weights_stay(states) and not whole else None
 
     def run(
         self,
