@@ -317,7 +317,7 @@ def ragged(rows: int = 64, length: int = 128):
     return batch
 
 
-@pytest.mark.parametrize("name", ["smart", "freelb", "sift", "plain"])
+@pytest.mark.parametrize("name", ["smart", "freelb", "sift", "creat", "plain"])
 @pytest.mark.parametrize("compiled", [False, True])
 def test_packed_and_captured_against_padded_and_eager(name, compiled):
     batch, grads = ragged(), []
