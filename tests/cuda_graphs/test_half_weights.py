@@ -71,6 +71,14 @@ def test_who_keeps_weights_in_place_is_left_alone():
     model = bert(torch.float32)
     model.config.model_type = "unknown"
     assert half_weights_of(model, HALF) is None
+    model = bert(torch.float32)
+    with toughen.smart().attach(model, TOKENIZER) as attached:
+        for compiled in (False, True):  # as a whole, hooks included
+            if compiled:
+                model.compile(backend="eager")
+            step = attached.capture(model)
+            step.set_precision(HALF)
+            assert (step.half_weights is None) is compiled
 
 
 def test_compiled_layers_cast_nothing_and_search_without_gradients_of_weights():

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from ..method import Method
 from ..needs import declared
 
-MOST_TOKENS = 8192  # of a padded batch: above it one pass fills the device
+MOST_TOKENS = 8192  # of a padded batch: above, BERT-base has three tiles of 128 x 128 for each unit of an H200
 
 
 class SideStream:
