@@ -27,6 +27,7 @@ DEFAULTS: dict[str, Any] = {
     "ascends_between_passes": False,  # the search steps with the gradients of the training's backward passes
     "num_rounds": 1,  # how often it goes over an accumulation window
     "optional_labels": False,
+    "reads_clean_last": False,  # it reads nothing of the clean pass before a perturbed one has run
 }
 
 

@@ -70,7 +70,7 @@ def test_token_predictions_of_real_tokens():
         assert torch.allclose(model(**batch).logits[real], reference)
 
 
-@pytest.mark.parametrize("name", ["smart", "freelb", "sift", "r3f"])
+@pytest.mark.parametrize("name", ["smart", "freelb", "sift", "r3f", "creat"])
 def test_a_method_on_a_packed_model(name):
     batch, wanted = text_batch(4, 10), None
     for packed in (False, True):
@@ -86,7 +86,7 @@ def test_a_method_on_a_packed_model(name):
                 wanted = gradients(model)
 
 
-@pytest.mark.parametrize("name", ["asa", "creat"])
+@pytest.mark.parametrize("name", ["asa", "alum"])
 def test_methods_inside_the_layers_keep_their_padding(name):
     with toughen.make(name).attach(bert(), TOKENIZER) as attached:
         assert not can_pack(attached.states)

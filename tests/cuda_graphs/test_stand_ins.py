@@ -10,6 +10,7 @@ import toughen
 from tests.tiny import LETTERS, TOKENIZER, bert, make, text_batch
 from toughen.cuda_graphs import capture as graph
 from toughen.cuda_graphs import graph_cache as capturing
+from toughen.cuda_graphs import half_weights
 from toughen.engine.text_views import ViewMaker
 
 
@@ -87,6 +88,21 @@ def test_a_whole_update_is_one_graph(stand_ins, name):
         optimizer.param_groups[0]["weight_decay"] = 0.5
         step(text_batch())
         assert step.steps == {"eager": 2, "captured": 3}  # a graph holds such a number for ever
+
+
+@pytest.mark.parametrize("name", ["smart", "freelb", "sam", "bregman"])
+def test_weights_are_cast_in_each_run_and_capture_where_they_stay(stand_ins, name, monkeypatch):
+    casts, model = [], bert(torch.float32)
+    of_step = half_weights.HalfWeights.of_step
+    monkeypatch.setattr(half_weights.HalfWeights, "of_step", lambda self: casts.append(1) or of_step(self))
+    method = make(name, **({"switch_at": 3} if name == "bregman" else {}))
+    with method.attach(model, TOKENIZER, seed=3) as attached, torch.autocast("cpu", torch.bfloat16):
+        step = attached.capture(model)
+        for _ in range(3):
+            model.zero_grad()
+            step(text_batch())
+        assert len(casts) == (2 if name in ("smart", "freelb") else 0)  # a replay is not run
+        assert step.obstacle is None
 
 
 @pytest.mark.parametrize("name", ["plain", "smart", "freelb", "sam", "asa"])

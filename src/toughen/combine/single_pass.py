@@ -12,6 +12,8 @@ from .base import BackwardPass, StepContext
 
 
 class _SinglePass:
+    reads_clean_last: ClassVar[bool] = True
+
     def backward_passes(self, is_last: bool, window_size: int) -> tuple[BackwardPass, ...]:
         return (BackwardPass(sync_gradients=is_last),)
 

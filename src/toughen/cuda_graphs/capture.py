@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
+from ..internal.architectures import is_compiled
 from ..internal.rng import GraphSafeRng
 
 Key: TypeAlias = tuple[Hashable, ...]
@@ -66,8 +67,7 @@ def stream_of(device: torch.device) -> torch.cuda.Stream:
 
 def runs_before(model: nn.Module) -> int:
     """Count the eager runs after which a step does nothing for the first time."""
-    compiled = any(getattr(module, "_compiled_call_impl", None) is not None for module in model.modules())
-    return 2 if compiled or hasattr(model, "_orig_mod") else 1
+    return 2 if is_compiled(model) else 1
 
 
 def on_device(value: Any, device: torch.device, own: bool = False) -> Any:

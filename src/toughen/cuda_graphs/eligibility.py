@@ -38,14 +38,20 @@ def method_reason(
 
 
 def can_pack(states: Sequence[MethodState]) -> bool:
-    """Tell whether padding may be left out of the layers: nothing in there is perturbed or looked at.
+    """Tell whether padding may be left out of the layers: nothing in there is perturbed.
 
-    A view of the texts has other padding than the batch whose tokens were counted.
+    Features are what the layers give, padded again. A view of the texts has other padding than the batch whose tokens
+    were counted.
     """
-    return not any(
-        one.method.needs("needs_features") or declared(one.method.site, "inside_layers") or one.view_maker is not None
-        for one in states
-    )
+    return not any(declared(one.method.site, "inside_layers") or one.view_maker is not None for one in states)
+
+
+def weights_stay(states: Sequence[MethodState]) -> bool:
+    """Tell whether all passes of a micro-batch see the same weights.
+
+    Methods of several rounds move or update them in between, and a teacher's take their place.
+    """
+    return not any(declared(one.method.combine, "num_rounds") > 1 or one.method.reference is not None for one in states)
 
 
 def error_reason(error: BaseException) -> str:

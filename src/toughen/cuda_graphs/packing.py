@@ -112,8 +112,8 @@ class Packing:
     active: ClassVar["Packing | None"] = None
 
     def __init__(self, model: nn.Module) -> None:
-        found = _stack(model)
-        if found is None:
+        found = find_stack(model)
+        if found is None or not _can_pack(found[0].config):
             raise ValueError(f"{type(model).__name__}: no known stack of layers to leave padding out of.")
         self.base, self.stack = found
         self.layout: Layout | None = None
@@ -175,20 +175,23 @@ class Packing:
 
 def packing_of(model: nn.Module, half: bool) -> Packing | None:
     """Pack where it pays: families we know, on a CUDA device, in `half` precision. float32 has no such kernel."""
-    on_device = next(model.parameters()).is_cuda
-    return Packing(model) if half and on_device and _stack(model) is not None else None
+    found = find_stack(model) if half and next(model.parameters()).is_cuda else None
+    return Packing(model) if found is not None and _can_pack(found[0].config) else None
 
 
-def _stack(model: nn.Module) -> tuple[Any, nn.Module] | None:
-    """Return the model that has the layers, and its stack of them; None for unknown families and decoders."""
+def find_stack(model: nn.Module) -> tuple[Any, nn.Module] | None:
+    """Return the model that has the layers, and its stack of them; None for unknown families."""
     for module in model.modules():
         config: Any = getattr(module, "config", None)
         name = STACKS.get(getattr(config, "model_type", ""))
         stack = getattr(module, name, None) if name else None
         if isinstance(stack, nn.Module) and hasattr(module, "set_attn_implementation"):
-            usable = config._attn_implementation in ("sdpa", NAME) and not getattr(config, "is_decoder", False)
-            return (module, stack) if usable else None
+            return module, stack
     return None
+
+
+def _can_pack(config: Any) -> bool:
+    return config._attn_implementation in ("sdpa", NAME) and not getattr(config, "is_decoder", False)
 
 
 def _register() -> None:

@@ -11,10 +11,12 @@ from torch.optim import Optimizer
 
 from ..engine.attached import Attached
 from ..errors import MethodError
-from ..internal.foreach import HALF
+from ..internal.architectures import is_compiled_whole
+from ..internal.foreach import half_dtype
 from .capture import Key
-from .eligibility import can_pack, method_reason
+from .eligibility import can_pack, method_reason, weights_stay
 from .graph_cache import GraphCache, StepFn
+from .half_weights import HalfWeights, half_weights_of
 from .optimizer import CapturedUpdate
 from .packing import Packing, drop_full_mask, packing_of, padding_token, real_tokens, tokens_to_compute
 
@@ -26,10 +28,17 @@ class CapturedPasses:
         self.attached, self.captured = attached, GraphCache(attached, model)
         self.update = None if optimizer is None else CapturedUpdate(self.captured, optimizer)
         self.packing: Packing | None = None
+        self.half_weights: HalfWeights | None = None
 
-    def pack(self, half: bool) -> None:
-        """Leave padding out of the layers from now on, if the method and the model allow it."""
-        self.packing = packing_of(self.attached.model, half) if can_pack(self.attached.states) else None
+    def set_precision(self, half: torch.dtype | None, pack: bool = True) -> None:
+        """Make use of the half precision in which layers compute, if the method and the model allow it.
+
+        Padding is left out of the layers from now on, and weights are cast once for all passes of a micro-batch.
+        """
+        model, states = self.attached.model, self.attached.states
+        self.packing = packing_of(model, half is not None) if pack and can_pack(states) else None
+        whole = is_compiled_whole(self.captured.model) or is_compiled_whole(model)  # with hooks, which put copies in
+        self.half_weights = half_weights_of(model, half) if weights_stay(states) and not whole else None
 
     def run(
         self,
@@ -50,7 +59,11 @@ class CapturedPasses:
         tokens = tokens_to_compute(batch, real) if self.packing is not None else None
 
         def run(inputs: dict[str, Any]) -> Tensor:
-            with nullcontext() if self.packing is None else self.packing.of(inputs, tokens):
+            copies = None if self.captured.obstacle is not None else self.half_weights
+            with (
+                nullcontext() if self.packing is None else self.packing.of(inputs, tokens),
+                nullcontext() if copies is None else copies.of_step(),
+            ):
                 return passes(inputs)
 
         backward_passes = self.attached.backward_passes(last)
@@ -67,6 +80,7 @@ class CapturedPasses:
         """Give the model its own attention back, and the graphs' memory."""
         if self.packing is not None:
             self.packing.detach()
+        self.half_weights = None
         self.captured.clear()
 
 
@@ -95,7 +109,7 @@ class CapturedStep(CapturedPasses):
             raise MethodError("backward= (a GradScaler) makes updates of its own: leave optimizer= out.")
         super().__init__(attached, model, optimizer)
         self.model, self._backward, self.max_norm = model, backward, max_norm
-        self._undecided = pack
+        self._pack, self._decided = pack, False
 
     @property
     def obstacle(self) -> str | None:
@@ -106,9 +120,9 @@ class CapturedStep(CapturedPasses):
         return self.captured.steps
 
     def __call__(self, batch: Mapping[str, Any], *, accumulate: int = 1, last: bool = True) -> Tensor:
-        if self._undecided:  # until now, as autocast is on round the step and seldom round its making
-            self.pack(torch.is_autocast_enabled("cuda") or next(self.model.parameters()).dtype in HALF)
-            self._undecided = False
+        if not self._decided:  # until now, as autocast is on round the step and seldom round its making
+            self.set_precision(half_dtype(next(self.model.parameters())), self._pack)
+            self._decided = True
         update = self.update if last else None
         key = None if update is None else update.in_graph_key()
         in_graph = key is not None

@@ -32,6 +32,7 @@ from .features import FeatureHook
 from .float32_logits import keep_logits_in_float32
 from .model_calls import watch_calls
 from .perturbation import Injector
+from .side_stream import side_stream_of
 from .state import MethodState, under
 from .step import Forward, MethodStep, NoSync, SharedPasses
 from .text_views import ViewMaker, add_views, split_views
@@ -216,6 +217,7 @@ class Attached:
         passes = SharedPasses(
             self.model, forward, clean, no_sync, self.task, device, self._switch, self._feature_hook, compares
         )
+        passes.branch = side_stream_of(self.model, [one.method for one in self.states], clean)
         steps, seen = dict[int, MethodStep](), passes
         for maker in self.view_makers:
             number = maker.number

@@ -1,8 +1,8 @@
 """One micro-batch on its way through a method: the passes, the search, the comparison."""
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, cast
 
@@ -15,7 +15,7 @@ from ..compare.divergence import pointwise
 from ..compare.model_outputs import ModelOutputs, loss_alone, parse_output
 from ..compare.rowwise import distances
 from ..errors import MethodError, RobustnessWarning, SiteError, StepError
-from ..internal.architectures import HeadType
+from ..internal.architectures import HeadType, is_compiled
 from ..internal.distributed import reshard, swap_weights
 from ..internal.foreach import add_pairs, l2_norm, no_autocast, zero
 from ..internal.rng import DropoutSwitch, RngSnapshot
@@ -29,6 +29,7 @@ from ..sites.text import SeenText
 from .features import FeatureHook
 from .label_variance import RunningLabelVariance
 from .perturbation import Injector, Perturbation, per_example
+from .side_stream import SideStream
 from .text_views import COUNTS, PLACES, align, choose, join, stack_texts
 
 Forward: TypeAlias = Callable[[Mapping[str, Any]], Any]
@@ -65,6 +66,7 @@ class SharedPasses:
     counts: PassCounts = field(default_factory=PassCounts)
     halves: "tuple[SharedPasses, SharedPasses] | None" = None  # clean texts and their views, if these are both
     side: str = "right"  # of the padding of both
+    branch: SideStream | None = None  # of a captured step, for the clean pass
     _snapshot: RngSnapshot | None = field(default=None, repr=False)
     _clean: ModelOutputs | None = field(default=None, repr=False)
 
@@ -81,6 +83,23 @@ class SharedPasses:
             self.switch.off()
         self.counts.forwards += 1
         return self.predict() if self.hook is None else self.hook.capture(self.predict, self.inputs)
+
+    @contextmanager
+    def without_weights(self) -> Generator[None]:
+        """Run a pass and its backward pass, which is to give no gradient of the weights.
+
+        Autograd leaves out what nobody asks for. A compiled layer does not: it gives the gradient of every input that
+        requires one. Shards keep their flags, which FSDP2 reads itself.
+        """
+        weights = list(self.model.parameters()) if is_compiled(self.model) else []
+        weights = [weight for weight in weights if weight.requires_grad and not hasattr(weight, "to_local")]
+        for weight in weights:
+            weight.requires_grad_(False)
+        try:
+            yield
+        finally:
+            for weight in weights:
+                weight.requires_grad_(True)
 
     def rewind(self) -> None:
         """Back to the dropout mask of the first pass."""
@@ -104,11 +123,21 @@ class SharedPasses:
             return join(clean, view, self.side)
         if self._clean is None:
             self._snapshot = None if dropout == "fresh" else self._snapshot  # who shares its mask goes back to here
-            self._clean = self.run(dropout)
+            with nullcontext() if self.branch is None else self.branch.fork():
+                self._clean = self.run(dropout)
         return self._clean
+
+    def again(self, dropout: Dropout) -> ModelOutputs:
+        """Run one more pass, and wait for a clean one that runs beside it."""
+        outcome = self.run(dropout)
+        if self.branch is not None:
+            self.branch.join()
+        return outcome
 
     def release(self) -> None:
         """Let go of graphs once the step is over; what is reported stays."""
+        if self.branch is not None:
+            self.branch.close()
         self._clean = None if self._clean is None else self._clean.detach()
 
 
@@ -139,7 +168,7 @@ class MethodStep:
         return outcome
 
     def forward_again(self) -> ModelOutputs:
-        outcome = self.passes.run(self.method.dropout)
+        outcome = self.passes.again(self.method.dropout)
         if outcome.loss is not None:
             self.metrics["loss_perturbed"] = outcome.loss.detach()
         return outcome
@@ -245,11 +274,12 @@ class MethodStep:
         reference = self.reference(goal)
         fixed = None if reference is None else reference.detach()
         for _ in range(search.steps):
-            with self.passes.no_sync():
-                outcome = self.perturbed()
-                objective = goal(outcome, fixed, self.perturbation.deltas)
-            with no_autocast(objective):
-                grads = self._gradients(objective, outcome if declared(goal, "from_predictions") else None)
+            with self.passes.without_weights():
+                with self.passes.no_sync():
+                    outcome = self.perturbed()
+                    objective = goal(outcome, fixed, self.perturbation.deltas)
+                with no_autocast(objective):
+                    grads = self._gradients(objective, outcome if declared(goal, "from_predictions") else None)
             if self._points_outward(goal):
                 grads = self.perturbation.point_outward(grads)
             self.perturbation.ascend(search, grads)

@@ -60,6 +60,18 @@ def unwrap_peft(model: nn.Module) -> nn.Module:
     return cast(Any, model).get_base_model() if hasattr(model, "get_base_model") else model
 
 
+def is_compiled_whole(model: nn.Module) -> bool:
+    """Tell whether torch.compile has a model as a whole, its hooks included."""
+    return hasattr(model, "_orig_mod") or getattr(model, "_compiled_call_impl", None) is not None
+
+
+def is_compiled(model: nn.Module) -> bool:
+    """Tell whether torch.compile has a model, or modules in it."""
+    return is_compiled_whole(model) or any(
+        getattr(module, "_compiled_call_impl", None) is not None for module in model.modules()
+    )
+
+
 def find_classifier(model: nn.Module) -> nn.Linear | None:
     """Return the linear layer that gives the logits: the last one that is not inside the backbone, or inside those of
     the models that a wrapper holds.

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
@@ -20,7 +21,9 @@ ITEMS = "toughen_items"  # the number of labels in an update travels with the ba
 class CapturedTraining(CapturedPasses):
     """One micro-batch at a time through `passes(inputs, items)`, and the optimizer's own step, captured if possible."""
 
-    def __init__(self, attached: Attached, model: nn.Module, half: bool, optimizer: Optimizer | None) -> None:
+    def __init__(
+        self, attached: Attached, model: nn.Module, half: torch.dtype | None, optimizer: Optimizer | None
+    ) -> None:
         super().__init__(attached, model, optimizer)
         if self.update is not None:
             own, captured = self.update.optimizer.step, self.update.step
@@ -31,7 +34,7 @@ class CapturedTraining(CapturedPasses):
 
             self._own_step, self.update.optimizer.step = own, step
         attached.keep_schedules_on_device()
-        self.pack(half)
+        self.set_precision(half)
 
     def __call__(
         self, passes: Callable[[Any, Any], Tensor], inputs: Any, items: Any, last: bool, accumulate: int

@@ -236,7 +236,8 @@ class RobustTrainer(Trainer):
         self.attached.total_steps = self.state.max_steps
         if self._fast:
             if self._graphs is None:
-                half, scaled = self.args.bf16 or self.args.fp16, self.accelerator.scaler is not None
+                half = torch.bfloat16 if self.args.bf16 else torch.float16 if self.args.fp16 else None
+                scaled = self.accelerator.scaler is not None
                 optimizer = None if scaled else getattr(self.optimizer, "optimizer", None)
                 self._graphs = CapturedTraining(self.attached, model, half, optimizer)
 
