@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ..internal.rng import GraphSafeRng
+from .compile import is_compiled
 
 Key: TypeAlias = tuple[Hashable, ...]
 
@@ -47,7 +48,7 @@ class Graph:
 @contextmanager
 def recording(graph: torch.cuda.CUDAGraph, pool: Any = None, stream: Any = None) -> Generator[None]:
     """Record what a graph is to repeat; nothing is executed."""
-    gc.collect()
+    gc.collect(1)  # cycles of the last steps; all that Python holds would take as long as ten steps
     collecting = gc.isenabled()
     gc.disable()  # what it would free now are calls that no capture survives
     try:
@@ -64,10 +65,9 @@ def stream_of(device: torch.device) -> torch.cuda.Stream:
     return torch.cuda.Stream(device)
 
 
-def runs_before(model: nn.Module) -> int:
+def runs_before(model: nn.Module, compiled: bool) -> int:
     """Count the eager runs after which a step does nothing for the first time."""
-    compiled = any(getattr(module, "_compiled_call_impl", None) is not None for module in model.modules())
-    return 2 if compiled or hasattr(model, "_orig_mod") else 1
+    return 2 if compiled or is_compiled(model) else 1
 
 
 def on_device(value: Any, device: torch.device, own: bool = False) -> Any:

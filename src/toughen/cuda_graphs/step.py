@@ -13,7 +13,9 @@ from ..engine.attached import Attached
 from ..errors import MethodError
 from ..internal.foreach import HALF
 from .capture import Key
+from .compile import CompiledLayers
 from .eligibility import can_pack, method_reason
+from .gradient_exchange import exchange_of
 from .graph_cache import GraphCache, StepFn
 from .optimizer import CapturedUpdate
 from .packing import Packing, drop_full_mask, packing_of, padding_token, real_tokens, tokens_to_compute
@@ -23,13 +25,22 @@ class CapturedPasses:
     """The passes of one micro-batch at a time as CUDA graphs, without padding where that pays."""
 
     def __init__(self, attached: Attached, model: nn.Module, optimizer: Optimizer | None) -> None:
-        self.attached, self.captured = attached, GraphCache(attached, model)
+        self.exchange = exchange_of(model, attached.backward_passes())
+        self.model: nn.Module = model if self.exchange is None else self.exchange.module  # that the passes run
+        self.attached, self.captured = attached, GraphCache(attached, self.model)
+        self.layers: CompiledLayers | None = None
+        self.tokens = 0  # that the layers computed in the last pass
         self.update = None if optimizer is None else CapturedUpdate(self.captured, optimizer)
         self.packing: Packing | None = None
 
     def pack(self, half: bool) -> None:
         """Leave padding out of the layers from now on, if the method and the model allow it."""
         self.packing = packing_of(self.attached.model, half) if can_pack(self.attached.states) else None
+
+    def compile(self, **options: Any) -> None:
+        """Compile the layers within steps from now on; what is captured is captured again."""
+        self.captured.clear()
+        self.layers, self.captured.compiled = CompiledLayers(self.model, **options), True
 
     def run(
         self,
@@ -48,13 +59,15 @@ class CapturedPasses:
         """
         batch = self.attached.add_views(batch)
         tokens = tokens_to_compute(batch, real) if self.packing is not None else None
+        self.tokens = tokens or (batch["input_ids"].numel() if "input_ids" in batch else 0)
 
         def run(inputs: dict[str, Any]) -> Tensor:
-            with nullcontext() if self.packing is None else self.packing.of(inputs, tokens):
+            packed = nullcontext() if self.packing is None else self.packing.of(inputs, tokens)
+            with packed, nullcontext() if self.layers is None else self.layers.active():
                 return passes(inputs)
 
         backward_passes = self.attached.backward_passes(last)
-        return self.captured(
+        loss = self.captured(
             run,
             {**drop_full_mask(batch, real), **more},
             last=last,
@@ -62,6 +75,9 @@ class CapturedPasses:
             extra_key=(tokens, *extra_key),
             obstacle=method_reason(self.attached.states, backward_passes, last, updates),
         )
+        if last and self.exchange is not None:
+            self.exchange()
+        return loss
 
     def close(self) -> None:
         """Give the model its own attention back, and the graphs' memory."""
@@ -94,7 +110,7 @@ class CapturedStep(CapturedPasses):
         if optimizer is not None and backward is not None:
             raise MethodError("backward= (a GradScaler) makes updates of its own: leave optimizer= out.")
         super().__init__(attached, model, optimizer)
-        self.model, self._backward, self.max_norm = model, backward, max_norm
+        self._backward, self.max_norm = backward, max_norm
         self._undecided = pack
 
     @property
@@ -110,7 +126,7 @@ class CapturedStep(CapturedPasses):
             self.pack(torch.is_autocast_enabled("cuda") or next(self.model.parameters()).dtype in HALF)
             self._undecided = False
         update = self.update if last else None
-        key = None if update is None else update.in_graph_key()
+        key = None if update is None or self.exchange is not None else update.in_graph_key()
         in_graph = key is not None
         act = None
         if update is not None:
