@@ -5,6 +5,7 @@ import tempfile
 import warnings
 from pathlib import Path
 
+import pytest
 import torch
 import torch.distributed as dist
 from safetensors.torch import save_file
@@ -12,10 +13,12 @@ from transformers import Trainer
 
 import toughen
 
+from ..cuda_graphs.rerun import rerun_graphs
 from ..tiny import small_bert as bert
 from .driving import Gradients, made, settings, texts
 
 WORLD = 2
+FAST_CASES = [("smart", 2), ("freelb", 1)]
 CASES = [(name, steps) for name in ("plain", "smart", "freelb", "sam", "freeat") for steps in (1, 4)]
 
 
@@ -49,9 +52,43 @@ def _main(rank: int, port: int, folder: str) -> None:
             found[f"{name}/{steps}/eval"] = torch.tensor(trainer.evaluate()["eval_loss"])
         found[f"{name}/{steps}/loss"] = torch.tensor(trainer.state.log_history[0]["loss"])
         found |= {f"{name}/{steps}/gradient/{key}": value for key, value in gradients.seen[0].items()}
+    found |= _fast()
     save_file(found, Path(folder) / f"rank{rank}.safetensors")
     if dist.is_initialized():
         dist.destroy_process_group()
+
+
+def _fast() -> dict[str, torch.Tensor]:
+    """Weights after updates whose gradients are exchanged after the step, and within it; graphs are stand-ins."""
+    found: dict[str, torch.Tensor] = {}
+    for name, steps in FAST_CASES:
+        for fast in ("auto", False):
+            with tempfile.TemporaryDirectory() as output, rerun_graphs():
+                arguments = settings(
+                    Path(output), gradient_accumulation_steps=steps, max_steps=6, optim="sgd", max_grad_norm=0.5
+                )
+                rows = texts(4 * steps * WORLD * 6)
+                trainer = toughen.robust(Trainer)(bert(), arguments, train_dataset=rows, method=made(name), fast=fast)
+                with pytest.MonkeyPatch.context() as patch:
+                    patch.setattr("toughen.trainers.cuda_graph_step.capture_pays", lambda *_: True)
+                    patch.setattr(dist, "all_reduce", counted := Counted())
+                    trainer.train()
+            key = f"{name}/{steps}/{fast}"
+            found |= {f"{key}/{weight}": value for weight, value in trainer.model.state_dict().items()}
+            captured = trainer.fast_steps.partition(" ")[0] or 0
+            found[f"{key}/counts"] = torch.tensor([int(captured), counted.of_gradients])
+    return found
+
+
+class Counted:
+    """Counts exchanges of all gradients."""
+
+    def __init__(self) -> None:
+        self.of_gradients, self._own = 0, dist.all_reduce
+
+    def __call__(self, tensor: torch.Tensor, *args: object, **kwargs: object) -> object:
+        self.of_gradients += tensor.numel() > 1000
+        return self._own(tensor, *args, **kwargs)
 
 
 def run_all(folder: Path, port: int) -> None:

@@ -35,6 +35,7 @@ from .view_collator import ViewCollator
 
 T = TypeVar("T", bound=Trainer)
 Fast: TypeAlias = bool | Literal["auto"]
+CAPTURING_DEVICES = ("cuda",)  # where steps are captured unasked
 PROBE_EVERY = 50  # updates at least between two probes, which cost a few forward passes
 
 
@@ -171,10 +172,10 @@ class RobustTrainer(Trainer):
     def train(self, *args: Any, **kwargs: Any) -> Any:
         self.attached.attach()
         self.attached.gives_way = False
-        if self._fast == "auto":
+        if self._fast == "auto" and self.args.device.type in CAPTURING_DEVICES:
             reason = self._eager_reason()
-            self._capturing = self.args.device.type == "cuda" and reason is None
-            if self.args.device.type == "cuda" and reason is not None:
+            self._capturing = reason is None
+            if reason is not None:
                 self._tell_once(f"Steps are not captured, they run eagerly: {reason}.")
         try:
             return super().train(*args, **kwargs)
