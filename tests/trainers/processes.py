@@ -4,16 +4,19 @@ import os
 import tempfile
 import warnings
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 import torch.distributed as dist
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from transformers import Trainer
 
 import toughen
 
 from ..cuda_graphs.rerun import rerun_graphs
+from ..invariant.processes import free_port
+from ..tiny import LETTERS, text_batch
 from ..tiny import small_bert as bert
 from .driving import Gradients, made, settings, texts
 
@@ -22,13 +25,13 @@ FAST_CASES = [("smart", 2), ("freelb", 1)]
 CASES = [(name, steps) for name in ("plain", "smart", "freelb", "sam", "freeat") for steps in (1, 4)]
 
 
-def _main(rank: int, port: int, folder: str) -> None:
+def _main(rank: int, port: int, folder: str, device: str) -> None:
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "RANK": str(rank), "LOCAL_RANK": str(rank)}
     os.environ["WORLD_SIZE"] = str(WORLD)
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     found: dict[str, torch.Tensor] = {}
-    for name, steps in CASES:
+    for name, steps in CASES if device == "cpu" else []:
         rows, gradients = texts(4 * steps * WORLD), Gradients()
         with tempfile.TemporaryDirectory() as output:
             arguments = settings(
@@ -52,7 +55,13 @@ def _main(rank: int, port: int, folder: str) -> None:
             found[f"{name}/{steps}/eval"] = torch.tensor(trainer.evaluate()["eval_loss"])
         found[f"{name}/{steps}/loss"] = torch.tensor(trainer.state.log_history[0]["loss"])
         found |= {f"{name}/{steps}/gradient/{key}": value for key, value in gradients.seen[0].items()}
-    found |= _fast()
+    if device == "cpu":
+        found |= _fast()
+        with rerun_graphs():
+            found |= _loop(device, rank)
+    else:
+        dist.init_process_group("gloo")
+        found |= _loop(device, rank)
     save_file(found, Path(folder) / f"rank{rank}.safetensors")
     if dist.is_initialized():
         dist.destroy_process_group()
@@ -91,5 +100,37 @@ class Counted:
         return self._own(tensor, *args, **kwargs)
 
 
-def run_all(folder: Path, port: int) -> None:
-    torch.multiprocessing.spawn(_main, args=(port, str(folder)), nprocs=WORLD)
+def _loop(device: str, rank: int) -> dict[str, torch.Tensor]:
+    """Weights after a plain loop under DistributedDataParallel, captured and eager."""
+    found: dict[str, torch.Tensor] = {}
+    for captured in (True, False):
+        model = bert(0.0, vocab_size=100).to(device)
+        parallel: Any = torch.nn.parallel.DistributedDataParallel(model)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, eps=1e-4, fused=True)
+        with toughen.smart().attach(model, LETTERS, seed=3) as attached:
+            step = attached.capture(parallel, optimizer=optimizer, max_norm=0.5)
+            for number in range(8):
+                batch = {name: value.to(device) for name, value in text_batch(4, 10, seed=2 * number + rank).items()}
+                if captured:
+                    step(batch)
+                    continue
+                attached.backward(parallel, batch)
+                torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+                optimizer.step()
+                optimizer.zero_grad()
+        key = "captured" if captured else "eager"
+        found[f"loop/{key}"] = torch.cat([weight.detach().cpu().flatten() for weight in model.parameters()])
+        found[f"loop/{key}/steps"] = torch.tensor(step.steps["captured"])
+    return found
+
+
+def check_loop(ranks: list[dict[str, torch.Tensor]]) -> None:
+    assert all(int(rank["loop/captured/steps"]) == 7 for rank in ranks)
+    assert torch.equal(ranks[0]["loop/captured"], ranks[1]["loop/captured"])
+    torch.testing.assert_close(ranks[0]["loop/captured"], ranks[0]["loop/eager"], rtol=1e-4, atol=1e-5)
+
+
+def run_all(folder: Path, device: str = "cpu") -> list[dict[str, torch.Tensor]]:
+    """Return what each process found."""
+    torch.multiprocessing.spawn(_main, args=(free_port(), str(folder), device), nprocs=WORLD)
+    return [load_file(folder / f"rank{rank}.safetensors") for rank in range(WORLD)]

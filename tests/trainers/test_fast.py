@@ -210,10 +210,10 @@ def test_what_pays() -> None:
     assert not capture_pays(seen=1, done=50, left=400)  # it will come 8 times more
     assert not capture_pays(seen=1, done=1, left=9)
     width_and_layers = 768 * 12
-    saved, taken = compile_seconds(64 * 512 * 2 / 3 * width_and_layers, 8 / 3, 10_000, 4)
+    saved, taken = compile_seconds(64 * 512 * 2 / 3 * width_and_layers, 5 / 3, 10_000, 4)
     assert 100 < saved < 200  # 16 ms a step were measured for SMART
     assert taken == 100
-    saved, taken = compile_seconds(16 * 128 * width_and_layers, 8 / 3, 418, 5)
+    saved, taken = compile_seconds(16 * 128 * width_and_layers, 5 / 3, 418, 5)
     assert saved < 1 < taken  # RTE, 3 epochs
 
 

@@ -1,10 +1,7 @@
 """The truth table of two processes: logged loss, evaluation loss and gradient are means over all examples."""
 
-import socket
-
 import pytest
 import torch
-from safetensors.torch import load_file
 from torch import Tensor
 
 from ..tiny import small_bert as bert
@@ -15,12 +12,6 @@ pytestmark = [
     pytest.mark.distributed,
     pytest.mark.filterwarnings("ignore::toughen.errors.RobustnessWarning"),
 ]
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
 
 
 def truth(name: str, steps: int) -> tuple[float, float, dict[str, Tensor]]:
@@ -42,9 +33,7 @@ def truth(name: str, steps: int) -> tuple[float, float, dict[str, Tensor]]:
 
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Tensor]]:
-    folder = tmp_path_factory.mktemp("trainer")
-    processes.run_all(folder, free_port())
-    return [load_file(folder / f"rank{rank}.safetensors") for rank in range(processes.WORLD)]
+    return processes.run_all(tmp_path_factory.mktemp("trainer"))
 
 
 def test_captured_steps_exchange_once_an_update_and_train_as_eager_ones(ranks: list[dict[str, Tensor]]) -> None:
@@ -56,6 +45,10 @@ def test_captured_steps_exchange_once_an_update_and_train_as_eager_ones(ranks: l
             ours = ranks[0][key.replace(eager, fast)]
             assert torch.equal(ours, ranks[1][key.replace(eager, fast)]), key
             torch.testing.assert_close(ours, ranks[0][key], rtol=1e-4, atol=1e-6, msg=key)
+
+
+def test_a_captured_loop_trains_as_an_eager_one(ranks: list[dict[str, Tensor]]) -> None:
+    processes.check_loop(ranks)
 
 
 def test_loss_and_gradient_are_the_true_means(ranks: list[dict[str, Tensor]]) -> None:

@@ -176,7 +176,7 @@ class RobustTrainer(Trainer):
             reason = self._eager_reason()
             self._capturing = reason is None
             if reason is not None:
-                self._tell_once(f"Steps are not captured, they run eagerly: {reason}.")
+                self._tell_on_main(f"Steps are not captured, they run eagerly: {reason}.")
         try:
             return super().train(*args, **kwargs)
         finally:
@@ -198,9 +198,9 @@ class RobustTrainer(Trainer):
         if self.args.gradient_checkpointing:
             return CHECKPOINTING
         names = ("training_step", "compute_loss", "compute_loss_context_manager")
-        return class_reason(classes, names) or self._code_reason or model_reason(model, self.args.device)
+        return class_reason(classes, names) or self._code_reason or model_reason(model, next(model.parameters()).device)
 
-    def _tell_once(self, line: str) -> None:
+    def _tell_on_main(self, line: str) -> None:
         if self.is_world_process_zero():
             self.tell(line)
 
@@ -273,7 +273,7 @@ class RobustTrainer(Trainer):
             if self._graphs is None:
                 half, scaled = self.args.bf16 or self.args.fp16, self.accelerator.scaler is not None
                 optimizer = None if scaled else getattr(self.optimizer, "optimizer", None)
-                tell = self._tell_once if self._fast == "auto" else None
+                tell = self._tell_on_main if self._fast == "auto" else None
                 self._graphs = CapturedTraining(self.attached, model, half, optimizer, tell)
             own = self._graphs.model
 
