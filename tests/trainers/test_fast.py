@@ -19,7 +19,7 @@ from toughen.trainers import cuda_graph_step
 from toughen.trainers.cuda_graph_step import pad_to_few_lengths
 
 from ..cuda_graphs.rerun import Rerun, rerun_graphs
-from ..tiny import LETTERS
+from ..tiny import LETTERS, gpt2, llama, t5
 from ..tiny import small_bert as bert
 from .driving import assert_equal, collated, settings, texts, weights
 
@@ -100,10 +100,11 @@ def test_a_resumed_training_is_the_same(graphs: Any, tmp_path: Path) -> None:
 def test_after_ctrl_c_or_out_of_memory_it_trains_again(graphs: Any, error: Any, tmp_path: Path) -> None:
     expected = trainer(tmp_path)
     expected.train()
-    own, replay = trainer(tmp_path), Rerun.replay
+    own, replay, held = trainer(tmp_path), Rerun.replay, []
 
     def broken(self: Rerun, batch: Any) -> Any:
         if own.state.global_step == 7:
+            held.append(own._graphs)
             raise error
         return replay(self, batch)
 
@@ -112,6 +113,8 @@ def test_after_ctrl_c_or_out_of_memory_it_trains_again(graphs: Any, error: Any, 
         own.train()
     graphs.setattr(Rerun, "replay", replay)
     assert own._graphs is None
+    assert not held[0].captured.captures
+    assert own.optimizer.optimizer.step is held[0]._own_step
     assert not own.attached._undo
     assert "captured" in own.fast_steps
     own.model.load_state_dict(bert().state_dict())  # the model is free, and trains as a new one
@@ -170,6 +173,7 @@ def own_loss(outputs: Any, labels: Any, num_items_in_batch: Any = None) -> Any:
         ({"kind": Counting}, "the Python of Counting.compute_loss"),
         ({"model": hooked()}, "the hook on classifier"),
         ({"model": rewritten()}, "the Python of Own.forward"),
+        ({"method": toughen.freelb(init=lambda view: 0 * view.value)}, "the Python of <lambda>"),
         ({"more": {"compute_loss_func": own_loss}}, "compute_loss_func"),
         ({"gradient_checkpointing": True}, "gradient checkpointing"),
     ],
@@ -184,6 +188,15 @@ def test_python_of_the_users_is_never_left_out_unasked(
     said = [record.message for record in caplog.records if record.name == "toughen"]
     assert len(said) == 1
     assert reason in said[0]
+
+
+def test_what_comes_with_the_library_is_captured() -> None:
+    for name in toughen.available():
+        method = toughen.make(name)
+        for each in method.methods if isinstance(method, toughen.MethodSum) else (method,):
+            assert eligibility.part_reason(each) is None, name
+    for model in (bert(), gpt2(), llama(), t5()):
+        assert eligibility.code_reason(model) is None
 
 
 def test_on_a_cpu_nothing_is_captured_and_nothing_said(tmp_path: Path, caplog: Any, recwarn: Any) -> None:
@@ -238,7 +251,7 @@ def test_layers_are_compiled_within_steps_where_that_pays(graphs: Any, tmp_path:
         each.tell = said.append
         each.train()
         results.append((each.fast_steps, weights(each.model)))
-    assert said == ["Layers are compiled: it takes about 1 s and saves 100 in 21 steps."]
+    assert said == ["Layers are compiled, which takes about 1 s and saves 100 in 21 steps."]
     assert "layers compiled" in results[0][0]
     assert "layers compiled" not in results[1][0]
     assert seen["evaluation"]  # the compiled layers ran

@@ -1,6 +1,7 @@
 """Why a step cannot be a CUDA graph, or must keep its padding; known before it is tried."""
 
 from collections.abc import Sequence
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import torch
@@ -10,7 +11,13 @@ from ..combine.base import BackwardPass
 from ..engine.state import MethodState
 from ..needs import declared
 
-LIBRARIES = ("transformers", "torch", "accelerate", "peft", "toughen")  # whose Python keeps no books in a step
+LIBRARIES = (
+    "transformers",
+    "torch",
+    "accelerate",
+    "peft",
+    "toughen",
+)  # whose code in a step has no effect but its tensors
 CHECKPOINTING = "gradient checkpointing sets random states in the backward pass; switch it off, memory allowing"
 ALL_THE_SAME = "fast=True captures it all the same"
 
@@ -65,6 +72,16 @@ def code_reason(model: nn.Module) -> str | None:
         if reason := class_reason(type(module).__mro__, ["forward"]):
             return reason
     return None
+
+
+def part_reason(part: Any) -> str | None:
+    """Return which function or class of the user's a method is made of, or None."""
+    if (callable(part) or is_dataclass(part)) and _foreign(part):
+        return (
+            f"a replay does not run the Python of {getattr(part, '__qualname__', type(part).__name__)}; {ALL_THE_SAME}"
+        )
+    inner = [getattr(part, each.name) for each in fields(part)] if is_dataclass(part) else []
+    return next(filter(None, map(part_reason, inner)), None)
 
 
 def class_reason(classes: Sequence[type], names: Sequence[str]) -> str | None:

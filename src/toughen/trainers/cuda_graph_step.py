@@ -95,9 +95,13 @@ class CapturedTraining(CapturedPasses):
         passes = (counts.forwards + 2 * counts.backwards) / 3
         values = self._tokens / self.done * width * layers
         saved, taken = compile_seconds(values, passes, self._left, self.captured.shapes)
-        if saved <= taken or is_compiled(self.model) or compiler_reason() is not None:
+        if saved <= taken or is_compiled(self.model):
             return
-        tell(f"Layers are compiled: it takes about {taken:.0f} s and saves {saved:.0f} in {self._left} steps.")
+        estimate = f"takes about {taken:.0f} s and saves {saved:.0f} in {self._left} steps"
+        if (reason := compiler_reason()) is not None:
+            tell(f"Layers are not compiled, which {estimate}: {reason}.")
+            return
+        tell(f"Layers are compiled, which {estimate}.")
         self.compile()
 
     def __str__(self) -> str:

@@ -13,7 +13,7 @@ from transformers import PreTrainedModel, Trainer, TrainerCallback
 
 from ..combine.base import BackwardPass
 from ..compare.model_outputs import ModelOutputs
-from ..cuda_graphs.eligibility import ALL_THE_SAME, CHECKPOINTING, class_reason, code_reason, model_reason
+from ..cuda_graphs.eligibility import ALL_THE_SAME, CHECKPOINTING, class_reason, code_reason, model_reason, part_reason
 from ..cuda_graphs.packing import padding_token
 from ..engine.attached import Attached
 from ..errors import MethodError, RobustnessWarning
@@ -198,7 +198,13 @@ class RobustTrainer(Trainer):
         if self.args.gradient_checkpointing:
             return CHECKPOINTING
         names = ("training_step", "compute_loss", "compute_loss_context_manager")
-        return class_reason(classes, names) or self._code_reason or model_reason(model, next(model.parameters()).device)
+        parts = next(filter(None, (part_reason(each.method) for each in self.attached.states)), None)
+        return (
+            class_reason(classes, names)
+            or self._code_reason
+            or parts
+            or model_reason(model, next(model.parameters()).device)
+        )
 
     def _tell_on_main(self, line: str) -> None:
         if self.is_world_process_zero():
