@@ -17,7 +17,7 @@ from toughen.trainers import hf
 
 @dataclass
 class Rerun:
-    """What `Graph` is to a GraphCache; dropout draws from the CPU's stream, where the eager step would."""
+    """What `Graph` is to a GraphCache; dropout draws as in the eager step. Not for SAM, which asks CUDA."""
 
     run: Callable[[Any], Tensor]
     inputs: dict[str, Any]

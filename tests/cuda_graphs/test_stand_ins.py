@@ -242,7 +242,8 @@ def test_a_shape_too_many_runs_eagerly_and_the_others_go_on(stand_ins, monkeypat
         warned = [False, False, False, True, False, False]
         for length, warns in zip((10, 10, 8, 8, 10, 8), warned, strict=True):
             model.zero_grad()
-            with pytest.warns(RobustnessWarning, match="more than 1 shapes") if warns else contextlib.nullcontext():
+            said = pytest.warns(RobustnessWarning, match="Steps of other shapes .* more than 1 shapes")
+            with said if warns else contextlib.nullcontext():
                 step(text_batch(length=length))
         assert step.steps == {"eager": 4, "captured": 2}
 

@@ -77,7 +77,9 @@ def _fast() -> dict[str, torch.Tensor]:
                     Path(output), gradient_accumulation_steps=steps, max_steps=6, optim="sgd", max_grad_norm=0.5
                 )
                 rows = texts(4 * steps * WORLD * 6)
-                trainer = toughen.robust(Trainer)(bert(), arguments, train_dataset=rows, method=made(name), fast=fast)
+                trainer = toughen.robust(Trainer)(
+                    bert(), arguments, train_dataset=rows, method=toughen.make(name), fast=fast
+                )
                 with pytest.MonkeyPatch.context() as patch:
                     patch.setattr("toughen.trainers.cuda_graph_step.capture_pays", lambda *_: True)
                     patch.setattr(dist, "all_reduce", counted := Counted())

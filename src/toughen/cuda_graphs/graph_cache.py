@@ -211,7 +211,8 @@ class GraphCache:
         if obstacle is None or self.obstacle is not None:
             return
         self.obstacle = obstacle
-        self.warn(f"Steps are not captured, they run eagerly: {obstacle}.")
+        kind = "Steps of other shapes" if self._graphs else "Steps"
+        self.warn(f"{kind} are not captured, they run eagerly: {obstacle}.")
 
 
 def _warn(line: str) -> None:
