@@ -25,6 +25,7 @@ from toughen.cli.commands.predict import FORMATS
 from toughen.cli.main import COMMANDS, RENAMED, main
 from toughen.cli.parser import parse_flags, parse_train, split_arguments
 from toughen.runs.config_io import build
+from toughen.runs.errors import RunError
 from toughen.runs.folder import RunFolder
 from toughen.runs.predictor import Prediction
 from toughen.tasks.spec import Task
@@ -60,7 +61,13 @@ def test_a_baseline_ends_with_a_decision(little, tmp_path, capsys, monkeypatch):
 
 
 def test_fast_needs_no_value(little):
-    assert parse_train(["--fast", "--model", little.model, "--task", "rte"])[0].fast is True
+    words = ["--model", little.model, "--task", "rte"]
+    given = {"--fast": True, "--fast=true": True, "--fast=false": False, "--fast=auto": "auto"}
+    for flag, value in given.items():
+        assert parse_train([flag, *words])[0].fast == value
+    assert parse_train(words)[0].fast == "auto"
+    with pytest.raises(RunError, match=r"fast=often: expected true or false or auto"):
+        parse_train(["--fast=often", *words])
 
 
 def test_as_a_module():

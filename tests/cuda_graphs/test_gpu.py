@@ -350,18 +350,20 @@ def test_trainer(name, accumulate, optim, tmp_path):
     pytest.importorskip("accelerate")
     if name == "sam" and accumulate > 1:
         pytest.skip("runs eagerly")
-    from transformers import Trainer, TrainingArguments
+    from transformers import DataCollatorWithPadding, Trainer, TrainingArguments
 
     # With padding: a fast step has a mask for whole batches, too, and a kernel that draws other numbers for dropout.
     rows = [{k: v[1] for k, v in text_batch(2, 16 if i % 3 else 8, seed=i).items()} for i in range(32)]
     weights = []
-    for fast in (True, False):
+    for fast in ("auto", False):
         model = bert(torch.float32, **DROPOUT)
         args = TrainingArguments(
             tmp_path / str(fast),
             per_device_train_batch_size=1,
             gradient_accumulation_steps=accumulate,
             num_train_epochs=2,
+            eval_strategy="steps",  # between captured steps
+            eval_steps=7,
             learning_rate=1e-2 if optim == "sgd" else 1e-3,
             optim=optim,
             report_to=[],
@@ -371,12 +373,29 @@ def test_trainer(name, accumulate, optim, tmp_path):
             seed=5,
         )
         trainer = toughen.robust(Trainer)(
-            model, args, train_dataset=rows, method=made(name), processing_class=LETTERS, fast=fast, probe=False
+            model,
+            args,
+            train_dataset=rows,
+            eval_dataset=rows[:4],
+            method=made(name),
+            processing_class=LETTERS,
+            data_collator=DataCollatorWithPadding(LETTERS, pad_to_multiple_of=8),  # in both, or dropout differs
+            fast=fast,
+            probe=False,
         )
         with warnings.catch_warnings():
             warnings.simplefilter("error", RobustnessWarning)
             trainer.train()
+        if fast:
+            assert int(trainer.fast_steps.partition(" ")[0]) >= 30, trainer.fast_steps
         weights.append(torch.cat([p.detach().flatten() for p in model.parameters()]))
         logs = [entry for entry in trainer.state.log_history if "robust/forwards" in entry]
         assert logs
     assert (weights[0] - weights[1]).norm() <= 1e-4 * weights[1].norm()
+
+
+def test_two_processes_exchange_after_the_graph(tmp_path):
+    """Two processes on one GPU, over gloo: NCCL wants one each."""
+    from ..trainers import processes
+
+    processes.check_loop(processes.run_all(tmp_path, "cuda"))

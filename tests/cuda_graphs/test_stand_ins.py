@@ -11,7 +11,9 @@ from tests.tiny import LETTERS, TOKENIZER, bert, make, text_batch
 from toughen.cuda_graphs import capture as graph
 from toughen.cuda_graphs import graph_cache as capturing
 from toughen.cuda_graphs import half_weights
+from toughen.cuda_graphs.gradient_exchange import exchange_of
 from toughen.engine.text_views import ViewMaker
+from toughen.errors import RobustnessWarning
 
 
 class Recorded:
@@ -32,8 +34,13 @@ class Stream:
 
 
 class Tape:
+    resets = 0
+
     def __init__(self, _device):
         pass
+
+    def reset(self):
+        Tape.resets += 1
 
     @contextlib.contextmanager
     def recording(self):
@@ -65,6 +72,7 @@ def stand_ins(monkeypatch):
     monkeypatch.setattr(capturing, "GraphSafeRng", Tape)
     monkeypatch.setattr(capturing, "model_reason", lambda *_: None)
     monkeypatch.setattr(Recorded, "replays", 0)
+    monkeypatch.setattr(Tape, "resets", 0)
     streams.clear()
     graph.stream_of.cache_clear()
     yield
@@ -203,3 +211,70 @@ def test_captures_share_a_stream(stand_ins):
                 model.zero_grad()
     assert len(streams) == 2
     assert streams[0] is streams[1]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, torch.OutOfMemoryError])
+def test_a_capture_that_is_broken_off_leaves_nothing(stand_ins, monkeypatch, error):
+    """After Ctrl-C the next step is captured; where memory ran out, steps run eagerly from then on."""
+    model = bert(torch.float32)
+    with toughen.smart().attach(model, TOKENIZER, seed=3) as attached:
+        step = attached.capture(model)
+        step(text_batch())
+        noise = dict(attached.noise.generators)
+        grads = [weight.grad for weight in model.parameters()]
+        model.zero_grad()
+
+        def broken(*_):
+            raise error("CUDA out of memory")
+
+        with monkeypatch.context() as patch, contextlib.ExitStack() as stack:
+            patch.setattr(Tape, "captured", contextlib.contextmanager(broken))
+            expected = pytest.raises if error is KeyboardInterrupt else pytest.warns
+            stack.enter_context(expected(error if error is KeyboardInterrupt else RobustnessWarning))
+            step(text_batch())
+        assert Tape.resets == 1
+        assert gc.isenabled()
+        assert attached.noise.generators.keys() == noise.keys()
+        if error is KeyboardInterrupt:
+            assert step.obstacle is None
+            assert all(weight.grad is None for weight in model.parameters())
+            attached.reset_accumulation()
+            for _ in range(2):
+                model.zero_grad()
+                step(text_batch())
+            assert step.steps == {"eager": 2, "captured": 1}
+        else:
+            assert "out of memory" in step.obstacle
+            assert step.steps == {"eager": 2, "captured": 0}
+            same = [weight.grad is None for weight in model.parameters()]
+            assert same == [grad is None for grad in grads]
+
+
+def test_a_shape_too_many_runs_eagerly_and_the_others_go_on(stand_ins, monkeypatch):
+    monkeypatch.setattr(capturing, "MOST_GRAPHS", 1)
+    model = bert(torch.float32)
+    with toughen.plain().attach(model, TOKENIZER) as attached:
+        step = attached.capture(model)
+        warned = [False, False, False, True, False, False]
+        for length, warns in zip((10, 10, 8, 8, 10, 8), warned, strict=True):
+            model.zero_grad()
+            said = pytest.warns(RobustnessWarning, match="Steps of other shapes .* more than 1 shapes")
+            with said if warns else contextlib.nullcontext():
+                step(text_batch(length=length))
+        assert step.steps == {"eager": 4, "captured": 2}
+
+
+def test_whose_gradients_may_wait_for_the_end_of_the_step(monkeypatch):
+    """DDP's mean is needed within SAM's step, and what else DDP was told to do is not taken from it."""
+    wrapped = type("Wrapped", (torch.nn.parallel.DistributedDataParallel,), {"__init__": torch.nn.Module.__init__})()
+    wrapped.module, wrapped.process_group = bert(), None
+    wrapped._comm_hooks, wrapped.parameters_to_ignore = [], set()
+    for name, waits in {"smart": True, "freelb": True, "sam": False, "freeat": False}.items():
+        with make(name).attach(wrapped.module, TOKENIZER) as attached:
+            found = exchange_of(wrapped, attached.backward_passes())
+            assert (found is not None) is waits
+            assert attached.capture(wrapped).model is (wrapped.module if waits else wrapped)
+            assert exchange_of(wrapped.module, attached.backward_passes()) is None
+    wrapped._comm_hooks = [print]
+    with toughen.smart().attach(wrapped.module, TOKENIZER) as attached:
+        assert exchange_of(wrapped, attached.backward_passes()) is None

@@ -21,7 +21,7 @@ from toughen.runs.errors import RunError
 from toughen.text.token_words import TokenWords
 from toughen.text.views import TextEditor
 
-from ..trainers.test_two_processes import free_port
+from ..invariant.processes import free_port
 from .texts import TEXTS, wordpiece
 
 

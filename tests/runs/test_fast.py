@@ -1,8 +1,13 @@
 """`--fast`: on a CPU steps run eagerly, train the same, and the run says why."""
 
 import json
+import re
 
 import pytest
+import torch
+from safetensors.torch import load_file
+
+from ..cuda_graphs.rerun import Rerun, rerun_graphs
 
 pytestmark = pytest.mark.usefixtures("no_page")
 
@@ -16,7 +21,7 @@ def test_a_fast_run_on_a_cpu(start, capsys):
     assert "0 of 12 steps captured; the others ran eagerly: the model is on the cpu" in said.out + said.err
     assert "fast: true" in (fast.path / "config.yaml").read_text()
     ours, theirs = (json.loads((run.path / "results.json").read_text()) for run in (fast, slow))
-    # Padded to 32 here and to the longest row there: the same numbers, as padding changes nothing.
+    # Padded to few lengths here and to the longest row there: the same numbers, as padding changes nothing.
     assert ours["mean"]["accuracy"] == theirs["mean"]["accuracy"]
     assert ours["mean"]["loss"] == pytest.approx(theirs["mean"]["loss"], abs=1e-5)
 
@@ -46,3 +51,31 @@ def test_a_fast_run_begins_in_training_mode(start, capsys):
     said = capsys.readouterr()
     assert "eval mode" not in said.out + said.err
     assert modes == [True] * 12
+
+
+def test_a_run_captures_unasked_and_says_so_in_a_line(start, little, capsys):
+    """It trains as `--fast false` does, also where memory runs out half-way. Graphs are stand-ins."""
+    train = {**little.train, "micro_batch": 4}
+    with rerun_graphs() as patch:
+        patch.setattr("toughen.trainers.cuda_graph_step.capture_pays", lambda *_: True)
+        replay = Rerun.replay
+
+        def small_memory(self, batch):
+            if len(batch["input_ids"]) > 4:
+                raise torch.OutOfMemoryError("CUDA out of memory.")
+            return replay(self, batch)
+
+        patch.setattr(Rerun, "replay", small_memory)
+        fast = start("smart", "fast")
+        said = capsys.readouterr()
+        assert re.search(r"seed 1: 1\d of 24 steps captured\n", said.out + said.err)
+        eager = start("smart", "eager", fast=False, train=train)
+        start("smart", "padded", data={**little.data, "pad_to_max_length": True}, train={**train, "max_steps": 1})
+        said = capsys.readouterr()
+        lines = [line for line in (said.out + said.err).splitlines() if "captured" in line]
+        assert len(lines) == 1
+        assert "data.pad_to_max_length keeps it" in lines[0]
+    assert "out of memory with 8 rows a pass: 4 a pass, the update as before" in fast.results.notes
+    ours, theirs = (load_file(run.path / "model" / "model.safetensors") for run in (fast, eager))
+    for name, value in theirs.items():
+        torch.testing.assert_close(ours[name], value, rtol=1e-4, atol=1e-5)

@@ -1,10 +1,7 @@
 """The truth table of two processes: logged loss, evaluation loss and gradient are means over all examples."""
 
-import socket
-
 import pytest
 import torch
-from safetensors.torch import load_file
 from torch import Tensor
 
 from ..tiny import small_bert as bert
@@ -15,12 +12,6 @@ pytestmark = [
     pytest.mark.distributed,
     pytest.mark.filterwarnings("ignore::toughen.errors.RobustnessWarning"),
 ]
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
 
 
 def truth(name: str, steps: int) -> tuple[float, float, dict[str, Tensor]]:
@@ -40,10 +31,27 @@ def truth(name: str, steps: int) -> tuple[float, float, dict[str, Tensor]]:
         return float(loss), float(model.eval()(**batch).loss), gradients
 
 
-def test_loss_and_gradient_are_the_true_means(tmp_path_factory: pytest.TempPathFactory) -> None:
-    folder = tmp_path_factory.mktemp("trainer")
-    processes.run_all(folder, free_port())
-    ranks = [load_file(folder / f"rank{rank}.safetensors") for rank in range(processes.WORLD)]
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Tensor]]:
+    return processes.run_all(tmp_path_factory.mktemp("trainer"))
+
+
+def test_captured_steps_exchange_once_an_update_and_train_as_eager_ones(ranks: list[dict[str, Tensor]]) -> None:
+    for name, steps in processes.FAST_CASES:
+        fast, eager = (f"{name}/{steps}/{kind}/" for kind in ("auto", False))
+        assert ranks[0][f"{fast}counts"].tolist() == [5 * steps, 6]  # captured micro-batches of 6 updates
+        assert ranks[0][f"{eager}counts"][0] == 0
+        for key in (key for key in ranks[0] if key.startswith(eager) and not key.endswith("counts")):
+            ours = ranks[0][key.replace(eager, fast)]
+            assert torch.equal(ours, ranks[1][key.replace(eager, fast)]), key
+            torch.testing.assert_close(ours, ranks[0][key], rtol=1e-4, atol=1e-6, msg=key)
+
+
+def test_a_captured_loop_trains_as_an_eager_one(ranks: list[dict[str, Tensor]]) -> None:
+    processes.check_loop(ranks)
+
+
+def test_loss_and_gradient_are_the_true_means(ranks: list[dict[str, Tensor]]) -> None:
     for name, steps in processes.CASES:
         loss, after, gradients = truth(name, steps)
         for found in ranks:

@@ -6,7 +6,7 @@ from argparse import SUPPRESS
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, Literal, NamedTuple, NoReturn
 
 import yaml
 from jsonargparse import ArgumentParser, DefaultHelpFormatter
@@ -116,7 +116,8 @@ def train_parser(method: str | None, words: Sequence[str] = ()) -> OptionsParser
     parser.add_argument("--model", type=str | None, default=None, help="Name on the Hugging Face Hub, or a folder.")
     parser.add_argument("--seed", type=int | list[int] | str, default=[1], help="One seed or several: 1,2,3.")
     _add_option(parser, "baseline", bool, False, "Train plainly too, with the same budget.")
-    _add_option(parser, "fast", bool, False, "Run steps as CUDA graphs.")
+    fast = "Run steps as CUDA graphs; auto does so on CUDA where it saves time within the run."
+    _add_option(parser, "fast", bool | Literal["auto"], "auto", fast)
     parser.add_argument("--output_dir", type=str | None, default=None, help="Run folder; must be new or empty.")
     group = parser.add_argument_group("Configs", "Options from files; flags go over them.")
     group.add_argument("--config", type=str, help="YAML file of options; may be given several times.")
@@ -153,7 +154,7 @@ def train_parser(method: str | None, words: Sequence[str] = ()) -> OptionsParser
 def _add_option(group: Any, name: str, kind: Any, default: Any, text: str) -> None:
     # neg,pos is a list of text as well; --fast alone is --fast true.
     kind = kind | str if kind == _WORDS else kind
-    bare: dict[str, Any] = {"nargs": "?", "const": True} if kind is bool else {}
+    bare: dict[str, Any] = {"nargs": "?", "const": True} if matches_type(True, kind) else {}
     group.add_argument(f"--{name}", type=kind, default=default, help=text.replace("%", "%%"), **bare)
 
 

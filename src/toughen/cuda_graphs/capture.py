@@ -48,7 +48,7 @@ class Graph:
 @contextmanager
 def recording(graph: torch.cuda.CUDAGraph, pool: Any = None, stream: Any = None) -> Generator[None]:
     """Record what a graph is to repeat; nothing is executed."""
-    gc.collect()
+    gc.collect(1)  # cycles of the last steps; all that Python holds would take as long as ten steps
     collecting = gc.isenabled()
     gc.disable()  # what it would free now are calls that no capture survives
     try:
@@ -65,9 +65,9 @@ def stream_of(device: torch.device) -> torch.cuda.Stream:
     return torch.cuda.Stream(device)
 
 
-def runs_before(model: nn.Module) -> int:
+def runs_before(model: nn.Module, compiled: bool) -> int:
     """Count the eager runs after which a step does nothing for the first time."""
-    return 2 if is_compiled(model) else 1
+    return 2 if compiled or is_compiled(model) else 1
 
 
 def on_device(value: Any, device: torch.device, own: bool = False) -> Any:

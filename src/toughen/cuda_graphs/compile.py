@@ -1,6 +1,9 @@
 """torch.compile for the layers alone: one compilation serves them all, and hooks outside them stay as they are."""
 
-from contextlib import suppress
+import os
+import shutil
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from typing import Any, cast
 
 from torch import nn
@@ -70,6 +73,46 @@ def uncompile_layers(model: nn.Module) -> None:
     for module in modules:
         if hasattr(module._compiled_call_impl, _BEFORE):
             module._compiled_call_impl = getattr(module._compiled_call_impl, _BEFORE)
+
+
+class CompiledLayers:
+    """Layers of a model that are compiled in a block and as they were outside: an evaluation compiles nothing.
+
+    What the compiler cannot do runs as it is.
+    """
+
+    def __init__(self, model: nn.Module, **options: Any) -> None:
+        modules: list[Any] = list(model.modules())
+        before = [module._compiled_call_impl for module in modules]
+        compile_layers(model, **options)
+        changed = zip(modules, before, strict=True)
+        self._calls = [(vars(m), was, m._compiled_call_impl) for m, was in changed if m._compiled_call_impl is not was]
+        self._switch(False)
+
+    @contextmanager
+    def active(self) -> Generator[None]:
+        from torch._dynamo import config
+
+        self._switch(True)
+        try:
+            with cast(Any, config).patch(suppress_errors=True):
+                yield
+        finally:
+            self._switch(False)
+
+    def _switch(self, on: bool) -> None:
+        for module, before, compiled in self._calls:
+            module["_compiled_call_impl"] = compiled if on else before
+
+
+def compiler_reason() -> str | None:
+    """Return why torch.compile can make no kernels here, or None."""
+    from torch.utils._triton import has_triton
+
+    if not has_triton():
+        return "Triton is not installed"
+    compilers = (os.environ.get("CC", ""), "cc", "gcc", "clang")
+    return None if any(map(shutil.which, compilers)) else "there is no C compiler"
 
 
 def _alike(stack: nn.ModuleList) -> list[nn.Module]:

@@ -29,7 +29,7 @@ class GraphCache:
 
     The first step of a shape runs eagerly; its result counts. Compiled models need two: the second may go other ways
     through what the first compiled, and compile more. Where a step cannot be captured it goes on running eagerly, and
-    a warning says why: `obstacle` has the reason. `steps` counts both kinds.
+    a warning says why: `obstacle` has the reason. What is captured by then is replayed. `steps` counts both kinds.
 
     Args:
         attached: The attached method.
@@ -44,6 +44,10 @@ class GraphCache:
     def __init__(self, attached: Attached, model: nn.Module) -> None:
         self.attached, self.model = attached, model
         self.obstacle: str | None = None
+        self.pays: Callable[[int], bool] = lambda seen: True  # whether to capture a shape that came so often
+        self.warn: Callable[[str], None] = _warn
+        self.simplify: Callable[[], bool] = lambda: False  # after a capture that failed: whether to try once more
+        self.compiled = False  # by whoever makes the steps, inside them alone
         self.steps = {"eager": 0, "captured": 0}
         self._weights = list(model.parameters())  # as an optimizer has them: those of the model at this time
         self._graphs: dict[Key, Graph] = {}
@@ -66,17 +70,17 @@ class GraphCache:
         `extra_key` tells steps of the same shape apart, `obstacle` says why this one must not be captured.
         """
         weights, device = self._weights, self._weights[0].device
-        self._fall_back(obstacle)
+        self.fall_back(obstacle)
         with self.attached.window(last):
-            if self.obstacle is not None:
+            if obstacle is not None or (self.obstacle is not None and not self._graphs):
                 return self._eager(run, batch, device)
             fresh = all(weight.grad is None for weight in weights)
             key = (*shape_of(batch), *extra_key, last, fresh, *state_of(self.model, weights))
             if key in self._graphs:
                 return self._replay(self._graphs[key], batch, fresh)
-            self._fall_back(model_reason(self.model, device))
+            self.fall_back(model_reason(self.model, device))
             trace = self._traces.get(key)
-            if trace is not None and trace.runs >= runs_before(self.model) and self.obstacle is None:
+            if trace is not None and self.obstacle is None and self._is_due(trace.runs):
                 graph = self._capture(run, batch, self._traces.pop(key), device, fresh, multiple_backwards)
                 if graph is not None:
                     self._graphs[key] = graph
@@ -88,6 +92,18 @@ class GraphCache:
             seen = [weight for weight in weights if weight.grad is not None]
             self._traces[key] = EagerTrace(tape, seen, 1 if trace is None else trace.runs + 1)
             return loss
+
+    def _is_due(self, seen: int) -> bool:
+        return seen >= runs_before(self.model, self.compiled) and self.pays(seen)
+
+    @property
+    def shapes(self) -> int:
+        """The number of kinds of steps seen so far."""
+        return len(self._graphs) + len(self._traces)
+
+    @property
+    def captures(self) -> int:
+        return len(self._graphs)
 
     def _eager(
         self, run: StepFn, batch: Mapping[str, Any], device: torch.device, tape: GraphSafeRng | None = None
@@ -135,9 +151,7 @@ class GraphCache:
         those of several are added to the buffers themselves, which takes less memory.
         """
         if len(self._graphs) >= MOST_GRAPHS:
-            self._fall_back(
-                f"there are more than {MOST_GRAPHS} shapes of batches: pad lengths to a few, as --fast does"
-            )
+            self.fall_back(f"there are more than {MOST_GRAPHS} shapes of batches: pad lengths to a few, as --fast does")
             return None
         tape, weights = trace.tape, [weight for weight in self._weights if weight.requires_grad]
         before = [weight.grad for weight in weights]
@@ -170,18 +184,21 @@ class GraphCache:
                     write = copy_all if fresh else add
                     write(buffers, [cast(Tensor, weight.grad) for weight in trace.weights])
             last_batches = self.attached.last_batches
-        except Exception as error:
+        except BaseException as error:  # Ctrl-C as well
             # A capture that broke off leaves its generators behind as if it still went on.
             tape.reset()
             self.attached.noise.generators.update(streams)
-            self._fall_back(error_reason(error))
+            if not isinstance(error, Exception):
+                raise
+            if isinstance(error, torch.OutOfMemoryError) or not self.simplify():
+                self.fall_back(error_reason(error))
             return None
         finally:
             torch.clear_autocast_cache()
             for weight, grad in zip(weights, before, strict=True):
                 weight.grad = grad
         if not torch.equal(chance[0], torch.get_rng_state()) or chance[1] != random.getstate():
-            self._fall_back("the model draws random numbers on the CPU, which a replay would not draw again")
+            self.fall_back("the model draws random numbers on the CPU, which a replay would not draw again")
             return None
         return Graph(graph, tape, inputs, loss, trace.weights, last_batches)
 
@@ -191,8 +208,14 @@ class GraphCache:
         self._traces.clear()
         self.grad_buffers.clear()
 
-    def _fall_back(self, obstacle: str | None) -> None:
+    def fall_back(self, obstacle: str | None) -> None:
+        """Capture nothing more, and say why; None changes nothing."""
         if obstacle is None or self.obstacle is not None:
             return
         self.obstacle = obstacle
-        warnings.warn(f"Steps are not captured, they run eagerly: {obstacle}.", RobustnessWarning, stacklevel=4)
+        kind = "Steps of other shapes" if self._graphs else "Steps"
+        self.warn(f"{kind} are not captured, they run eagerly: {obstacle}.")
+
+
+def _warn(line: str) -> None:
+    warnings.warn(line, RobustnessWarning, stacklevel=5)

@@ -14,7 +14,9 @@ from ..errors import MethodError
 from ..internal.architectures import is_compiled_whole
 from ..internal.foreach import half_dtype
 from .capture import Key
+from .compile import CompiledLayers
 from .eligibility import can_pack, method_reason, weights_stay
+from .gradient_exchange import exchange_of
 from .graph_cache import GraphCache, StepFn
 from .half_weights import HalfWeights, half_weights_of
 from .optimizer import CapturedUpdate
@@ -25,10 +27,26 @@ class CapturedPasses:
     """The passes of one micro-batch at a time as CUDA graphs, without padding where that pays."""
 
     def __init__(self, attached: Attached, model: nn.Module, optimizer: Optimizer | None) -> None:
-        self.attached, self.captured = attached, GraphCache(attached, model)
+        self.exchange = exchange_of(model, attached.backward_passes())
+        self.model: nn.Module = model if self.exchange is None else self.exchange.module  # that the passes run
+        self.attached, self.captured = attached, GraphCache(attached, self.model)
+        self.layers: CompiledLayers | None = None
+        self.tokens = 0  # that the layers computed in the last pass
         self.update = None if optimizer is None else CapturedUpdate(self.captured, optimizer)
         self.packing: Packing | None = None
         self.half_weights: HalfWeights | None = None
+        self._casts_once = True
+        self.captured.simplify = self._simplify
+
+    def _simplify(self) -> bool:
+        """Give one speed-up up, since a capture has failed; return whether there was one left."""
+        if self.attached.overlap and self.attached.overlapped:
+            self.attached.overlap = False
+        elif self._casts_once and self.half_weights is not None:
+            self._casts_once = False  # its copies stay: graphs that were captured before write to them
+        else:
+            return False
+        return True
 
     def set_precision(self, half: torch.dtype | None, pack: bool = True) -> None:
         """Make use of the half precision in which layers compute, if the method and the model allow it.
@@ -39,6 +57,11 @@ class CapturedPasses:
         self.packing = packing_of(model, half is not None) if pack and can_pack(states) else None
         whole = is_compiled_whole(self.captured.model) or is_compiled_whole(model)  # with hooks, which put copies in
         self.half_weights = half_weights_of(model, half) if weights_stay(states) and not whole else None
+
+    def compile(self, **options: Any) -> None:
+        """Compile the layers within steps from now on; what is captured is captured again."""
+        self.captured.clear()
+        self.layers, self.captured.compiled = CompiledLayers(self.model, **options), True
 
     def run(
         self,
@@ -57,17 +80,19 @@ class CapturedPasses:
         """
         batch = self.attached.add_views(batch)
         tokens = tokens_to_compute(batch, real) if self.packing is not None else None
+        self.tokens = tokens or (batch["input_ids"].numel() if "input_ids" in batch else 0)
 
         def run(inputs: dict[str, Any]) -> Tensor:
-            copies = None if self.captured.obstacle is not None else self.half_weights
+            copies = self.half_weights if self._casts_once and self.captured.obstacle is None else None
             with (
                 nullcontext() if self.packing is None else self.packing.of(inputs, tokens),
+                nullcontext() if self.layers is None else self.layers.active(),
                 nullcontext() if copies is None else copies.of_step(),
             ):
                 return passes(inputs)
 
         backward_passes = self.attached.backward_passes(last)
-        return self.captured(
+        loss = self.captured(
             run,
             {**drop_full_mask(batch, real), **more},
             last=last,
@@ -75,6 +100,9 @@ class CapturedPasses:
             extra_key=(tokens, *extra_key),
             obstacle=method_reason(self.attached.states, backward_passes, last, updates),
         )
+        if last and self.exchange is not None:
+            self.exchange()
+        return loss
 
     def close(self) -> None:
         """Give the model its own attention back, and the graphs' memory."""
@@ -108,7 +136,7 @@ class CapturedStep(CapturedPasses):
         if optimizer is not None and backward is not None:
             raise MethodError("backward= (a GradScaler) makes updates of its own: leave optimizer= out.")
         super().__init__(attached, model, optimizer)
-        self.model, self._backward, self.max_norm = model, backward, max_norm
+        self._backward, self.max_norm = backward, max_norm
         self._pack, self._decided = pack, False
 
     @property
@@ -124,7 +152,7 @@ class CapturedStep(CapturedPasses):
             self.set_precision(half_dtype(next(self.model.parameters())), self._pack)
             self._decided = True
         update = self.update if last else None
-        key = None if update is None else update.in_graph_key()
+        key = None if update is None or self.exchange is not None else update.in_graph_key()
         in_graph = key is not None
         act = None
         if update is not None:

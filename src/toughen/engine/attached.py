@@ -132,6 +132,7 @@ class Attached:
                 states.view_maker = ViewMaker.of(
                     states.method.site, number, self.model, tokenizer, self._seed, self.task
                 )
+        self.overlap, self.overlapped = True, False  # passes of a captured step: may they, did they
         self.last_batches: list[MethodStep] = []  # the last micro-batch, one for each method
         self._window: list[MethodStep] = []
         self._open = self._inside = False  # an accumulation window has begun; one of its micro-batches is under way
@@ -217,7 +218,9 @@ class Attached:
         passes = SharedPasses(
             self.model, forward, clean, no_sync, self.task, device, self._switch, self._feature_hook, compares
         )
-        passes.branch = side_stream_of(self.model, [one.method for one in self.states], clean)
+        methods = [one.method for one in self.states]
+        passes.branch = side_stream_of(self.model, methods, clean) if self.overlap else None
+        self.overlapped = passes.branch is not None
         steps, seen = dict[int, MethodStep](), passes
         for maker in self.view_makers:
             number = maker.number

@@ -68,7 +68,7 @@ def train(
     head: str | Mapping[str, Any] | None = None,
     peft: bool | str | Mapping[str, Any] | None = None,
     baseline: bool | None = None,
-    fast: bool | None = None,
+    fast: bool | str | None = None,
     output_dir: "str | os.PathLike[str] | None" = None,
     nproc: int | None = None,
     config: "Mapping[str, Any] | None" = None,
@@ -91,7 +91,7 @@ def train(
         head: The head and its options; "second-order" or by default the model's own.
         peft: True for LoRA, or its options.
         baseline: Train plainly, too, with the same budget.
-        fast: Run steps as CUDA graphs.
+        fast: Run steps as CUDA graphs; by default "auto", on CUDA where that saves time within the run.
         output_dir: The run folder; must be new or empty.
         nproc: Processes on this machine, one for each GPU.
         config: A whole config, which all the others go over.

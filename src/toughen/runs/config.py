@@ -149,7 +149,7 @@ class Config:
         train: Epochs, batch size, learning rate and the like.
         seed: The seeds to train with.
         baseline: Train plainly as well, with the same seeds.
-        fast: Capture steps as CUDA graphs, without padding.
+        fast: Capture steps as CUDA graphs, without padding; "auto" does so on CUDA where it saves time.
         head: A second-order head.
         peft: Adapters.
         model_config: Changes of the model's config.json.
@@ -170,7 +170,7 @@ class Config:
     train: TrainConfig = TrainConfig()
     seed: tuple[int, ...] = (1,)
     baseline: bool = False
-    fast: bool = False
+    fast: bool | Literal["auto"] = "auto"
     head: HeadConfig = HeadConfig()
     peft: PeftConfig = PeftConfig()
     model_config: dict[str, Any] = field(default_factory=dict[str, Any])

@@ -200,7 +200,7 @@ def _check(config: Config) -> None:
             raise RunError(f"{name}.{changed[0]} does nothing without --{name} {bare}; add it, or leave it out.")
     if config.train.shard and config.peft.name:
         raise RunError("train.shard with --peft: adapters are merged into a whole model at the end; leave one out.")
-    if config.fast and config.data.pad_to_max_length:
+    if config.fast is True and config.data.pad_to_max_length:
         raise RunError("data.pad_to_max_length with --fast: fast steps remove padding; leave one out.")
     rows_per_device(config.train, config.nproc)
 

@@ -9,6 +9,7 @@ import gc
 import json
 import math
 import os
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,8 +26,6 @@ from .results import SeedResult, write_predictions
 
 if TYPE_CHECKING:
     from .launch import GracefulStop
-
-FAST_LENGTHS = 32  # lengths are padded to multiples of it in fast runs
 
 
 def train_seed(job: SeedJob, reporter: ProgressLogger, stop: "GracefulStop") -> SeedResult:
@@ -91,11 +90,9 @@ def _train(job: SeedJob, micro: int, scored: int, reporter: ProgressLogger, stop
         fast=config.fast,
         train_dataset=job.data.train,
         eval_dataset=rows,
-        # A captured step is made for one shape: few lengths make few of them.
         data_collator=collator(
             job.data.task,
             job.prepared.tokenizer,
-            pad_to_multiple_of=FAST_LENGTHS if config.fast else None,
             edges=(job.prepared.max_length,) if config.data.pad_to_max_length else (),
         ),
         processing_class=job.prepared.tokenizer,
@@ -103,6 +100,7 @@ def _train(job: SeedJob, micro: int, scored: int, reporter: ProgressLogger, stop
         callbacks=[callback, *([EarlyStoppingCallback(train.patience)] if train.patience else [])],
     )
     callback.trainer = trainer
+    trainer.tell = partial(_log, reporter, job.title)
     if trainer.args.world_size != job.world_size:
         raise RunError(
             f"{job.world_size} processes were started, but Trainer sees {trainer.args.world_size}; use --nproc."
@@ -118,11 +116,15 @@ def _train(job: SeedJob, micro: int, scored: int, reporter: ProgressLogger, stop
             if trainer.is_world_process_zero():
                 job.run.truncate_metrics(job.variant, job.seed, int(last.name.rpartition("-")[2]) if last else 0)
             trainer.train(resume_from_checkpoint=str(last) if last else None)
-            if config.fast:
-                reporter.log(f"{job.title}: {trainer.fast_steps}")
+            if trainer.fast_steps:
+                trainer.tell(trainer.fast_steps)
     finally:
         reporter.end()
     return finish_seed(job, trainer, rows)
+
+
+def _log(reporter: ProgressLogger, title: str, line: str) -> None:
+    reporter.log(f"{title}: {line}")
 
 
 def _last_checkpoint(job: SeedJob, model: Any, reporter: ProgressLogger) -> Path | None:

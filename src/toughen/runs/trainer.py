@@ -210,6 +210,10 @@ class RunTrainer(_Robust):
             take_processors_for_gpus()
         super().create_accelerator_and_postprocess()
 
+    def _eager_reason(self) -> str | None:
+        padded = getattr(self.data_collator, "edges", ())
+        return "fast steps remove padding, and data.pad_to_max_length keeps it" if padded else super()._eager_reason()
+
     def _get_dataloader(self, *args: Any, is_training: bool = False, **kwargs: Any) -> Any:
         """Score all rows in their own order: without the groups by length and dropped batches of the training."""
         if is_training:

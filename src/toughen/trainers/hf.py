@@ -1,10 +1,11 @@
 """Hugging Face Trainer: overrides that call super, nothing copied."""
 
 import inspect
+import logging
 import warnings
 from collections.abc import Callable, Generator, Mapping
 from contextlib import nullcontext
-from typing import Any, TypeVar, cast
+from typing import Any, Literal, TypeAlias, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -12,12 +13,13 @@ from transformers import PreTrainedModel, Trainer, TrainerCallback
 
 from ..combine.base import BackwardPass
 from ..compare.model_outputs import ModelOutputs
+from ..cuda_graphs.eligibility import ALL_THE_SAME, CHECKPOINTING, class_reason, code_reason, model_reason, part_reason
 from ..cuda_graphs.packing import padding_token
 from ..engine.attached import Attached
 from ..errors import MethodError, RobustnessWarning
 from ..method import Method, MethodSum
 from . import checkpoint as state
-from .cuda_graph_step import CapturedTraining, TokenCountCollator
+from .cuda_graph_step import CapturedTraining, TokenCountCollator, pad_to_few_lengths
 from .hf_loss_scaling import (
     PASS_COUNTS,
     STEP_COUNTS,
@@ -32,15 +34,19 @@ from .hf_loss_scaling import (
 from .view_collator import ViewCollator
 
 T = TypeVar("T", bound=Trainer)
+Fast: TypeAlias = bool | Literal["auto"]
+CAPTURING_DEVICES = ("cuda",)  # where steps are captured unasked
 PROBE_EVERY = 50  # updates at least between two probes, which cost a few forward passes
 
 
 def robust(trainer: type[T] = Trainer) -> type[T]:
     """Return the given Trainer class with a `method=` argument: `robust(Seq2SeqTrainer)(..., method=toughen.smart())`.
 
-    `fast=True` captures each step as a CUDA graph and leaves padding out of the layers where that pays; pad batches to
-    a few lengths then (`pad_to_multiple_of`). Steps that cannot be captured run as always, and a warning says why.
-    Evaluation, checkpoints and the saved model are the Trainer's own. What the method did is logged as `robust/...`.
+    On CUDA steps are captured as CUDA graphs where that saves time within the training; texts are padded to multiples
+    of 32 then, and padding is left out of the layers where that pays (`docs/fast.md`). Other steps run as always, and
+    one line of the log says why. `fast=False` captures none; `fast=True` captures also what runs Python of yours in a
+    step, and warns of what it cannot capture. Evaluation, checkpoints and the saved model are the Trainer's own. What
+    the method did is logged as `robust/...`.
 
     Args:
         trainer: The Trainer class, yours or one of transformers and TRL.
@@ -108,8 +114,10 @@ class RobustTrainer(Trainer):
     """Runs a method in the training steps of the Trainer that it is mixed into."""
 
     def __init__(
-        self, *args: Any, method: Method | MethodSum, probe: bool = True, fast: bool = False, **kwargs: Any
+        self, *args: Any, method: Method | MethodSum, probe: bool = True, fast: Fast = "auto", **kwargs: Any
     ) -> None:
+        if fast not in (True, False, "auto"):
+            raise MethodError(f'fast={fast!r}: give True, False or "auto".')
         if not isinstance(method, (Method, MethodSum)):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise MethodError(f"method={method!r} is not a method. Give e.g. method=toughen.smart().")
         self._guard = _OverrideGuard(type(self), RobustTrainer)
@@ -120,8 +128,10 @@ class RobustTrainer(Trainer):
         if getattr(self.args, "n_gpu", 1) > 1:
             raise MethodError("DataParallel copies the model in every pass; start one process a GPU with torchrun.")
         self._method, self._fast = method, fast
+        self._capturing = fast is True
         self._graphs: CapturedTraining | None = None
         self.fast_steps = ""  # after training: how many were captured, and why not all
+        self.tell: Callable[[str], None] = logging.getLogger("toughen").warning  # where lines about steps go
         self._attach(self.model)
         self._compares = compares_predictions(method)
         self._probe = probe
@@ -130,6 +140,7 @@ class RobustTrainer(Trainer):
 
     def _attach(self, model: Any) -> None:
         own = cast(PreTrainedModel, self.accelerator.unwrap_model(model))
+        self._code_reason = code_reason(own)
         self.attached: Attached = self._method.attach(own, self.processing_class, seed=self.args.seed)
         self.attached.gives_way = True  # to another Trainer on this model, but not while this one trains
         # Some language models divide by the number of labels of the whole update, and so does Trainer's smoothed loss;
@@ -161,6 +172,11 @@ class RobustTrainer(Trainer):
     def train(self, *args: Any, **kwargs: Any) -> Any:
         self.attached.attach()
         self.attached.gives_way = False
+        if self._fast == "auto" and self.args.device.type in CAPTURING_DEVICES:
+            reason = self._eager_reason()
+            self._capturing = reason is None
+            if reason is not None:
+                self._tell_on_main(f"Steps are not captured, they run eagerly: {reason}.")
         try:
             return super().train(*args, **kwargs)
         finally:
@@ -170,6 +186,29 @@ class RobustTrainer(Trainer):
                 self._graphs = None
             self.attached.detach()  # the trained model is a plain one
             self.attached.gives_way = True
+
+    def _eager_reason(self) -> str | None:
+        """Return why steps are not captured unasked, as far as it is known before the first, or None."""
+        kinds = type(self).__mro__
+        classes, model = kinds[kinds.index(RobustTrainer) + 1 :], self.attached.model
+        if self.compute_loss_func is not None:
+            return f"a replay does not run the Python of compute_loss_func; {ALL_THE_SAME}"
+        if self.is_deepspeed_enabled or self.is_fsdp_enabled:
+            return "gradients are exchanged between processes in the middle of the step"
+        if self.args.gradient_checkpointing:
+            return CHECKPOINTING
+        names = ("training_step", "compute_loss", "compute_loss_context_manager")
+        parts = next(filter(None, (part_reason(each.method) for each in self.attached.states)), None)
+        return (
+            class_reason(classes, names)
+            or self._code_reason
+            or parts
+            or model_reason(model, next(model.parameters()).device)
+        )
+
+    def _tell_on_main(self, line: str) -> None:
+        if self.is_world_process_zero():
+            self.tell(line)
 
     def _inner_training_loop(self, *args: Any, **kwargs: Any) -> Any:
         """Trainer counts from 0 in every training that it does not resume, and so do schedules, teachers, spreads."""
@@ -181,10 +220,12 @@ class RobustTrainer(Trainer):
 
     def get_train_dataloader(self) -> Any:
         collate: Any = self.data_collator
+        if self._capturing:
+            self.data_collator = pad_to_few_lengths(collate, self.attached.model)
         if self.attached.view_makers:
             self.data_collator = cast(Any, ViewCollator(self.data_collator, self.attached))
             self._epochs.views = self.data_collator
-        if self._fast:
+        if self._capturing:
             self.data_collator = cast(Any, TokenCountCollator(self.data_collator, padding_token(self.attached.model)))
         try:
             return super().get_train_dataloader()
@@ -234,18 +275,21 @@ class RobustTrainer(Trainer):
         inputs = self._prepare_inputs(inputs)
         sync = self.accelerator.sync_gradients
         self.attached.total_steps = self.state.max_steps
-        if self._fast:
+        if self._capturing:
             if self._graphs is None:
                 half = torch.bfloat16 if self.args.bf16 else torch.float16 if self.args.fp16 else None
                 scaled = self.accelerator.scaler is not None
                 optimizer = None if scaled else getattr(self.optimizer, "optimizer", None)
-                self._graphs = CapturedTraining(self.attached, model, half, optimizer)
+                tell = self._tell_on_main if self._fast == "auto" else None
+                self._graphs = CapturedTraining(self.attached, model, half, optimizer, tell)
+            own = self._graphs.model
 
             def passes(inputs: Any, items: Any) -> Tensor:
-                return self._passes(model, inputs, items)
+                return self._passes(own, inputs, items)
 
             spread = self._micro_batches
-            total = self._graphs(passes, inputs, num_items_in_batch, sync, spread)
+            left = (self.state.max_steps - self.state.global_step) * spread
+            total = self._graphs(passes, inputs, num_items_in_batch, sync, spread, left)
         else:
             total = self._passes(model, inputs, num_items_in_batch)
         if self._probe and sync and self._probe_is_due():

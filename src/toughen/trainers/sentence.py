@@ -89,7 +89,7 @@ class SentenceTrainer(RobustTrainer):
                 f"{type(self).__name__}: of sentence-transformers, robust() takes {EMBEDDERS} and {RERANKERS}."
             )
         self._reranks = RERANKERS in kinds
-        if self._fast:
+        if self._fast is True:
             raise MethodError(
                 "fast=True: steps with the losses of sentence-transformers are not captured; leave it out."
             )
@@ -107,6 +107,9 @@ class SentenceTrainer(RobustTrainer):
         for states in self.attached.states:
             if states.view_maker is not None and not self._reranks:
                 states.view_maker = replace(states.view_maker, longest=longest)
+
+    def _eager_reason(self) -> str | None:
+        return "the losses of sentence-transformers run Python of their own"
 
     def _losses_of_class(self) -> list[Any]:
         losses: Any = cast(Any, self).loss
