@@ -43,7 +43,7 @@ class Smart:
         noise = (noise + 1e-3 * grad).detach()
         noise = noise / (noise.norm(math.inf, dim=-1, keepdim=True) + 1e-6)
         moved = scores(embedded + noise)
-        added = kl(moved, clean, "sum") + kl(clean, moved, "sum")
+        added = kl(moved, clean.detach(), "sum") + kl(clean, moved.detach(), "sum")
         (F.cross_entropy(clean, labels) + 0.02 * added).backward()
 
 
@@ -55,7 +55,7 @@ class Sift:
         self.hook = model.bert.embeddings.LayerNorm.register_forward_pre_hook(self.normalise)
 
     def normalise(self, _module: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        self.seen = unit = F.layer_norm(args[0].float(), args[0].shape[-1:], eps=1e-7)
+        self.seen = unit = F.layer_norm(args[0], args[0].shape[-1:], eps=1e-7)
         return (unit if self.noise is None else unit.detach() + self.noise,)
 
     @contextmanager
@@ -69,7 +69,7 @@ class Sift:
 
     def __call__(self, batch: dict[str, Tensor], start: Tensor | None = None) -> None:
         def cross(a: Tensor, b: Tensor) -> Tensor:
-            p, q = a.float().log_softmax(-1), b.float().log_softmax(-1)
+            p, q = a.log_softmax(-1), b.log_softmax(-1)
             return -(q.exp().detach() * p).sum(-1) - (p.exp().detach() * q).sum(-1)
 
         out = self.model(**batch)
@@ -127,7 +127,7 @@ class _Reversed(torch.autograd.Function):
 
 
 class Asa:
-    """gingasan/adversarialSA: a second pass in which a layer's adversary, one head as wide as the model, hides pairs."""
+    """gingasan/adversarialSA: a second pass in which adversaries, one a layer and as wide as it, hide pairs."""
 
     def __init__(self, model: Any, tau: float = 0.5) -> None:
         self.model, self.tau, width = model, tau, model.config.hidden_size
@@ -135,7 +135,7 @@ class Asa:
         pairs = [(nn.Linear(width, width), nn.Linear(width, width)) for _ in model.bert.encoder.layer]
         self.adversaries = nn.ModuleList(nn.ModuleList(pair) for pair in pairs).to(like.device, like.dtype)
 
-    def __call__(self, batch: dict[str, Tensor]) -> None:
+    def __call__(self, batch: dict[str, Tensor], start: None = None) -> None:
         clean, model = self.model(**batch), self.model
         kinds = batch.get("token_type_ids")
         hidden = model.bert.embeddings(input_ids=batch["input_ids"], token_type_ids=kinds)
