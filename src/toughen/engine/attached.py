@@ -30,7 +30,7 @@ from .checkpointing import CheckpointedLayers
 from .diagnostics import measure_divergence, step_metrics
 from .features import FeatureHook
 from .float32_logits import keep_logits_in_float32
-from .model_calls import watch_calls
+from .model_calls import remember_signatures, watch_calls
 from .perturbation import Injector
 from .state import MethodState, under
 from .step import Forward, MethodStep, NoSync, SharedPasses
@@ -466,6 +466,7 @@ def install_hooks(model: nn.Module, states: Sequence[MethodState], seed: int, un
     checkpoints = CheckpointedLayers(model, inside) if inside else None
     if checkpoints is not None:
         undo.append(checkpoints.release)
+    undo.append(remember_signatures(model))
     undo.append(watch_calls(model, [one.injector for one in states], checkpoints))
     undo.append(warn_if_method_unused(model, lambda: states[0].used))
     return watch
