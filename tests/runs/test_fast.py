@@ -3,6 +3,10 @@
 import json
 
 import pytest
+import torch
+from transformers import AutoConfig
+
+from toughen.runs.prepare import resolve_precision
 
 pytestmark = pytest.mark.usefixtures("no_page")
 
@@ -46,3 +50,12 @@ def test_a_fast_run_begins_in_training_mode(start, capsys):
     said = capsys.readouterr()
     assert "eval mode" not in said.out + said.err
     assert modes == [True] * 12
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU decides")
+@pytest.mark.parametrize(("has", "width", "expected"), [(True, 128, "bf16"), (True, 32, "fp32"), (False, 384, "fp32")])
+def test_processors_that_have_bfloat16_compute_in_it(has, width, expected, monkeypatch, tmp_path):
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: has)
+    AutoConfig.for_model("bert", hidden_size=width).save_pretrained(tmp_path)
+    assert resolve_precision("auto", str(tmp_path))[0] == expected
