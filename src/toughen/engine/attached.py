@@ -273,7 +273,8 @@ class Attached:
         backward_passes = self.backward_passes(last)
 
         def take(_each: BackwardPass) -> Tensor:
-            loss = next(losses) / accumulate
+            loss = next(losses)
+            loss = loss if accumulate == 1 else loss / accumulate
             with no_autocast(loss):  # which would round the gradients of what was computed in float32
                 loss.backward() if backward is None else backward(loss)
             return loss
@@ -310,6 +311,8 @@ class Attached:
                     step()
                     torch.clear_autocast_cache()  # its half-precision copies are of the weights before the step
             next(losses, None)  # runs what stands after the last yield
+        if len(counted) == 1:
+            return counted[0]
         return torch.stack(counted).sum() if counted else torch.zeros((), device=next(self.model.parameters()).device)
 
     def capture(
