@@ -69,8 +69,8 @@ class Activation:
     @cached_property
     def l2(self) -> Tensor:
         """The l2 norm of each example's activation where it may be perturbed, as (batch, 1, ...)."""
-        value = self.masked(self.value.to(self.dtype)).flatten(1)
-        return torch.linalg.vector_norm(value, dim=1).view(self.count.shape)
+        value = self.masked(self.value.to(self.dtype))
+        return torch.linalg.vector_norm(value, dim=tuple(range(1, value.dim())), keepdim=True)
 
     @cached_property
     def rms(self) -> Tensor:
