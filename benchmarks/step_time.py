@@ -1,7 +1,12 @@
-"""One step of each method: against a plain step, and against a loop of plain PyTorch that does the same.
+"""One step of each method: against a plain step, and against a loop of plain PyTorch.
 
     python benchmarks/step_time.py                                    # CPU, a small BERT
     python benchmarks/step_time.py --device cuda --size base --batch 16 --length 64 --dtype bfloat16
+    python benchmarks/step_time.py --against seeds --size thin --repeats 200
+
+The loop does the same as ours (`naive.py`), or with `--against seeds` what the public code does that people copy
+(`seed_loops.py`), beside the method as users get it. The model "thin" is so narrow that a CPU waits for Python and for
+launches, as a GPU does at small batches.
 
 All three are timed in turn, in one process, on one model; medians. Ratios are what counts: to the naive loop it is the
 median over the rounds of ours / naive in the same round. On CPU it is given in processor time as well, which other
@@ -27,11 +32,12 @@ from transformers import BertConfig, BertForSequenceClassification
 import toughen
 
 if __package__:
-    from . import naive
+    from . import naive, seed_loops
 else:
     import naive
+    import seed_loops
 
-SIZES = {"small": (4, 256, 4), "mini": (6, 384, 12), "base": (12, 768, 12), "large": (24, 1024, 16)}
+SIZES = {"thin": (6, 32, 4), "small": (4, 256, 4), "mini": (6, 384, 12), "base": (12, 768, 12), "large": (24, 1024, 16)}
 SPECIAL = [0, 1, 2]
 # What the arithmetic costs in units of a plain step, with a backward pass as two forward passes and an inner one,
 # which computes no gradient of the weights, as one.
@@ -107,6 +113,7 @@ def main() -> None:
     parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16"])
     parser.add_argument("--repeats", type=int, default=15)
     parser.add_argument("--methods", nargs="*", default=None)
+    parser.add_argument("--against", default="naive", choices=["naive", "seeds"])
     parser.add_argument("--out", type=Path, default=None)
     args = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -133,14 +140,16 @@ def main() -> None:
         model.zero_grad()
 
     rows: list[dict[str, Any]] = []
-    titles = ("plain ms", "naive ms", "ours ms", "/plain", "/naive", "of cpu", "passes")
+    against = f"ours_over_{args.against}"
+    titles = ("plain ms", f"{args.against} ms", "ours ms", "/plain", f"/{args.against}", "of cpu", "passes")
     print(f"{'method':10}" + "".join(f"{title:>10}" for title in titles))
-    for name in args.methods or [
-        n for n in toughen.available() if n not in ("plain", "freeat", "rdrop", "asa", "typos")
-    ]:
-        if not hasattr(naive, name):
+    for name in args.methods or (seed_loops.LOOPS if args.against == "seeds" else toughen.available()):
+        if args.against == "naive" and (name in ("plain", "freeat", "rdrop", "typos") or not hasattr(naive, name)):
             continue
-        attached = make(name, noise).attach(model, SimpleNamespace(all_special_ids=SPECIAL))
+        seeds = args.against == "seeds"
+        method = toughen.make(name) if seeds else make(name, noise)
+        loop = seed_loops.LOOPS[name](copy.deepcopy(model)) if seeds else None
+        attached = method.attach(model, SimpleNamespace(all_special_ids=SPECIAL))
 
         def ours(attached: Any = attached) -> None:
             with half():
@@ -149,26 +158,29 @@ def main() -> None:
 
         own = [copy.deepcopy(model).eval()] if name == "bregman" else []  # what its loop keeps between steps
 
-        def theirs(name: str = name, own: list[Any] = own) -> None:
+        def theirs(name: str = name, own: list[Any] = own, loop: Any = loop) -> None:
             with half():
-                getattr(naive, name)(naive.Naive(model, batch, noise, SPECIAL), *own)
-            model.zero_grad()
+                if loop is None:
+                    getattr(naive, name)(naive.Naive(model, batch, noise, SPECIAL), *own)
+                else:
+                    loop(batch)
+            (model if loop is None else loop.model).zero_grad()
 
         # The naive loop runs on the bare model: the hooks are inactive outside our own passes.
-        times = timed({"plain": plain, "naive": theirs, "ours": ours}, args.repeats, args.device)
+        times = timed({"plain": plain, args.against: theirs, "ours": ours}, args.repeats, args.device)
         attached.detach()
         ms = {key: statistics.median(value.wall) for key, value in times.items()}
         row = {
             "method": name,
             **{f"{key}_ms": round(value, 2) for key, value in ms.items()},
             "ours_over_plain": round(ms["ours"] / ms["plain"], 3),
-            "ours_over_naive": ratio(times["ours"].wall, times["naive"].wall),
+            against: ratio(times["ours"].wall, times[args.against].wall),
         }
         if args.device == "cpu":
-            row["ours_over_naive_processor"] = ratio(times["ours"].processor, times["naive"].processor)
+            row[f"{against}_processor"] = ratio(times["ours"].processor, times[args.against].processor)
         rows.append(row)
-        figures = f"{row['ours_over_plain']:10.2f}{row['ours_over_naive']:10.3f}"
-        figures += f"{row['ours_over_naive_processor']:10.3f}" if args.device == "cpu" else f"{'':10}"
+        figures = f"{row['ours_over_plain']:10.2f}{row[against]:10.3f}"
+        figures += f"{row[f'{against}_processor']:10.3f}" if args.device == "cpu" else f"{'':10}"
         print(f"{name:10}" + "".join(f"{value:10.1f}" for value in ms.values()) + figures, end="")
         print(f"{EXPECTED.get(name, 2.0):10.2f}", flush=True)
     if args.out:

@@ -82,9 +82,9 @@ def _on_texts(every: Mapping[tuple[str, str], Board]) -> Iterator[Part]:
             ]
             lines.append([method, *cells, f"{board.cost(method):.1f}", str(len(own["clean"]))])
         words = (
-            f"Means of {', '.join(board.protocol.mean_tasks)} in points, of those that have the score: plain training's, "
-            "then differences from it with 95 % intervals, paired over seeds and not corrected. A column names the share "
-            "of words.",
+            f"Means of {', '.join(board.protocol.mean_tasks)} in points, of those that have the score: plain's, then "
+            "differences from it with 95 % intervals, paired over seeds and not corrected. A column names the share of "
+            "words.",
         )
         yield Part(f"{model}: methods on texts", words, ["method", *columns, "cost", "seeds"], lines)
 

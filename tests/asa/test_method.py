@@ -14,7 +14,7 @@ from toughen.errors import MethodError, StepError
 from toughen.internal.rng import NoiseGenerators
 from toughen.schedules import LinearSchedule, TrainingProgress
 from toughen.search import mask_function as hide
-from toughen.search.counter_rng import logistic_noise
+from toughen.search.counter_rng import draw_words, logistic_noise
 
 from ..tiny import NO_DROPOUT, SMALL, bert, text_batch
 
@@ -60,7 +60,7 @@ def test_recommended_is_what_it_says(per_head):
         aq = (rate * (fixed @ own.query.weight.T + own.query.bias)).view(3, -1, masks, 32 // masks).transpose(1, 2)
         ak = (rate * (fixed @ own.key.weight.T + own.key.bias)).view(3, -1, masks, 32 // masks).transpose(1, 2)
         score = aq @ ak.mT / (32 // masks) ** 0.5 + torch.logit(torch.tensor(0.6, dtype=torch.float64))
-        score = score + logistic_noise(keys[number], score.shape, torch.float64)
+        score = score + logistic_noise(draw_words(keys[number], 3, masks, 10), torch.float64)
         soft = (score / temperature).sigmoid()
         hard = (score > 0) | ~real[:, None, :, None]
         hard = hard & real[:, None, None, :]

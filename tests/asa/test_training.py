@@ -85,7 +85,7 @@ def test_a_model_in_half_precision():
 
 
 def test_nothing_large_is_kept():
-    """Between forward and backward the adversary keeps its queries and keys, and no tensor of length x length."""
+    """Between forward and backward the adversary keeps queries, keys and words of rows, nothing of length x length."""
     model = bert(dtype=torch.float32)
     attached = toughen.asa(visible=0.6).attach(model, seed=3)
     adversary, kept = attached.adversary["0"], []
@@ -96,8 +96,8 @@ def test_nothing_large_is_kept():
     draw = attached.noise.key(torch.device("cpu"))
     with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t.shape) or t, lambda t: t):
         StraightThroughMask.apply(query, key, draw, None, None, rule, torch.float32)
-    pairs_of_each_text = torch.Size((2,))
-    assert sorted(kept) == sorted([query.shape, key.shape, draw.shape, pairs_of_each_text])
+    assert {query.shape, key.shape} < set(kept)
+    assert max(shape.numel() for shape in kept) < 50 * 50 * 2
 
 
 def _view():

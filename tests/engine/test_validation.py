@@ -1,6 +1,7 @@
 """A model that has a method and is trained without it: told once, and never where the method is used."""
 
 import copy
+import inspect
 import warnings
 from pathlib import Path
 from typing import Any
@@ -73,3 +74,17 @@ def test_nothing_is_said_where_the_method_is_used_or_nothing_is_trained(tmp_path
         dropping(), settings(tmp_path, max_steps=12), train_dataset=texts(), method=toughen.sam()
     )
     trainer.train()
+
+
+def test_signatures_of_layers_are_read_once() -> None:
+    """transformers reads them in every pass; a copy of the model calls its own layers, and all goes with the method."""
+    model = bert()
+    layer = model.bert.encoder.layer[0]
+    usual = type(layer).feed_forward_chunk
+    with toughen.plain().attach(model):
+        twin = copy.deepcopy(model)
+        assert layer.feed_forward_chunk.__func__.__signature__ == inspect.signature(usual)
+        assert torch.equal(twin(**BATCH).logits, model(**BATCH).logits)
+        twin.bert.encoder.layer[0].output.dense.weight.data.zero_()
+        assert not torch.equal(twin(**BATCH).logits, model(**BATCH).logits)
+    assert layer.feed_forward_chunk.__func__ is usual

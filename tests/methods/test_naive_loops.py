@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import toughen
-from benchmarks import naive
+from benchmarks import naive, seed_loops
 from benchmarks.naive import Naive, l2, symmetric
 from toughen.combine.single_pass import Average
 from toughen.compare.ema_teacher import EmaTeacher
@@ -101,6 +101,33 @@ def test_gradients_are_those_of_the_naive_loop(name):
 def test_every_method_is_in_the_table():
     elsewhere = {"freeat", "typos", "asa", *LIKE_TYPOS}  # below; tests/asa; one edit of texts stands for all
     assert {name.split()[0] for name in OURS} | elsewhere >= set(toughen.available())
+
+
+SEEDS = {
+    "smart": (1e-5 * NOISE, lambda start: toughen.smart("smart-pytorch", init=lambda view: start.clone())),
+    "sift": (1e-2 * NOISE, lambda start: toughen.sift("deberta", init=lambda view: start.clone())),
+    "freelb": (
+        2e-2 * NOISE * BATCH["attention_mask"].unsqueeze(-1),
+        lambda start: toughen.freelb("original", step_size=4e-2, max_norm=2e-1, init=lambda view: start.clone()),
+    ),
+    "asa": (None, lambda _: toughen.asa("original")),
+}
+
+
+@pytest.mark.parametrize("name", SEEDS)
+def test_the_loops_that_people_copy_are_the_presets(name):
+    """What `benchmarks/step_time.py --against seeds` takes the time of."""
+    start, make = SEEDS[name]
+    model, loop = bert(), seed_loops.LOOPS[name](bert())
+    # At this seed no adversary hides all keys of a query: there ASA's BERT zeroes logits, which the loop does not.
+    with make(start).attach(model, seed=5) as attached:
+        if name == "asa":
+            for n, (query, key) in enumerate(loop.adversaries):
+                query.load_state_dict(attached.adversary[str(n)].query.state_dict())
+                key.load_state_dict(attached.adversary[str(n)].key.state_dict())
+        attached.backward(model, BATCH)
+    loop(BATCH, start)
+    assert_same_gradients(gradients(model), gradients(loop.model))
 
 
 def edited(method, model):

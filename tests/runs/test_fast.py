@@ -6,6 +6,9 @@ import re
 import pytest
 import torch
 from safetensors.torch import load_file
+from transformers import AutoConfig
+
+from toughen.runs.prepare import resolve_precision
 
 from ..cuda_graphs.rerun import Rerun, rerun_graphs
 
@@ -79,3 +82,12 @@ def test_a_run_captures_unasked_and_says_so_in_a_line(start, little, capsys):
     ours, theirs = (load_file(run.path / "model" / "model.safetensors") for run in (fast, eager))
     for name, value in theirs.items():
         torch.testing.assert_close(ours[name], value, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU decides")
+@pytest.mark.parametrize(("has", "width", "expected"), [(True, 128, "bf16"), (True, 32, "fp32"), (False, 384, "fp32")])
+def test_processors_that_have_bfloat16_compute_in_it(has, width, expected, monkeypatch, tmp_path):
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: has)
+    AutoConfig.for_model("bert", hidden_size=width).save_pretrained(tmp_path)
+    assert resolve_precision("auto", str(tmp_path))[0] == expected

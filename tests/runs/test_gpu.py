@@ -49,7 +49,7 @@ def losses(folder) -> list[dict]:
 def test_bf16_is_the_default_where_the_gpu_has_it(little, tmp_path, seen):
     if not torch.cuda.is_bf16_supported(including_emulation=False):
         pytest.skip("this GPU has no bfloat16")
-    precision, note = resolve_precision("auto")
+    precision, note = resolve_precision("auto", "any")
     assert (precision, note) == ("bf16", None)
     result = run_seed(tmp_path / "run", little.model, precision=precision)
     assert seen["dtypes"] == {torch.bfloat16}

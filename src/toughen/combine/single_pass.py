@@ -45,7 +45,8 @@ class Add(_SinglePass):
     def regularizer(self, batch: StepContext) -> Tensor:
         """The regulariser alone, for sums of methods."""
         batch.run_search()
-        return value_at(self.weight, batch.progress) * batch.regularizer()
+        weight, term = value_at(self.weight, batch.progress), batch.regularizer()
+        return term if self.weight == 1.0 else weight * term
 
 
 @dataclass(frozen=True)

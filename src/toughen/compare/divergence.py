@@ -21,6 +21,11 @@ def _kl(target: Tensor, source: Tensor, stop: bool) -> Tensor:
     return target.exp() * (target - source)
 
 
+def _symmetric_kl(p: Tensor, q: Tensor) -> Tensor:
+    """KL(p || q) + KL(q || p), element by element."""
+    return (p.exp() - q.exp()) * (p - q)
+
+
 def _js(p: Tensor, q: Tensor) -> Tensor:
     """Jensen-Shannon divergence, element by element."""
     middle = torch.logaddexp(p, q) - 0.6931471805599453
@@ -50,7 +55,7 @@ def pointwise(kind: DivergenceKind, detach: DetachedSide) -> Pointwise:
     kinds: dict[DivergenceKind, Pointwise] = {
         "kl": lambda perturbed, clean: _kl(clean, perturbed, fixed),
         "reverse_kl": lambda perturbed, clean: _kl(perturbed, clean, fixed),
-        "symmetric_kl": lambda perturbed, clean: _kl(clean, perturbed, fixed) + _kl(perturbed, clean, fixed),
+        "symmetric_kl": (lambda p, q: _kl(q, p, True) + _kl(p, q, True)) if fixed else _symmetric_kl,
         "js": _js,
         "sift_cross_entropy": _sift_cross_entropy,
         "mtdnn_stable_kl": mtdnn_stable_kl,
@@ -94,4 +99,6 @@ class Divergence:
         pairs = zip(perturbed.predictions, clean.predictions, strict=True)
         terms = [distance(function, b, c, self.reduction) for b, c in pairs]
         terms = [t if b.weight == 1 else b.weight * t for t, b in zip(terms, perturbed.predictions, strict=True)]
+        if len(terms) == 1:
+            return terms[0]
         return torch.stack(terms).mean() if self.reduction == "mean" else torch.stack(terms).sum()

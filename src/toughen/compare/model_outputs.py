@@ -1,7 +1,7 @@
 """What one forward pass predicted, in one form for every kind of head."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, cast
 
 import torch
@@ -37,7 +37,7 @@ class ModelOutputs:
     def detach(self) -> "ModelOutputs":
         return ModelOutputs(
             None if self.loss is None else self.loss.detach(),
-            tuple(replace(p, scores=p.scores.detach()) for p in self.predictions),
+            tuple(Prediction(p.scores.detach(), p.kind, p.mask, p.weight) for p in self.predictions),
             None if self.features is None else self.features.detach(),
             self.label_variance,
         )

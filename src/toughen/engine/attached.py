@@ -30,7 +30,7 @@ from .checkpointing import CheckpointedLayers
 from .diagnostics import measure_divergence, step_metrics
 from .features import FeatureHook
 from .float32_logits import keep_logits_in_float32
-from .model_calls import watch_calls
+from .model_calls import remember_signatures, watch_calls
 from .perturbation import Injector
 from .side_stream import side_stream_of
 from .state import MethodState, under
@@ -278,7 +278,8 @@ class Attached:
         backward_passes = self.backward_passes(last)
 
         def take(_each: BackwardPass) -> Tensor:
-            loss = next(losses) / accumulate
+            loss = next(losses)
+            loss = loss if accumulate == 1 else loss / accumulate
             with no_autocast(loss):  # which would round the gradients of what was computed in float32
                 loss.backward() if backward is None else backward(loss)
             return loss
@@ -315,6 +316,8 @@ class Attached:
                     step()
                     torch.clear_autocast_cache()  # its half-precision copies are of the weights before the step
             next(losses, None)  # runs what stands after the last yield
+        if len(counted) == 1:
+            return counted[0]
         return torch.stack(counted).sum() if counted else torch.zeros((), device=next(self.model.parameters()).device)
 
     def capture(
@@ -471,6 +474,7 @@ def install_hooks(model: nn.Module, states: Sequence[MethodState], seed: int, un
     checkpoints = CheckpointedLayers(model, inside) if inside else None
     if checkpoints is not None:
         undo.append(checkpoints.release)
+    undo.append(remember_signatures(model))
     undo.append(watch_calls(model, [one.injector for one in states], checkpoints))
     undo.append(warn_if_method_unused(model, lambda: states[0].used))
     return watch

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -53,21 +53,15 @@ class Perturbation:
         old = [delta.detach() for delta in self.deltas]
         sizes = [torch.linalg.vector_norm(grad.flatten(1), 1, dim=1) for grad in grads]  # before the search writes over
         new = search.ascend(old, grads, views)
-        for index, size, before, after in zip(list(self.at), sizes, old, new, strict=True):
-            finite = per_example(size.isfinite(), before)
-            self.at[index] = torch.where(finite, after, before).detach().requires_grad_()
-        self.gradient_rows += [self._count(size, view.mask) for size, view in zip(sizes, views, strict=True)]
-
-    @staticmethod
-    def _count(size: Tensor, mask: Tensor | None) -> Tensor:
-        """Count texts with a position to perturb, those with a zero gradient, those with one that is not finite."""
-        texts = torch.ones_like(size, dtype=torch.bool) if mask is None else mask.bool().flatten(1).any(1)
-        return torch.stack([texts, texts & (size == 0), texts & ~size.isfinite()]).sum(1)
+        for index, size, before, after, view in zip(list(self.at), sizes, old, new, views, strict=True):
+            finite = size < torch.inf  # a sum of magnitudes; NaN is not below it either
+            self.at[index] = torch.where(per_example(finite, before), after, before).detach().requires_grad_()
+            self.gradient_rows += [torch.stack([view.texts, view.texts & (size == 0), view.texts > finite])]
 
     @property
     def gradient_counts(self) -> Tensor | None:
-        """Over all steps of the search: texts, those with a zero gradient, those with one that is not finite."""
-        return torch.stack(self.gradient_rows).sum(0) if self.gradient_rows else None
+        """Over all steps of the search: texts to perturb, those with a zero gradient, those with one not finite."""
+        return torch.cat(self.gradient_rows, 1).sum(1) if self.gradient_rows else None
 
     def point_outward(self, gradients: Sequence[Tensor | None]) -> list[Tensor | None]:
         """Reverse the gradients that point back to the clean input.
@@ -163,31 +157,31 @@ class Injector:
             return self._propose(index, view())
         place = self.current.place(index, self.number)
         delta = self.current.at.get(place)
-        return self._start(replace(view(), index=place)) if delta is None else delta
+        return self._start(view(), place) if delta is None else delta
 
     @torch.compiler.disable()  # pyright: ignore[reportUntypedFunctionDecorator]  # random draws are not traced
-    def _start(self, view: Activation) -> Tensor:
+    def _start(self, view: Activation, place: int) -> Tensor:
         assert self.current is not None
         device = view.value.device
         if self.candidates is not None:
             self.candidates = self.candidates.to(device)
-        view = replace(view, random=self.noise.on(device), progress=self.progress, candidates=self.candidates)
+        given = {"random": self.noise.on(device), "progress": self.progress, "candidates": self.candidates}
+        view = replace(view, index=place, **given)
         with torch.no_grad():
             delta = self.search.start(view)
         delta = delta.requires_grad_() if self.search.steps else delta
         self.half = half_dtype(view.value)
-        self.current.views[view.index] = view
-        self.current.starts[view.index] = delta.detach()
-        self.current.at[view.index] = delta
+        self.current.views[place] = view
+        self.current.starts[place] = delta.detach()
+        self.current.at[place] = delta
         return delta
 
     @torch.compiler.disable()  # pyright: ignore[reportUntypedFunctionDecorator]
     def _propose(self, index: int, view: Activation) -> Tensor:
         """Ask a learnt search. A checkpointed layer asks again in its backward pass, and must get the same answer."""
-        current, search, module = self.current, self.search, self.module
+        current, search, module = self.current, cast(LearnedAdversary, self.search), self.module
         assert current is not None
         assert module is not None
-        assert isinstance(search, LearnedAdversary)
         assert isinstance(view, AttentionActivation)
         keys = current.keys
         if self.stochastic and index not in keys:

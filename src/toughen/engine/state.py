@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from typing import cast
 
 from torch import Tensor, nn
 
@@ -62,9 +63,9 @@ class MethodState:
         """Count the texts and words of a micro-batch, and let go of its graphs."""
         self.gradients.add(step.perturbation.gradient_counts)
         self.edits.add(step.edit_counts)
-        if isinstance(self.method.search, SubstitutesWords):
+        if hasattr(self.method.search, "count_texts"):
             for view in step.perturbation.views.values():
-                self.candidates.add(self.method.search.count_texts(view))
+                self.candidates.add(cast(SubstitutesWords, self.method.search).count_texts(view))
         step.perturbation.release()
 
     def restart(self) -> None:

@@ -327,8 +327,9 @@ class MethodStep:
         perturbed, compare = self.perturbed(), self.method.compare
         if self.label_variance is not None:
             perturbed = self.label_variance.annotate(perturbed, self.passes.inputs.get("labels"))
-        if isinstance(compare, HasComponents):
-            regularizer, pieces = compare.components(perturbed, reference, self.perturbation.deltas)
+        if hasattr(compare, "components"):  # isinstance of a protocol takes as long as several launches
+            components = cast(HasComponents, compare).components
+            regularizer, pieces = components(perturbed, reference, self.perturbation.deltas)
             self.metrics |= {name: piece.detach() for name, piece in pieces.items()}
         else:
             regularizer = compare(perturbed, reference, self.perturbation.deltas)

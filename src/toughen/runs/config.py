@@ -94,7 +94,7 @@ class TrainConfig:
     max_grad_norm: float = 1.0
     """Gradients are cut at this norm; 0 does not cut."""
     precision: Precision = "auto"
-    """auto is bf16 on GPUs that have it, else fp32."""
+    """auto is bf16 on GPUs and processors that have it (not for models narrower than 128), else fp32."""
     patience: int | None = None
     """Stop early after so many epochs without a better score."""
     log_steps: int = 10

@@ -76,6 +76,13 @@ def max_input_length(config: Config, tokenizer: Any) -> tuple[int, int | None, s
     return limit, limit, f"data.max_length is {limit} and not {default}: the model reads no more"
 
 
+def hidden_width(model: str) -> int:
+    """Return the width of a model's layers; 0 if its config does not say."""
+    from transformers import AutoConfig
+
+    return int(getattr(load_or_run_error(AutoConfig.from_pretrained, model), "hidden_size", None) or 0)
+
+
 def load_model(config: Config, task: Task, tokenizer: Any) -> Any:
     """Load the model with the head of the task; always in float32, whatever the checkpoint was saved in."""
     import torch

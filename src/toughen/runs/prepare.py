@@ -14,7 +14,7 @@ from .config import Config, Precision
 from .errors import RunError
 from .folder import RunFolder
 from .method_config import make_method, methods_of, parts_of, settings_of
-from .modeling import load_tokenizer, max_input_length
+from .modeling import hidden_width, load_tokenizer, max_input_length
 from .progress import ProgressLogger
 from .results import RunManifest
 
@@ -134,20 +134,33 @@ def load_extra_eval_sets(config: Config, task: Task) -> tuple[dict[str, Data], l
     return sets, notes
 
 
-def resolve_precision(wanted: Precision) -> tuple[str, str | None]:
-    """Return fp32, bf16 or fp16 for this machine, and a note when `auto` chose."""
+NARROW = 128  # below this width of the model, a processor takes longer to convert numbers than it saves
+
+
+def resolve_precision(wanted: Precision, model: str) -> tuple[str, str | None]:
+    """Return fp32, bf16 or fp16 for this machine and model, and a note when `auto` chose."""
     import torch
 
     cuda = torch.cuda.is_available()
     if wanted == "auto":
         if cuda and torch.cuda.is_bf16_supported(including_emulation=False):
             return "bf16", None
+        if _device() == "cpu" and _processor_has_bfloat16() and hidden_width(model) >= NARROW:
+            return "bf16", "precision bf16: this processor computes in it"
         return "fp32", "precision fp32: this GPU has no bfloat16" if cuda else None
     if wanted == "fp16" and not cuda:
         raise RunError("train.precision=fp16 needs a GPU; use fp32, or bf16 where the processor has it.")
     if wanted == "bf16" and cuda and not torch.cuda.is_bf16_supported(including_emulation=False):
         raise RunError("train.precision=bf16: this GPU has no bfloat16; use fp16 or fp32.")
     return wanted, None
+
+
+def _processor_has_bfloat16() -> bool:
+    """Tell whether the processor multiplies bfloat16 numbers; others convert them, which is slower than float32."""
+    import torch
+
+    tells = ("_is_amx_tile_supported", "_is_avx512_bf16_supported")
+    return any(getattr(torch.cpu, name, lambda: False)() for name in tells)
 
 
 def summary_lines(
@@ -211,7 +224,7 @@ def prepare_run(
     folder: RunFolder, config: Config, method: Any, world_size: int, reporter: ProgressLogger
 ) -> PreparedRun:
     """Load data, tokenizer and method, and note what is unusual about them."""
-    precision, note = resolve_precision(config.train.precision)
+    precision, note = resolve_precision(config.train.precision, config.model)
     method = make_method(config.method) if method is None else method
     data = load_data(config)
     task = data.task

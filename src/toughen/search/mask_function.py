@@ -1,13 +1,13 @@
 """From an adversary's scores to hidden attention pairs, and back. Nothing of size L x L is kept for the backward."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from ..kernels import mask_function as kernels
-from .counter_rng import logistic_noise
+from .counter_rng import Words, draw_words, logistic_noise
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,8 @@ class StraightThroughMask(torch.autograd.Function):
     """Straight-through hiding with a reversed gradient.
 
     Forward: (queries, keys) of the adversary to the attention's whole additive mask, in its own dtype, and to how much
-    of each example is visible. Backward: the scores and the noise are computed again. Our kernels make each of the two
-    one pass over memory.
+    of each example is visible. Backward: the scores and the noise of pairs are computed again. Our kernels make each of
+    the two one pass over memory.
 
     The slope 1 of the recommended config is the exact gradient of p_j = m_j exp(s_j) / sum_k m_k exp(s_k) in m_j where
     m_j = 1: hiding is taken as multiplication in probability space. A hidden pair has p_j = 0 and gets its gradient
@@ -47,21 +47,24 @@ class StraightThroughMask(torch.autograd.Function):
         config: MaskConfig,
         dtype: torch.dtype,
     ) -> tuple[Tensor, Tensor]:
+        words: Words | None = None
         low = torch.finfo(dtype).min if config.hidden_value is None else config.hidden_value
         if kernels.fits(query, pairs):
             rows = kernels.Rows(query @ key.mT, noise_key, pairs, queries)
             bias, kept, among = kernels.hide(rows, config.scale, config.offset, low, config.keep_own_pair, dtype)
             count = among.clamp(min=1) if config.count_share else torch.full_like(among, query.shape[1])
         else:
-            bias, kept = _hidden(_scores(query, key, noise_key, queries, config), pairs, queries, config, low, dtype)
+            batch, masks, length, _ = query.shape
+            words = None if noise_key is None else draw_words(noise_key, batch, masks, length, queries)
+            bias, kept = _hidden(_scores(query, key, words, config), pairs, queries, config, low, dtype)
             count = _counts(query, pairs, queries, config)
-        ctx.save_for_backward(query, key, noise_key, pairs, queries, count)
+        ctx.save_for_backward(query, key, noise_key, pairs, queries, count, *(words or ()))
         ctx.config = config
         return bias, kept / count
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        query, key, noise_key, pairs, queries, count = ctx.saved_tensors
+        query, key, noise_key, pairs, queries, count, *words = ctx.saved_tensors
         config: MaskConfig = ctx.config
         grad_bias, grad_kept = grads
         price, factor = grad_kept / count, -config.reversal * config.scale / config.temperature
@@ -72,7 +75,7 @@ class StraightThroughMask(torch.autograd.Function):
                 rows, grad_bias, price, config.scale, config.offset, config.slope, sharpness, factor
             )
             return grad @ key, grad.mT @ query, None, None, None, None, None
-        soft = _scores(query, key, noise_key, queries, config).div_(config.temperature).sigmoid_()
+        soft = _scores(query, key, cast(Words, words) or None, config).div_(config.temperature).sigmoid_()
         grad = torch.add(price.view(-1, 1, 1, 1), grad_bias, alpha=config.slope)
         grad.mul_(soft).mul_(soft.neg_().add_(1))  # the sigmoid's derivative
         for real in (pairs, None if queries is None else queries[:, None, :, None]):
@@ -99,12 +102,12 @@ def _hidden(
     return torch.zeros(visible.shape, dtype=dtype, device=visible.device).masked_fill_(~visible, low), kept
 
 
-def _scores(query: Tensor, key: Tensor, noise_key: Tensor | None, queries: Tensor | None, config: MaskConfig) -> Tensor:
+def _scores(query: Tensor, key: Tensor, words: Words | None, config: MaskConfig) -> Tensor:
     scores = (query @ key.mT).to(torch.promote_types(query.dtype, torch.float32))
     scores.mul_(config.scale)
     if config.offset:
         scores.add_(config.offset)
-    return scores if noise_key is None else scores.add_(logistic_noise(noise_key, scores.shape, scores.dtype, queries))
+    return scores if words is None else scores.add_(logistic_noise(words, scores.dtype))
 
 
 def _counts(query: Tensor, pairs: Tensor | None, queries: Tensor | None, config: MaskConfig) -> Tensor:

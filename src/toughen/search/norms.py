@@ -23,9 +23,8 @@ def norm(x: Tensor, p: float, per: Per) -> Tensor:
     float32, and a gradient divided by a norm of zero would be a perturbation a million times too large.
     """
     wide = torch.float32 if x.device.type == "mps" else torch.float64
-    flat = x if per == "token" else x.flatten(1)
-    length = torch.linalg.vector_norm(flat, ord=p, dim=-1, keepdim=True, dtype=wide).to(x.dtype)
-    return length if per == "token" else length.view(-1, *[1] * (x.dim() - 1))
+    dims = -1 if per == "token" else tuple(range(1, x.dim()))
+    return torch.linalg.vector_norm(x, ord=p, dim=dims, keepdim=True, dtype=wide).to(x.dtype)
 
 
 def check_norm(part: object, p: float, per: str) -> None:
@@ -60,6 +59,8 @@ class Relative:
     def length(self, view: Activation, p: float, per: Per) -> Tensor:
         if p == INF:
             return view.rms
+        if (p, per) == (2, "example"):
+            return view.l2
         if (p, per) not in view.lengths:
             view.lengths[p, per] = view.rms * (view.count if per == "example" else view.value.shape[-1]) ** (1 / p)
         return view.lengths[p, per]
@@ -112,7 +113,8 @@ class Normalized:
         check_norm(self, self.p, self.per)
 
     def __call__(self, grad: Tensor) -> Tensor:
-        return grad / (norm(grad, self.p, self.per) + self.eps).clamp(min=self.min_norm)
+        length = norm(grad, self.p, self.per)
+        return grad / (length + self.eps if self.eps else length).clamp(min=self.min_norm)
 
 
 @dataclass(frozen=True)

@@ -55,13 +55,27 @@ class Activation:
         shape = (-1, *[1] * (self.value.dim() - 1))
         if self.mask is None:
             return self.value.new_full((self.value.shape[0],), self.value[0].numel(), dtype=self.dtype).view(shape)
-        return self.mask.to(self.dtype).expand(self.value.shape).flatten(1).sum(1).clamp(min=1).view(shape)
+        mask = self.mask.expand(self.value.shape[0], *self.mask.shape[1:])
+        places = mask.flatten(1).sum(1, dtype=self.dtype) * (self.value.numel() // mask.numel())
+        return places.clamp(min=1).view(shape)
+
+    @cached_property
+    def texts(self) -> Tensor:
+        """Which examples have a position to perturb, as (batch,)."""
+        if self.mask is None:
+            return torch.ones(self.value.shape[0], dtype=torch.bool, device=self.value.device)
+        return self.mask.flatten(1).any(1)
+
+    @cached_property
+    def l2(self) -> Tensor:
+        """The l2 norm of each example's activation where it may be perturbed, as (batch, 1, ...)."""
+        value = self.masked(self.value.to(self.dtype))
+        return torch.linalg.vector_norm(value, dim=tuple(range(1, value.dim())), keepdim=True)
 
     @cached_property
     def rms(self) -> Tensor:
         """Root mean square of each example's activation where it may be perturbed, as (batch, 1, ...)."""
-        square = self.masked(self.value.to(self.dtype)).flatten(1).square().sum(1).view(self.count.shape)
-        return (square / self.count).sqrt()
+        return self.l2 / self.count.sqrt()
 
     @cached_property
     def lengths(self) -> dict[tuple[float, str], Tensor]:

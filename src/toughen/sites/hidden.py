@@ -39,6 +39,6 @@ def perturb_module(
     def hook(called: nn.Module, args: tuple[Any, ...], output: Any) -> Any:
         if not inject.active or called is not module or not reads_input(args):  # a copy of the model has its hooks, too
             return None
-        return perturb_output(inject, output, skip, layout, tokens_of(called, args, layout))
+        return perturb_output(inject, output, skip, layout, lambda: tokens_of(called, args, layout))
 
     return module.register_forward_hook(hook).remove

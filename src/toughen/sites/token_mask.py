@@ -1,6 +1,6 @@
 """Which positions of an input may be perturbed."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, cast
 
@@ -13,6 +13,7 @@ from .base import Activation, AttentionActivation, EmbeddedTokens, PerturbationS
 
 Skip: TypeAlias = tuple[str | int, ...]
 """Positions left alone: "padding", "special" (class, separator, ... tokens), or the positions of a token id."""
+TokensOf: TypeAlias = Callable[[], EmbeddedTokens | None]
 RECOMMENDED_SKIP: Skip = ("padding", "special")
 
 
@@ -39,7 +40,7 @@ _IMAGES = ("pixel_values", "image", "visual_embeds")
 
 
 def perturb_output(
-    inject: PerturbationSource, output: Any, skip: Skip, layout: TokenLayout, tokens: EmbeddedTokens | None = None
+    inject: PerturbationSource, output: Any, skip: Skip, layout: TokenLayout, tokens: TokensOf = lambda: None
 ) -> Any:
     """Perturb a module's output; of several things the first (Swin's patch embedding returns its size as well)."""
     if isinstance(output, Tensor):
@@ -68,10 +69,10 @@ def _holds_tensor(value: Any) -> bool:
 
 
 def get_delta(
-    inject: PerturbationSource, value: Tensor, skip: Skip, layout: TokenLayout, tokens: EmbeddedTokens | None = None
+    inject: PerturbationSource, value: Tensor, skip: Skip, layout: TokenLayout, tokens: TokensOf = lambda: None
 ) -> Tensor:
     """The perturbation of an activation, which is that of the first input in a call over several."""
-    delta = inject(0, lambda: Activation(value.detach(), token_mask(inject, value, skip, layout), tokens=tokens))
+    delta = inject(0, lambda: Activation(value.detach(), token_mask(inject, value, skip, layout), tokens=tokens()))
     if delta.shape != value.shape and any(
         n not in (1, m) for n, m in zip(delta.shape[::-1], value.shape[::-1], strict=False)
     ):
