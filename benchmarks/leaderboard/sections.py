@@ -69,6 +69,7 @@ def _on_texts(every: Mapping[tuple[str, str], Board]) -> Iterator[Part]:
         typos = f"typos {board.protocol.strengths[-1]:g}"
         columns = {"clean": clean} | {name: robust(name) for name in (typos, *_texts(board), "pgd_reference")}
         plain = {name: board.seeds(PLAIN_TEXTS, MEAN, value) for name, value in columns.items()}
+        columns = {n: value for n, value in columns.items() if n == "clean" or plain[n] != plain["clean"]}  # uncased
         lines: list[list[str]] = []
         for method in board.protocol.text_methods:
             own = {name: board.seeds(method, MEAN, value) for name, value in columns.items()}

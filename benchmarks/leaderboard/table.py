@@ -19,6 +19,7 @@ from .summary import MEAN, Cell, boards, clean, robust
 EVIDENCE = Path(__file__).parents[2] / "docs" / "evidence_tables.md"
 ADVICE = Path(evaluation.__file__).parent / "evidence.json"  # what `toughen scan` quotes
 MOST = 3  # methods quoted for each score
+WORST = 1.0  # clean points that a method which is quoted may lose
 BEGIN, END = "<!-- leaderboard: begin -->", "<!-- leaderboard: end -->"
 NOTHING = "No results yet: the runs have not been made."
 
@@ -45,20 +46,30 @@ def write(results: Path, protocol: Protocol, evidence: Path | None = EVIDENCE) -
 
 
 def measured(rows: Sequence[Row], protocol: Protocol) -> list[dict[str, Any]]:
-    """Return for each model with its linear head and each task the methods above plain beyond noise, best first."""
-    scores = {"pgd": robust("pgd_reference"), "typos": robust(f"typos {protocol.strengths[-1]:g}")}
+    """Return for each model with its linear head and each task the methods above plain beyond noise, best first.
+
+    Those that lose more than a point of clean score are left out: nobody is to be advised to take them.
+    """
+    # Letter case changes nothing for an uncased model, and these are all uncased but one.
+    noise = {kind: robust(f"{kind} {strength:g}") for kind, strength in protocol.noise if kind != "casing"}
+    typos = {"typos": robust(f"typos {protocol.strengths[-1]:g}")}
+    scores = {"pgd": robust("pgd_reference"), **typos, **noise, "characters": robust("characters")}
+    shares = dict(protocol.noise) | {"typos": protocol.strengths[-1]}
     found: list[dict[str, Any]] = []
     for (model, head), board in boards(rows, protocol).items():
         for task in board.tasks if head == LINEAR else ():
             unharmed = board.column(task, clean)
             better: dict[str, list[dict[str, Any]]] = {}
             for name, value in scores.items():
-                cells = {method: cell for method, cell in board.column(task, value).items() if cell.clear > 0}
+                cells = {
+                    method: cell
+                    for method, cell in board.column(task, value).items()
+                    if cell.clear > 0 and difference(unharmed[method].against) >= -WORST
+                }
                 ranked = sorted(cells, key=lambda method: -difference(cells[method].against))[:MOST]
                 better[name] = [_gain(method, cells[method], unharmed.get(method)) for method in ranked]
-            seeds = max((cell.scores.count for cell in unharmed.values()), default=0)
-            about = {"model": model, "task": task, "seeds": seeds, "radius": protocol.reference}
-            found.append({**about, "typos": protocol.strengths[-1], "better": better})
+            about = {"model": model, "task": task, "radius": protocol.reference, "shares": shares}
+            found.append({**about, "better": better})
     return found
 
 
@@ -67,7 +78,9 @@ def _gain(method: str, cell: Cell, unharmed: Cell | None) -> dict[str, Any]:
     pair, clean_pair = cell.against, unharmed.against if unharmed else None
     ends = (None, None) if pair is None else (pair.low, pair.high)
     numbers = {"points": difference(pair), "low": ends[0], "high": ends[1], "clean": difference(clean_pair)}
-    return {"method": method} | {name: None if n is None else round(n, 1) + 0.0 for name, n in numbers.items()}
+    return {"method": method, "seeds": cell.scores.count} | {
+        name: None if n is None else round(n, 1) + 0.0 for name, n in numbers.items()
+    }
 
 
 def generated(rows: Sequence[Row], protocol: Protocol, pictures: Mapping[str, Drawing]) -> str:

@@ -2,11 +2,19 @@
 
 import json
 from importlib.resources import files
-from typing import Any, Literal
+from typing import Any
 
 from ..tasks.spec import Task
 
-Score = Literal["pgd", "typos"]
+# Scores of the leaderboard, and where they were measured; the first two are told in any case.
+_WHERE = {
+    "pgd": "under PGD at radius {radius:g}",
+    "typos": "with typos in {share:.0%} of the words",
+    "misspellings": "with misspellings in {share:.0%} of the words",
+    "obfuscation": "with {share:.0%} of the words obfuscated",
+    "characters": "under the search over characters",
+}
+_ALWAYS = ("pgd", "typos")
 # Kind and head of a task -> the task of the leaderboard that is nearest.
 _NEAREST = {
     ("sentence", "classes"): "sst2",
@@ -25,13 +33,13 @@ def advice(task: Task) -> list[str]:
     rows = [row for row in measured if row["task"] == nearest]
     if not rows:
         return [f"No method was measured on a task like this one ({task.kind}, {task.head}); see docs/evidence.md."]
-    first = rows[0]
     own = f"on {nearest}" if nearest == task.name else f"on {nearest}, the nearest task with runs,"
-    about = f"Measured {own} with {first['seeds']} seeds, against plain training at equal epochs:"
-    pgd = _sentence("pgd", f"under PGD at radius {first['radius']:g}", rows)
-    typos = _sentence("typos", f"with typos in {100 * first['typos']:g} % of the words", rows)
-    rest = "The other checks have no runs yet. Methods cost about 1 to 3 times plain training: docs/evidence.md."
-    return [f"{about} {pgd}", _capital(typos), rest]
+    about = (
+        f"Measured {own} against plain training at equal epochs, of methods that lose at most a point of clean score:"
+    )
+    told = [_sentence(score, rows) for score in _WHERE if score in _ALWAYS or any(_best(row, score) for row in rows)]
+    rest = "Methods cost about 1 to 4 times plain training: docs/evidence.md."
+    return [f"{about} {told[0]}", *map(_capital, told[1:]), rest]
 
 
 def _nearest(task: Task, known: set[str]) -> str:
@@ -42,17 +50,22 @@ def _nearest(task: Task, known: set[str]) -> str:
     return _NEAREST.get((task.kind, task.head), "")
 
 
-def _sentence(score: Score, where: str, rows: list[dict[str, Any]]) -> str:
+def _best(row: dict[str, Any], score: str) -> list[dict[str, Any]]:
+    return row["better"].get(score, [])
+
+
+def _sentence(score: str, rows: list[dict[str, Any]]) -> str:
     """Return the best method of every model under a score, if one is above plain beyond noise."""
-    best = [(row["model"], row["better"][score][0]) for row in rows if row["better"][score]]
+    where = _WHERE[score].format(radius=rows[0]["radius"], share=rows[0]["shares"].get(score, 0.0))
+    best = [(row["model"], _best(row, score)[0]) for row in rows if _best(row, score)]
     if not best:
         return f"{where} no method is above plain beyond noise."
     gains = [
         f"{each['method']} on {model} {each['points']:+.1f} points [{each['low']:+.1f}, {each['high']:+.1f}], "
-        f"{each['clean']:+.1f} clean"
+        f"{each['clean']:+.1f} clean, {each['seeds']} seeds"
         for model, each in best
     ]
-    others = [row["model"] for row in rows if not row["better"][score]]
+    others = [row["model"] for row in rows if not _best(row, score)]
     none = f"; on {', '.join(others)} none beyond noise" if others else ""
     return f"{where}: {'; '.join(gains)}{none}."
 
