@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from toughen.cuda_graphs import capture as graph
 from toughen.cuda_graphs import graph_cache as capturing
 from toughen.cuda_graphs import half_weights
 from toughen.cuda_graphs.gradient_exchange import exchange_of
+from toughen.engine import attached as attaching
 from toughen.engine.text_views import ViewMaker
 from toughen.errors import RobustnessWarning
 
@@ -111,6 +113,39 @@ def test_weights_are_cast_in_each_run_and_capture_where_they_stay(stand_ins, nam
             step(text_batch())
         assert len(casts) == (2 if name in ("smart", "freelb") else 0)  # a replay is not run
         assert step.obstacle is None
+
+
+def test_a_capture_that_fails_is_tried_again_without_branches_then_without_copies(stand_ins, monkeypatch):
+    """Each fails here while it is captured. Steps run eagerly only if nothing is left to give up."""
+    model, of_step, capturing_now = bert(torch.float32), half_weights.HalfWeights.of_step, []
+
+    def failing(*_):
+        raise RuntimeError("operation not permitted when stream is capturing")
+
+    @contextlib.contextmanager
+    def recorded(*_):
+        capturing_now.append(True)
+        try:
+            yield
+        finally:
+            capturing_now.clear()
+
+    branch = SimpleNamespace(fork=failing, join=lambda: None, close=lambda: None)
+    monkeypatch.setattr(Tape, "captured", recorded)
+    monkeypatch.setattr(attaching, "side_stream_of", lambda *_: branch if capturing_now else None)
+    monkeypatch.setattr(
+        half_weights.HalfWeights,
+        "of_step",
+        lambda self: failing() if capturing_now else of_step(self),
+    )
+    with toughen.smart().attach(model, TOKENIZER, seed=3) as attached, torch.autocast("cpu", torch.bfloat16):
+        step = attached.capture(model)
+        for _ in range(5):
+            model.zero_grad()
+            step(text_batch())
+        assert step.obstacle is None
+        assert step.steps == {"eager": 3, "captured": 2}
+        assert not attached.overlap
 
 
 @pytest.mark.parametrize("name", ["plain", "smart", "freelb", "sam", "asa"])
