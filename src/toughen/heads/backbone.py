@@ -121,7 +121,7 @@ def body_of(model: Any, class_token: str) -> Any:
         isinstance(getattr(body, name, None), PreTrainedModel) for name in ("encoder", "decoder")
     ):
         body = body.get_encoder()
-    elif not is_vision(body):
+    if not is_vision(body):
         body = text_part_of(body)
     pooler = getattr(body, "pooler", None)
     if class_token != "pooled" and isinstance(pooler, nn.Module) and next(pooler.parameters(), None) is not None:
