@@ -15,6 +15,7 @@ HeadType: TypeAlias = Literal[
     "causal_lm",
     "masked_lm",
     "seq2seq_lm",
+    "regression",
 ]
 
 OLD_HEAD_TYPES: dict[str, HeadType] = {
@@ -44,6 +45,7 @@ _BY_CLASS_NAME: tuple[tuple[str, HeadType], ...] = (
     ("ForMultipleChoice", "choices"),
     ("ForSemanticSegmentation", "segmentation"),
     ("ForCTC", "ctc"),
+    ("PI0ForConditionalGeneration", "regression"),  # of a robot's next movements
     ("ForMaskedLM", "masked_lm"),
     ("ForConditionalGeneration", "seq2seq_lm"),
     *((f"{family}ForCausalLM", cast(HeadType, "masked_lm")) for family in _SEQ2SEQ_DECODERS),
