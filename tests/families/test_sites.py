@@ -302,6 +302,9 @@ def test_attention_of_models_without_one_stack_is_refused_and_others_get_theirs_
     sizes = {"depths": [1] * 4, "hidden_sizes": [8] * 4, "num_attention_heads": [1] * 4, "decoder_hidden_size": 8}
     with pytest.raises(SiteError, match=r"not one stack of equal layers.*toughen.smart"):
         toughen.asa().attach(made(hf.SegformerForImageClassification, hf.SegformerConfig(**sizes)))
+    half = {"vocab_size": 64, "d_model": 16, "decoder_layers": 1, "decoder_attention_heads": 2, "decoder_ffn_dim": 16}
+    with pytest.raises(SiteError, match=r"BartDecoder has 2 .*: some attend to an encoder"):
+        toughen.asa().attach(made(hf.BartForCausalLM, hf.BartConfig(**half)))
     model = llava()
     model.config.vision_config._attn_implementation = "eager"
     model.model.language_model.config._attn_implementation = "eager"
