@@ -214,7 +214,8 @@ def labelled(tester: Any, head: str, kind: type[nn.Module], config: Any, inputs:
             frames = kind(config)(**batch).logits.shape[:2]
         batch["labels"] = nn.functional.one_hot(torch.randint(0, classes, frames), classes).float()
     elif head in ("clm", "mlm") and ids is not None:
-        batch["labels"] = ids.long()
+        if "labels" not in batch or batch["labels"].shape == ids.shape:  # Musicgen's have their own
+            batch["labels"] = ids.long()
     elif head in ("vlm", "speech", "vqa") and "labels" not in batch:
         words = batch.get("decoder_input_ids", ids)
         batch["labels"] = (words if words.dim() == 2 else words[..., 0]).long()  # Kyutai's: the text before the sounds

@@ -219,6 +219,14 @@ def test_a_backbone_that_pools_its_tokens_is_refused_when_the_head_is_put_on():
         second_order(kind(kind.config_class(**OTHERS["funnel"][1])), num_labels=2)
 
 
+def test_a_backbone_that_reads_neither_text_nor_images_is_refused_when_the_head_is_put_on():
+    """Perceiver's last hidden states are latents, of which none is a word."""
+    small = {"d_model": 8, "num_latents": 4, "d_latents": 8, "num_blocks": 1, "num_self_attends_per_block": 1}
+    body = transformers.PerceiverModel(transformers.PerceiverConfig(**small, num_self_attention_heads=2))
+    with pytest.raises(ValueError, match=r"PerceiverModel reads inputs, .*input_ids"):
+        second_order(body, num_labels=2)
+
+
 CHOICES = {  # what else their tokenizers give
     "Flaubert": ({"emb_dim": 16, "n_layers": 2, "n_heads": 2}, {"langs": 4}),
     "Longformer": ({**SIZE, "attention_window": 4}, {"global_attention_mask": 4}),

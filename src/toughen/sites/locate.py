@@ -196,9 +196,9 @@ def layers(model: nn.Module) -> list[nn.Module]:
     single layer of it can be perturbed.
     """
     reader = text_model_of(model)
-    named = [(name, m) for name, m in reader.named_modules() if isinstance(m, nn.ModuleList)]
-    # The outermost first: a tower beside the text (Evolla's of proteins) may have as many layers.
-    stacks = [_flat(m) for _, m in sorted(named, key=lambda one: one[0].count("."))]
+    modules = enumerate(reader.named_modules())
+    found = [(name.count("."), number, _flat(m)) for number, (name, m) in modules if isinstance(m, nn.ModuleList)]
+    stacks = [stack for _, _, stack in sorted(found)]  # the outermost first: Evolla's proteins may have as many layers
     if not stacks:
         raise SiteError(f"{type(model).__name__} has no list of layers. Name one: site='path.to.the.layer'.")
     number = getattr(getattr(reader, "config", None), "num_hidden_layers", None)
