@@ -179,8 +179,9 @@ def test_every_token_that_is_no_padding_has_a_flag() -> None:
     assert torch.equal(prediction.mask, batch["attention_mask"].bool())
 
 
-def test_an_answer_about_an_image_is_no_span() -> None:
+def test_an_answer_about_an_image_or_a_table_is_no_span() -> None:
     assert infer_head_type(hf.ViltForQuestionAnswering.__new__(hf.ViltForQuestionAnswering)) == "sequence"
+    assert infer_head_type(hf.TapasForQuestionAnswering.__new__(hf.TapasForQuestionAnswering)) == "token_binary"
 
 
 def test_movements_of_a_robot_are_real_numbers_of_which_all_count() -> None:

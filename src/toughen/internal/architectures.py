@@ -39,6 +39,7 @@ _SEQ2SEQ_DECODERS = (
 _BY_CLASS_NAME: tuple[tuple[str, HeadType], ...] = (
     ("ViltForQuestionAnswering", "sequence"),  # answers are classes of the whole pair
     ("VisualBertForQuestionAnswering", "choices"),  # one distribution over the answers
+    ("TapasForQuestionAnswering", "token_binary"),  # of each token whether its cell belongs to the answer
     ("ForQuestionAnswering", "span"),
     *((f"{family}ForPreTraining", cast(HeadType, "token_binary")) for family in ("Electra", "Funnel")),
     ("ForTokenClassification", "tokens"),
