@@ -179,9 +179,8 @@ def cases(name: str) -> Iterator[Case | Cell]:
 
 def adjust(config: Any) -> None:
     """Set what makes a step's effect depend on chance or vanish in rounding."""
-    for name in ("layerdrop", "encoder_layerdrop", "decoder_layerdrop"):
-        if hasattr(config, name):
-            setattr(config, name, 0.0)  # a layer that is left out gets no gradient
+    for name in [name for name in vars(config) if name.endswith("layerdrop")]:
+        setattr(config, name, 0.0)  # a layer that is left out gets no gradient
     if getattr(config, "initializer_factor", 1.0) < 0.1:
         config.initializer_factor = 1.0  # MT5's small weights give logits that differ in no digit
 
