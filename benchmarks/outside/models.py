@@ -214,10 +214,10 @@ def labelled(tester: Any, head: str, kind: type[nn.Module], config: Any, inputs:
         batch["labels"] = nn.functional.one_hot(torch.randint(0, classes, frames), classes).float()
     elif head in ("clm", "mlm") and ids is not None:
         if "labels" not in batch or batch["labels"].shape == ids.shape:  # Musicgen's have their own
-            batch["labels"] = ids.long()
+            batch["labels"] = ids.long().clone()
     elif head in ("vlm", "speech", "vqa") and "labels" not in batch:
         words = batch.get("decoder_input_ids", ids)
-        batch["labels"] = (words if words.dim() == 2 else words[..., 0]).long()  # Kyutai's: the text before the sounds
+        batch["labels"] = (words if words.dim() == 2 else words[..., 0]).long().clone()  # Kyutai's: text, sounds
     elif head == "qa":
         length = (ids if ids is not None else next(value for value in values if value.dim() > 1)).shape[1]
         batch["start_positions"] = torch.randint(0, length, (rows,))
@@ -310,8 +310,8 @@ class Subject:
             heard.append(True)
             noise = torch.randn_like(output) * output.square().mean().sqrt().clamp(min=0.1)
             mask = batch.get("attention_mask")
-            counts = mask is None or mask.shape != output.shape[:2]
-            return output + (noise if counts else noise * mask[..., None])
+            masked = mask is not None and mask.shape == output.shape[:2]
+            return output + (noise * mask[..., None] if masked else noise)
 
         try:
             hook = self.model.get_input_embeddings().register_forward_hook(shake)
