@@ -25,10 +25,16 @@ def find_checkout() -> Path:
 
 
 def import_leniently(name: str) -> ModuleType:
-    """Import a test module; what the installed transformers does not have is stood in for, as no model needs it."""
+    """Import a test module; what the installed transformers does not have is stood in for, as no model needs it.
+
+    So is a package that tests read sounds with.
+    """
     try:
         return importlib.import_module(name)
     except ImportError as error:
+        if error.name in ("librosa", "soundfile"):
+            sys.modules[error.name] = MagicMock(name=error.name)
+            return import_leniently(name)
         missing = re.match(r"cannot import name '(\w+)' from '(transformers[\w.]*)'", str(error))
         if missing is None:
             raise

@@ -5,9 +5,11 @@
 
 One JSON line a cell (a class under a method): PASS, REFUSED (one of toughen's errors, in one line), CRASH (anything
 else) or LATE. `trouble` says what is wrong with a step that passed: a loss that is not finite, weights that lost their
-gradient, a perturbation of 0 or without effect (XLM's tester has logits that no input moves), a plain step that is not
-the model's own, inputs or model changed. A family is a process of its own; test files that the results have already are
-left out, so that a run can be continued.
+gradient, a perturbation of 0 or without effect, a plain step that is not the model's own, inputs or model changed. A
+perturbation without effect is BLIND, and no trouble, where the tester's own batch lets no word that counts move the
+model: all of them are masked (Mamba), are images' tokens (ModernVBERT), or the logits are constant (XLM). NO_IMPORT,
+NO_TESTER, NO_INPUTS and NO_BASELINE say where a class could not be tried, and why. A family is a process of its own;
+test files that the results have already are left out, so that a run can be continued.
 """
 
 import argparse
@@ -66,6 +68,7 @@ SUFFIXES = {  # of classes that no mapping lists
     "ForImageClassification": "image",
     "ForImageClassificationWithTeacher": "image",
     "ForAudioClassification": "audio",
+    "ForCausalLM": "clm",
 }
 SECOND_ORDER = {"seqcls": "sequence-classification", "choice": "multiple-choice", "image": "image-classification"}
 METHODS = (
@@ -142,8 +145,8 @@ def cases(name: str) -> Iterator[Case | Cell]:
     except BaseException as error:
         yield Cell(family, "-", "-", "-", "NO_IMPORT", message=repr(error)[:300])
         return
-    seen = set[type]()
-    for test_name, test in vars(module).items():
+    found: list[tuple[Any, Any, str, type[nn.Module]]] = []
+    for test_name, test in list(vars(module).items()):
         own = inspect.isclass(test) and issubclass(test, unittest.TestCase) and test.__module__ == module.__name__
         if not own or not hasattr(test, "all_model_classes"):
             continue
@@ -156,14 +159,30 @@ def cases(name: str) -> Iterator[Case | Cell]:
         except BaseException as error:
             yield Cell(family, test_name, "-", "-", "NO_TESTER", message=repr(error)[:300])
             continue
-        for head, kind in classes_of(config, tester.all_model_classes or ()):
-            if kind in seen:
-                continue
-            seen.add(kind)
-            try:
-                yield Case(family, head, kind, config, labelled(tester, head, kind, config, inputs))
-            except BaseException as error:
-                yield Cell(family, kind.__name__, head, "-", "NO_INPUTS", message=repr(error)[:300])
+        adjust(config)
+        tested = tester.all_model_classes or ()
+        found += [(tester, (config, inputs), head, kind) for head, kind in classes_of(config, tested)]
+    seen = set[type]()
+    # A class's own tester first: another one of the family may have a config or a batch that is not for it.
+    for tester, given, head, kind in sorted(found, key=lambda one: one[3] not in (one[0].all_model_classes or ())):
+        if kind in seen:
+            continue
+        seen.add(kind)
+        try:
+            config, inputs = given
+            if hasattr(tester.model_tester, "prepare_config_and_inputs_for_model_class"):  # Perceiver's
+                config, inputs = tester.model_tester.prepare_config_and_inputs_for_model_class(kind)
+            yield Case(family, head, kind, config, labelled(tester, head, kind, config, inputs))
+        except BaseException as error:
+            yield Cell(family, kind.__name__, head, "-", "NO_INPUTS", message=repr(error)[:300])
+
+
+def adjust(config: Any) -> None:
+    """Set what makes a step's effect depend on chance or vanish in rounding."""
+    for name in [name for name in vars(config) if name.endswith("layerdrop")]:
+        setattr(config, name, 0.0)  # a layer that is left out gets no gradient
+    if getattr(config, "initializer_factor", 1.0) < 0.1:
+        config.initializer_factor = 1.0  # MT5's small weights give logits that differ in no digit
 
 
 def classes_of(config: Any, tested: Any) -> Iterator[tuple[str, type[nn.Module]]]:
@@ -189,8 +208,16 @@ def labelled(tester: Any, head: str, kind: type[nn.Module], config: Any, inputs:
             batch["labels"] = torch.randint(0, 2 if head == "nsp" else classes, (rows,))
     elif head in ("tokcls", "audioframe") and ids is not None:
         batch["labels"] = torch.randint(0, classes, ids.shape)
+    elif head == "audioframe":  # one label of each frame, as 0 and 1
+        with torch.no_grad():
+            frames = kind(config)(**batch).logits.shape[:2]
+        batch["labels"] = nn.functional.one_hot(torch.randint(0, classes, frames), classes).float()
     elif head in ("clm", "mlm") and ids is not None:
-        batch["labels"] = ids.clone()
+        if "labels" not in batch or batch["labels"].shape == ids.shape:  # Musicgen's have their own
+            batch["labels"] = ids.long().clone()
+    elif head in ("vlm", "speech", "vqa") and "labels" not in batch:
+        words = batch.get("decoder_input_ids", ids)
+        batch["labels"] = (words if words.dim() == 2 else words[..., 0]).long().clone()  # Kyutai's: text, sounds
     elif head == "qa":
         length = (ids if ids is not None else next(value for value in values if value.dim() > 1)).shape[1]
         batch["start_positions"] = torch.randint(0, length, (rows,))
@@ -250,7 +277,7 @@ class Subject:
     def __init__(self, case: Case) -> None:
         self.case, self.model = case, case.build()
         reseed(3)
-        loss = self.model(**case.batch).loss
+        loss = self.model(**case.batch).get("loss")  # of some classes, which are for inference, none
         if loss is None:
             raise ValueError("no loss")
         loss.backward()
@@ -262,6 +289,7 @@ class Subject:
         self.take_gradients()
         self.outputs = self.evaluate()
         self.steady = same(self.outputs, self.evaluate())
+        self.blind = self.steady and self.is_blind()
         self.state = {name: value.clone() for name, value in self.model.state_dict().items()}
         self.buffers = {name: value.clone() for name, value in self.model.named_buffers()}
         self.shape = anatomy(self.model)
@@ -272,13 +300,35 @@ class Subject:
         self.model.zero_grad(set_to_none=True)
         return found
 
+    def is_blind(self) -> bool:
+        """Whether not even noise as large as the words themselves moves an output."""
+        batch, heard = self.case.batch, list[bool]()
+
+        def shake(_module: Any, _args: Any, output: Any) -> Any:
+            if not isinstance(output, Tensor):
+                return None
+            heard.append(True)
+            noise = torch.randn_like(output) * output.square().mean().sqrt().clamp(min=0.1)
+            mask = batch.get("attention_mask")
+            masked = mask is not None and mask.shape == output.shape[:2]
+            return output + (noise * mask[..., None] if masked else noise)
+
+        try:
+            hook = self.model.get_input_embeddings().register_forward_hook(shake)
+        except (AttributeError, NotImplementedError):
+            return False
+        try:
+            return same(self.outputs, self.evaluate()) and bool(heard)
+        finally:
+            hook.remove()
+
     def evaluate(self) -> list[Tensor]:
         self.model.eval()
         reseed(5)
         with torch.no_grad():
             out = self.model(**self.case.batch)
         self.model.train()
-        return tensors({name: value for name, value in out.items() if "logits" in name or name == "loss"})
+        return scores(out)
 
     def step(self, cell: Cell) -> list[str]:
         """One backward step under a method; returns what is wrong with it."""
@@ -289,7 +339,7 @@ class Subject:
         attached = None
 
         def look(_module: Any, _args: Any, output: Any) -> None:
-            logits.append([t.detach().clone() for t in tensors({n: v for n, v in output.items() if "logits" in n})])
+            logits.append([t.detach().clone() for t in scores(output)])  # of XLNet's question answering the loss alone
 
         hook = None
         try:
@@ -304,6 +354,8 @@ class Subject:
             if attached is not None:
                 attached.detach()
             self.take_gradients()
+        if self.blind and {"NO_PERTURBATION", "NO_EFFECT"} & {*trouble}:
+            cell.status, trouble = "BLIND", [each for each in trouble if each not in ("NO_PERTURBATION", "NO_EFFECT")]
         trouble += [f"INPUT_CHANGED {name}" for name, value in given.items() if not torch.equal(value, batch[name])]
         return trouble + self.leaks(method)
 
@@ -322,7 +374,7 @@ class Subject:
             other = [n for n, g in self.gradients.items() if n not in gradients or not torch.equal(g, gradients[n])]
             if other and self.finite:
                 trouble.append(f"PLAIN_DIFFERS {other[0]}")
-        if method in PERTURBS:
+        if self.finite and method in PERTURBS:  # Tapas's tester has a loss that is no number
             if not float(report.get("delta_norm", 0)) > 0:
                 trouble.append("NO_PERTURBATION")
             pairs = ((x, y) for one in logits[1:] for x, y in zip(one, logits[0], strict=False) if x.shape == y.shape)
@@ -365,6 +417,10 @@ def tensors(value: Any) -> list[Tensor]:
     if isinstance(value, (tuple, list)):
         return [each for part in value for each in tensors(part)]
     return tensors(list(value.values())) if hasattr(value, "values") else []
+
+
+def scores(output: Any) -> list[Tensor]:
+    return tensors({name: value for name, value in output.items() if "logits" in name or name == "loss"})
 
 
 def same(a: list[Tensor], b: list[Tensor]) -> bool:

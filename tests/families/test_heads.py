@@ -1,7 +1,7 @@
 """Every kind of head x every method: what counts in the comparison is what the head predicts."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import Any
 
@@ -179,8 +179,18 @@ def test_every_token_that_is_no_padding_has_a_flag() -> None:
     assert torch.equal(prediction.mask, batch["attention_mask"].bool())
 
 
-def test_an_answer_about_an_image_is_no_span() -> None:
+def test_an_answer_about_an_image_or_a_table_is_no_span() -> None:
     assert infer_head_type(hf.ViltForQuestionAnswering.__new__(hf.ViltForQuestionAnswering)) == "sequence"
+    assert infer_head_type(hf.TapasForQuestionAnswering.__new__(hf.TapasForQuestionAnswering)) == "token_binary"
+
+
+def test_movements_of_a_robot_are_real_numbers_of_which_all_count() -> None:
+    """PI0's logits (B, steps, joints) are no classes, and its text and images are longer than they."""
+    task = infer_head_type(hf.PI0ForConditionalGeneration.__new__(hf.PI0ForConditionalGeneration))
+    batch = {name: torch.ones(2, 13, dtype=torch.long) for name in ("input_ids", "attention_mask", "labels")}
+    outcome = parse_output({"loss": torch.tensor(0.0), "logits": torch.ones(2, 4, 3)}, batch, task)
+    still = ModelOutputs(None, (replace(outcome.predictions[0], scores=torch.zeros(2, 4, 3)),))
+    assert Divergence()(outcome, still, ()) == 1  # the mean square
 
 
 @pytest.mark.parametrize("head", ["causal-lm", "causal-lm-gpt2"])

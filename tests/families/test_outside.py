@@ -27,6 +27,14 @@ def test_cells_pass_or_are_refused() -> None:
     assert "toughen.smart()" in found[2].message
 
 
+def test_a_batch_without_words_is_named_and_no_trouble() -> None:
+    """As Mamba's tester has, whose mask is 0 everywhere."""
+    given = case("bert")
+    masked = dataclasses.replace(given, batch=given.batch | {"attention_mask": given.batch["attention_mask"] * 0})
+    (cell,) = models.cells(masked, ["smart"])
+    assert (cell.status, cell.trouble) == ("BLIND", [])
+
+
 @dataclasses.dataclass(frozen=True)
 class Broken(WordEmbedding):
     """Leaves a hook on the model, or fails."""

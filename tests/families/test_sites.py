@@ -15,7 +15,7 @@ from toughen.compare.model_outputs import parse_output
 from toughen.errors import SiteError, StepError
 from toughen.internal.architectures import find_classifier, infer_head_type
 from toughen.sites import Hidden, WordEmbedding
-from toughen.sites.locate import input_embedding
+from toughen.sites.locate import input_embedding, layer_path
 
 from .test_families import attached_to, step, traces
 from .zoo import FAMILIES, WIDTH, text
@@ -242,7 +242,21 @@ def resnet() -> tuple[nn.Module, dict[str, Tensor]]:
     return made(hf.ResNetForImageClassification, config), {"pixel_values": IMAGE, "labels": torch.tensor([0, 1])}
 
 
-@pytest.mark.parametrize(("build", "path"), [(canine, "canine.char_embeddings"), (resnet, "resnet.embedder")])
+def perceiver() -> tuple[nn.Module, dict[str, Tensor]]:
+    sizes = {"vocab_size": 64, "max_position_embeddings": 20, "d_model": 8, "num_latents": 4, "d_latents": 8}
+    config = hf.PerceiverConfig(**sizes, num_self_attends_per_block=1, num_blocks=1, num_self_attention_heads=2)
+    batch = {name: value for name, value in LABELLED.items() if name != "input_ids"}
+    return made(hf.PerceiverForSequenceClassification, config), batch | {"inputs": LABELLED["input_ids"]}
+
+
+@pytest.mark.parametrize(
+    ("build", "path"),
+    [
+        (canine, "canine.char_embeddings"),
+        (resnet, "resnet.embedder"),
+        (perceiver, "perceiver.input_preprocessor"),  # what it calls its input embeddings are weights
+    ],
+)
 def test_models_without_a_table_are_perturbed_at_their_first_module(build: Any, path: str) -> None:
     model, batch = build()
     with attached_to(model, toughen.smart()) as attached:
@@ -268,6 +282,16 @@ def test_an_attention_that_its_parts_do_not_all_have_comes_back() -> None:
     assert len(set(before)) > 1
 
 
+def test_layers_beside_those_of_the_text_are_not_taken_for_them() -> None:
+    """Evolla keeps a tower of proteins in the model of its text, perhaps with as many layers."""
+    model = made(hf.BertForSequenceClassification, hf.BertConfig(**SMALL))
+    tower = nn.Module()
+    tower.inner = nn.Module()
+    tower.inner.layer = nn.ModuleList(nn.Identity() for _ in model.bert.encoder.layer)
+    model.bert.embeddings.tower = tower  # comes first
+    assert layer_path(model, 0) == "bert.encoder.layer.0"
+
+
 def test_of_several_patch_embeddings_none_is_guessed() -> None:
     model, _ = pvt()
     with pytest.raises(SiteError, match=r"several.*layers\.0\.patch_embedding, .*layers\.1\.patch_embedding"):
@@ -278,6 +302,9 @@ def test_attention_of_models_without_one_stack_is_refused_and_others_get_theirs_
     sizes = {"depths": [1] * 4, "hidden_sizes": [8] * 4, "num_attention_heads": [1] * 4, "decoder_hidden_size": 8}
     with pytest.raises(SiteError, match=r"not one stack of equal layers.*toughen.smart"):
         toughen.asa().attach(made(hf.SegformerForImageClassification, hf.SegformerConfig(**sizes)))
+    half = {"vocab_size": 64, "d_model": 16, "decoder_layers": 1, "decoder_attention_heads": 2, "decoder_ffn_dim": 16}
+    with pytest.raises(SiteError, match=r"BartDecoder has 2 .*: some attend to an encoder"):
+        toughen.asa().attach(made(hf.BartForCausalLM, hf.BartConfig(**half)))
     model = llava()
     model.config.vision_config._attn_implementation = "eager"
     model.model.language_model.config._attn_implementation = "eager"

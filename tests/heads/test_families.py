@@ -172,6 +172,7 @@ def test_the_encoder_of_an_encoder_decoder_is_taken():
         assert not any("decoder" in name for name, _ in model.named_parameters())
 
 
+EYE = {"mm_tokens_per_image": 4, "vision_config": {**SIZE, "image_size": 16, "patch_size": 8}}
 OTHERS = {  # their last hidden states, inputs or configs are unlike BERT's and ViT's
     "beit": ("BeitModel", PIXELS | SIZE),
     "funnel": ("FunnelModel", {**WORDS, "block_sizes": [1, 1], "num_decoder_layers": 1, "d_model": 32, "n_head": 2,
@@ -184,11 +185,14 @@ OTHERS = {  # their last hidden states, inputs or configs are unlike BERT's and 
                                    "depths": [1, 1]}),
     "mobilevit": ("MobileViTModel", {"image_size": 32, "hidden_sizes": [12, 16, 20], "num_attention_heads": 2,
                                      "neck_hidden_sizes": [8, 8, 16, 16, 32, 32, 32]}),
+    "textnet": ("TextNetModel", {"image_size": 16, "stem_out_channels": 8, "hidden_sizes": [8, 8, 8, 8, 8], **{
+        f"conv_layer_{name}": [[value]] * 4 for name, value in
+        (("kernel_sizes", [3, 3]), ("strides", 1))}}),
     "t5gemma": ("T5GemmaForSequenceClassification", {"encoder": GEMMA, "decoder": GEMMA}),
-    "gemma3": ("Gemma3ForSequenceClassification", {
-        "text_config": GEMMA, "image_token_index": 59, "mm_tokens_per_image": 4,
-        "vision_config": {**SIZE, "image_size": 16, "patch_size": 8},
+    "t5gemma2": ("T5Gemma2ForSequenceClassification", {
+        "encoder": {"text_config": GEMMA, **EYE}, "decoder": GEMMA, "image_token_index": 59,
     }),
+    "gemma3": ("Gemma3ForSequenceClassification", {"text_config": GEMMA, "image_token_index": 59, **EYE}),
 }  # fmt: skip
 
 
@@ -198,19 +202,29 @@ def test_backbones_of_other_shapes_train_and_reload(family, tmp_path):
     torch.manual_seed(0)
     cls = getattr(transformers, name)
     model = second_order(cls(cls.config_class(**settings)).eval(), **SMALL)
-    vision = family in ("beit", "focalnet", "mobilevit")
+    vision = family in ("beit", "focalnet", "mobilevit", "textnet")
     size = getattr(model.config.backbone_config, "image_size", 16)
     batch = {"pixel_values": torch.randn(4, 3, size, size)} if vision else batch_for("bert")
     assert model.main_input_name == next(iter(batch))
     model.train()(**batch, labels=torch.arange(4) % 3).loss.backward()
     model.eval().save_pretrained(tmp_path)
-    assert torch.equal(quiet(type(model).from_pretrained(tmp_path), batch), quiet(model, batch))
+    loaded = type(model).from_pretrained(tmp_path)
+    assert loaded.state_dict().keys() == model.state_dict().keys()
+    assert torch.equal(quiet(loaded, batch), quiet(model, batch))
 
 
 def test_a_backbone_that_pools_its_tokens_is_refused_when_the_head_is_put_on():
     kind = transformers.FunnelForSequenceClassification
     with pytest.raises(ValueError, match=r"4 features of 8 tokens.*FunnelModel"):
         second_order(kind(kind.config_class(**OTHERS["funnel"][1])), num_labels=2)
+
+
+def test_a_backbone_that_reads_neither_text_nor_images_is_refused_when_the_head_is_put_on():
+    """Perceiver's last hidden states are latents, of which none is a word."""
+    small = {"d_model": 8, "num_latents": 4, "d_latents": 8, "num_blocks": 1, "num_self_attends_per_block": 1}
+    body = transformers.PerceiverModel(transformers.PerceiverConfig(**small, num_self_attention_heads=2))
+    with pytest.raises(ValueError, match=r"PerceiverModel reads inputs, .*input_ids"):
+        second_order(body, num_labels=2)
 
 
 CHOICES = {  # what else their tokenizers give

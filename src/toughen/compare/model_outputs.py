@@ -58,6 +58,8 @@ def parse_output(
     scores = get("logits")
     if task == "segmentation":  # (B, classes, height, width), coarser than the labels: all of them count
         return ModelOutputs(loss, (Prediction(scores.movedim(1, -1), "multiclass"),))
+    if task == "regression":  # real numbers in any shape: of sentences the rule below finds them
+        return ModelOutputs(loss, (Prediction(scores, "regression"),))
     if task == "ctc":  # of speech: its letters are labels of no frame in particular
         return ModelOutputs(loss, (Prediction(scores, "multiclass"),))
     if task in ("tokens", "masked_lm", "seq2seq_lm", "causal_lm") or (task == "sequence" and scores.dim() == 3):

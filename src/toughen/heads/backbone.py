@@ -33,6 +33,11 @@ def measure_width(body: Any, vision: bool) -> int | None:
 
     None if it does not run on such an input alone: some need more, and on the meta device nothing runs.
     """
+    if not vision and body.main_input_name not in ("input_ids", "pixel_values"):
+        raise ValueError(
+            f"{type(body).__name__} reads {body.main_input_name}, and the head is one for texts (input_ids) or images "
+            "(pixel_values). Give a model that reads those."
+        )
     if vision:
         inputs = {"pixel_values": torch.zeros(1, *image_shape(body.config), device=body.device, dtype=body.dtype)}
     else:
@@ -121,7 +126,7 @@ def body_of(model: Any, class_token: str) -> Any:
         isinstance(getattr(body, name, None), PreTrainedModel) for name in ("encoder", "decoder")
     ):
         body = body.get_encoder()
-    elif not is_vision(body):
+    if not is_vision(body):
         body = text_part_of(body)
     pooler = getattr(body, "pooler", None)
     if class_token != "pooled" and isinstance(pooler, nn.Module) and next(pooler.parameters(), None) is not None:

@@ -88,7 +88,8 @@ class SecondOrderPreTrainedModel(PreTrainedModel):
         mask = token_roles.word_mask(self.config, real, given, special)
         if pooled:
             vector = output.get("pooler_output")
-            vector = token_roles.mean_of(tokens, real) if vector is None else vector.flatten(1)
+            # Vision models pool to (B, C), (B, C, 1, 1), or TextNet to (B, C, 2, 2).
+            vector = token_roles.mean_of(tokens, real) if vector is None else vector[..., None].flatten(2).mean(-1)
             logits = self.classifier(tokens, mask, class_vector=vector)
         else:
             logits = self.classifier(tokens, mask, class_index=token_roles.class_index(self.config, tokens, real))

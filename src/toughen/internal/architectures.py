@@ -15,6 +15,7 @@ HeadType: TypeAlias = Literal[
     "causal_lm",
     "masked_lm",
     "seq2seq_lm",
+    "regression",
 ]
 
 OLD_HEAD_TYPES: dict[str, HeadType] = {
@@ -38,12 +39,14 @@ _SEQ2SEQ_DECODERS = (
 _BY_CLASS_NAME: tuple[tuple[str, HeadType], ...] = (
     ("ViltForQuestionAnswering", "sequence"),  # answers are classes of the whole pair
     ("VisualBertForQuestionAnswering", "choices"),  # one distribution over the answers
+    ("TapasForQuestionAnswering", "token_binary"),  # of each token whether its cell belongs to the answer
     ("ForQuestionAnswering", "span"),
     *((f"{family}ForPreTraining", cast(HeadType, "token_binary")) for family in ("Electra", "Funnel")),
     ("ForTokenClassification", "tokens"),
     ("ForMultipleChoice", "choices"),
     ("ForSemanticSegmentation", "segmentation"),
     ("ForCTC", "ctc"),
+    ("PI0ForConditionalGeneration", "regression"),  # of a robot's next movements
     ("ForMaskedLM", "masked_lm"),
     ("ForConditionalGeneration", "seq2seq_lm"),
     *((f"{family}ForCausalLM", cast(HeadType, "masked_lm")) for family in _SEQ2SEQ_DECODERS),

@@ -113,9 +113,14 @@ def attention_blocks(base: Any) -> list[nn.Module]:
     if not isinstance(count, int):
         raise _no_single(base, "num_hidden_layers")
     if len(blocks) != count:
+        stacked = (layer for stack in base.modules() if isinstance(stack, nn.ModuleList) for layer in stack)
+        if any(sum(block in blocks for block in layer.modules()) > 1 for layer in stacked):
+            why = "some attend to an encoder or another input, and ASA is defined for a text that attends to itself"
+        else:
+            why = "layers that share one (as ALBERT's do) cannot have an adversary each"
         raise SiteError(
-            f"{name} has {len(blocks)} attention modules for {count} layers: layers that share one "
-            "(as ALBERT's do) cannot have an adversary each. Use toughen.smart() or toughen.freelb()."
+            f"{name} has {len(blocks)} attention modules for {count} layers: {why}. Use toughen.smart() or "
+            "toughen.freelb()."
         )
     implementation = config._attn_implementation or "eager"
     if implementation not in (*WRAPPED_IMPLEMENTATIONS, *WRAPPED_IMPLEMENTATIONS.values()):

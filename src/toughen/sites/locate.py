@@ -13,7 +13,8 @@ from .token_mask import TokenLayout
 _PADDING = ("_pad_to_window_size", "_pad_to_block_size", "_pad_to_mult_of_chunk_length")  # what such models have
 _PROJECTIONS = ("feature_projection", "patch_embeddings", "patch_embedding", "patch_embed", "patch_embedder")
 _NAME_IT = "Name the module yourself, as in toughen.smart(site='path.to.the.embedding')."
-_STEMS = ("embedder", "conv_stem", "char_embeddings")  # of convolutional networks; CANINE's, which has no vocabulary
+# Of convolutional networks; of CANINE, which has no vocabulary; of Perceiver, whatever it reads.
+_STEMS = ("embedder", "conv_stem", "char_embeddings", "input_preprocessor")
 _EMBEDDING_NORMS = ("embeddings.LayerNorm", "embeddings.norm", "embeddings.layer_norm", "layernorm_embedding")
 
 
@@ -46,9 +47,10 @@ def transformer_of(model: nn.Module) -> nn.Module:
 
 def _own_embedding(module: nn.Module) -> nn.Module | None:
     try:
-        return cast(Any, module).get_input_embeddings()
+        found = cast(Any, module).get_input_embeddings()
     except (AttributeError, NotImplementedError):
         return None
+    return found if isinstance(found, nn.Module) else None  # Perceiver names its latents, which are weights
 
 
 def config_of(model: nn.Module) -> Any:
@@ -194,7 +196,9 @@ def layers(model: nn.Module) -> list[nn.Module]:
     single layer of it can be perturbed.
     """
     reader = text_model_of(model)
-    stacks = [_flat(m) for m in reader.modules() if isinstance(m, nn.ModuleList)]
+    modules = enumerate(reader.named_modules())
+    found = [(name.count("."), number, _flat(m)) for number, (name, m) in modules if isinstance(m, nn.ModuleList)]
+    stacks = [stack for _, _, stack in sorted(found)]  # the outermost first: Evolla's proteins may have as many layers
     if not stacks:
         raise SiteError(f"{type(model).__name__} has no list of layers. Name one: site='path.to.the.layer'.")
     number = getattr(getattr(reader, "config", None), "num_hidden_layers", None)
