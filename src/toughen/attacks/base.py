@@ -86,7 +86,7 @@ class Attack:
             if isinstance(value, os.PathLike):
                 object.__setattr__(self, each.name, os.fspath(value))
             if isinstance(value, (list, tuple)):
-                names: tuple[Any, ...] = tuple(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+                names: tuple[Any, ...] = tuple(value)
                 if known := each.metadata.get("choices"):
                     names = check_names(names, known, each.name)
                 object.__setattr__(self, each.name, names)

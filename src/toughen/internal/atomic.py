@@ -52,9 +52,9 @@ def _finite(value: Any) -> Any:
     if isinstance(value, float):
         return value if value - value == 0 else None
     if isinstance(value, dict):
-        return {key: _finite(each) for key, each in value.items()}  # pyright: ignore[reportUnknownVariableType]
+        return {key: _finite(each) for key, each in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_finite(each) for each in value]  # pyright: ignore[reportUnknownVariableType]
+        return [_finite(each) for each in value]
     return value
 
 

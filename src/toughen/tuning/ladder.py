@@ -191,6 +191,6 @@ def label(method: Group) -> str:
 def _options(method: Group, prefix: str = "") -> Iterator[tuple[str, Any]]:
     for key, value in method.items():
         if isinstance(value, Mapping):
-            yield from _options(value, f"{key}.")  # pyright: ignore[reportUnknownArgumentType]
+            yield from _options(value, f"{key}.")
         elif key != "name":
             yield f"{prefix}{key}", f"{value:g}" if isinstance(value, float) else value

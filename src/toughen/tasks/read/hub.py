@@ -73,7 +73,7 @@ def _as_task(raw: Any, task: Task, split: str) -> Any:
 
 def _words(value: Any, names: list[str]) -> Any:
     if isinstance(value, list):
-        return [names[number] for number in value]  # pyright: ignore[reportUnknownVariableType]
+        return [names[number] for number in value]
     return names[value] if isinstance(value, int) and value >= 0 else None
 
 
