@@ -19,7 +19,7 @@ import toughen
 from toughen.attacks.builtin.noise import add_noise
 from toughen.cli.main import main
 from toughen.evaluation import checks, scan_subject
-from toughen.reports.letters import mark_letters
+from toughen.reports.scan_page import mark_letters
 from toughen.tasks.spec import DataError, Task
 
 from ..tiny import TOKENIZER
