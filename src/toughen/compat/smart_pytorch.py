@@ -1,7 +1,7 @@
 """Compute smart-pytorch's regulariser on a function of embeddings with the engine's search."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -87,7 +87,7 @@ class SMARTLoss(nn.Module):
 
 
 def _states(state: Any) -> list[Tensor]:
-    return [state] if isinstance(state, Tensor) else list(cast("Sequence[Tensor]", state))
+    return [state] if isinstance(state, Tensor) else list(state)
 
 
 def _loss(functions: Any, new: Sequence[Tensor], old: Sequence[Tensor]) -> Tensor:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 from .._version import __version__
 from ..internal.atomic import write_json
@@ -137,7 +137,7 @@ def _settings(run: Path) -> tuple[str | None, dict[str, Any]]:
         config: Any = yaml.safe_load(text) or {}
     except (ValueError, yaml.YAMLError) as error:
         raise DataError(f"{run} is a broken run: {' '.join(str(error).split())}") from None
-    data = cast("dict[str, Any]", config.get("data") or {})
+    data = config.get("data") or {}
     return (None if data.get("train_file") else results.get("task")), data
 
 

@@ -111,7 +111,7 @@ def can_be_made_from(config: Any) -> bool:
     """Tell whether `AutoModel` makes a model from a config alone, which it does not from that of T5Gemma's encoder."""
     from transformers.models.auto.modeling_auto import MODEL_MAPPING
 
-    return type(config) in cast(Any, MODEL_MAPPING)
+    return type(config) in MODEL_MAPPING
 
 
 def body_of(model: Any, class_token: str) -> Any:

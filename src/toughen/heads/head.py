@@ -75,8 +75,8 @@ class SecondOrderHead(nn.Module):
         if vector is None:
             vector, tokens, mask = self._without_class(tokens, mask, class_index)
         if self.settings.class_dropout:
-            vector = cast(Tensor, self.class_dropout(vector))
-        pooled = None if self.pool is None else cast(Tensor, self.dropout(self.pool(tokens, mask)))
+            vector = self.class_dropout(vector)
+        pooled = None if self.pool is None else self.dropout(self.pool(tokens, mask))
         # In the precision of the weights: autocast would round all that goes in, by a dozen casts that save no time.
         with no_autocast(tokens):
             return self._logits(vector, pooled)

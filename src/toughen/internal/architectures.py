@@ -41,7 +41,7 @@ _BY_CLASS_NAME: tuple[tuple[str, HeadType], ...] = (
     ("VisualBertForQuestionAnswering", "choices"),  # one distribution over the answers
     ("TapasForQuestionAnswering", "token_binary"),  # of each token whether its cell belongs to the answer
     ("ForQuestionAnswering", "span"),
-    *((f"{family}ForPreTraining", cast(HeadType, "token_binary")) for family in ("Electra", "Funnel")),
+    *((f"{family}ForPreTraining", "token_binary") for family in ("Electra", "Funnel")),
     ("ForTokenClassification", "tokens"),
     ("ForMultipleChoice", "choices"),
     ("ForSemanticSegmentation", "segmentation"),
@@ -49,7 +49,7 @@ _BY_CLASS_NAME: tuple[tuple[str, HeadType], ...] = (
     ("PI0ForConditionalGeneration", "regression"),  # of a robot's next movements
     ("ForMaskedLM", "masked_lm"),
     ("ForConditionalGeneration", "seq2seq_lm"),
-    *((f"{family}ForCausalLM", cast(HeadType, "masked_lm")) for family in _SEQ2SEQ_DECODERS),
+    *((f"{family}ForCausalLM", "masked_lm") for family in _SEQ2SEQ_DECODERS),
     ("ForCausalLM", "causal_lm"),
     ("WithLMHeadModel", "masked_lm"),  # XLM's and Flaubert's labels stand where they are predicted
     ("XLNetLMHeadModel", "masked_lm"),

@@ -14,7 +14,7 @@ from functools import reduce
 from operator import or_
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any, Literal, Union, cast, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from ..errors import MethodError, nearest
 from ..needs import declared
@@ -178,7 +178,7 @@ def _plain(value: Any) -> Any:
 
     if isinstance(value, LinearSchedule):
         return [value.start, value.end, value.duration]
-    return list(cast("tuple[Any, ...]", value)) if isinstance(value, tuple) else value
+    return list(value) if isinstance(value, tuple) else value
 
 
 def parts_of(name: str) -> list[tuple[str, str]]:
@@ -216,7 +216,7 @@ def settings_of(method: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         if key not in keys or not isinstance(value, Mapping):
             own = " or ".join(f"method.{each}.{key}" for each in keys)
             raise MethodError(f"method.{key}: in a sum say whose option it is: {own}.")
-    return {part: dict(cast("Mapping[str, Any]", rest.get(key) or {})) for part, key in parts}
+    return {part: dict(rest.get(key) or {}) for part, key in parts}
 
 
 def missing_options(method: Mapping[str, Any]) -> list[str]:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from ..errors import nearest
 from ..runs.config_io import normalised, seeds_of
@@ -138,7 +138,7 @@ def _with_our_words(given: Mapping[str, Any]) -> dict[str, Any]:
 def _mapping(key: str, value: Any, remedy: str = "") -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         raise SweepError(f"{key}: {remedy or f'expected keys and values, not {value!r}'}.")
-    return cast("Mapping[str, Any]", value)
+    return value
 
 
 def _check_keys(keys: Sequence[str], base: Mapping[str, Any]) -> None:
@@ -169,7 +169,7 @@ def _tied(given: Any, parameters: Mapping[str, Any]) -> tuple[Settings, ...]:
     """Parse the rows of settings that change together, as in ParaGen's search.json."""
     if not isinstance(given, list) or not given or not all(isinstance(row, Mapping) and row for row in given):
         raise SweepError("tied: give a list of rows, each with the same keys: - {method.init_scale: 0.1, ...}.")
-    rows = [{str(key): number(value) for key, value in row.items()} for row in cast("list[Mapping[str, Any]]", given)]
+    rows = [{str(key): number(value) for key, value in row.items()} for row in given]
     for index, row in enumerate(rows, 1):
         if unequal := sorted(set(row) ^ set(rows[0])):
             raise SweepError(f"tied: row {index} and row 1 do not have the same keys ({', '.join(unequal)}).")
@@ -180,10 +180,9 @@ def _tied(given: Any, parameters: Mapping[str, Any]) -> tuple[Settings, ...]:
 
 def _metric(given: Any) -> tuple[str | None, str]:
     """Parse the metric's name, without `eval/`, and the goal; the default is to minimise a loss or an error."""
-    entry: Any = {"name": given} if isinstance(given, str) else given
-    if not isinstance(entry, Mapping) or set(cast("Mapping[str, Any]", entry)) - {"name", "goal"}:
+    metric: Any = {"name": given} if isinstance(given, str) else given
+    if not isinstance(metric, Mapping) or set(metric) - {"name", "goal"}:
         raise SweepError(f"metric: expected {{name: accuracy, goal: maximize}}, not {given!r}.")
-    metric = cast("Mapping[str, Any]", entry)
     name = str(metric.get("name") or "").removeprefix("eval/").removeprefix("eval_")
     is_loss = not {"loss", "mse"}.isdisjoint(name.split("_"))  # loss_mm, test_mse
     goal = str(metric.get("goal", "minimize" if is_loss else "maximize"))

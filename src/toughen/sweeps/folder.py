@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from shlex import quote
-from typing import IO, Any, cast
+from typing import IO, Any
 
 import yaml
 
@@ -106,4 +106,4 @@ def lock_folder(path: Path) -> IO[str]:
 
 
 def _plain(value: Any) -> Any:
-    return dict(cast("Mapping[str, Any]", value)) if isinstance(value, Mapping) else str(value)
+    return dict(value) if isinstance(value, Mapping) else str(value)

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from .. import recipes
 from ..runs.config_io import merge, normalised, read_yaml
@@ -38,7 +38,7 @@ def load_definition(
 
 def _values(source: Any) -> tuple[dict[str, Any], str, Path]:
     if isinstance(source, Mapping):
-        return dict(cast("Mapping[str, Any]", source)), "sweep", Path()
+        return dict(source), "sweep", Path()
     recipe = str(source) in recipes.sweeps()
     # ManyTasks calls its search.json `search`.
     for path in (Path(source), *(Path(f"{source}{suffix}") for suffix in (".json", ".yaml") if not recipe)):

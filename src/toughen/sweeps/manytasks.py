@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import product
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from .errors import SweepError
 
@@ -28,13 +28,13 @@ NAMES: Mapping[str, str] = {
 
 def is_manytasks(values: Any) -> bool:
     """Whether these values are those of a search.json."""
-    configs = cast("Any", values.get("configs")) if isinstance(values, Mapping) else None
+    configs = values.get("configs") if isinstance(values, Mapping) else None
     return isinstance(configs, Mapping) and "==base==" in configs
 
 
 def read_manytasks(values: Mapping[str, Any], path: Path) -> dict[str, Any]:
     """Translate to the keys of a sweep file: lists are a grid, the rows of `==more==` are tied."""
-    configs = cast("Mapping[str, Any]", values["configs"])
+    configs = values["configs"]
     more = configs.get("==more==") or []
     if not isinstance(configs["==base=="], list) or not isinstance(more, list) or not all(map(_is_list, more)):
         raise SweepError(f'{path}: expected "==base==": [flags and values] and "==more==": [[...], ...].')
@@ -49,7 +49,7 @@ def read_manytasks(values: Mapping[str, Any], path: Path) -> dict[str, Any]:
             sweep["seeds"] = options
         else:
             sweep["parameters"][_name(flag)] = {"values": options}
-    tied = [row for each in cast("list[list[Any]]", more) for row in _rows(_pairs(each, path))]
+    tied = [row for each in more for row in _rows(_pairs(each, path))]
     if tied:
         sweep["tied"] = tied
     return {**sweep, "resources": _resources(values)}
@@ -105,4 +105,4 @@ def _resources(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _listed(value: Any) -> list[Any]:
-    return cast("list[Any]", value) if isinstance(value, list) else [value]
+    return value if isinstance(value, list) else [value]

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from ..errors import nearest
 from ..runs.config import GROUPS
@@ -49,7 +49,7 @@ def parameter(key: str, given: Any) -> Parameter:
     """Parse an entry under `parameters:`; a bare value or list is allowed."""
     if not isinstance(given, Mapping):
         given = {"values": given} if isinstance(given, list) else {"value": given}
-    entry = cast("Mapping[str, Any]", given)
+    entry: Mapping[str, Any] = given
     for name in entry:
         if name not in KEYS and key in GROUPED:
             raise SweepError(f"parameters.{key}: write options of a group with a dot: {key}.{name}.")
@@ -70,7 +70,7 @@ def parameter(key: str, given: Any) -> Parameter:
             raise SweepError(f"parameters.{key}.values={values!r}: expected a list, such as [0.05, 0.1].")
         if not isinstance(values, Sequence) or not values:
             raise SweepError(f"parameters.{key}.values is empty: give one or more, such as [0.05, 0.1].")
-        return Choice(tuple(number(value) for value in cast("Sequence[Any]", values)))
+        return Choice(tuple(number(value) for value in values))
     return _range(key, entry, kind)
 
 

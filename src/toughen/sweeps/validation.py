@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from ..errors import nearest
 from ..runs.config import Config, describe_type, matches_type
@@ -33,9 +33,9 @@ def key_of(settings: Settings) -> str:
 
 def _alike(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {key: _alike(each) for key, each in cast("Mapping[Any, Any]", value).items()}
+        return {key: _alike(each) for key, each in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_alike(each) for each in cast("Sequence[Any]", value)]
+        return [_alike(each) for each in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -95,7 +95,7 @@ def _check_types(settings: Mapping[str, Any], config: Config) -> None:
 def _flat(entry: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     for key, value in entry.items():
         if isinstance(value, Mapping):
-            yield from _flat(cast("Mapping[str, Any]", value), f"{prefix}{key}.")
+            yield from _flat(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value
 

@@ -69,7 +69,7 @@ def label_reader(task: Task, form: FileFormat, multi_hot: bool | None = None) ->
             return None
         if isinstance(value, str):
             value = [part.strip() for part in value.split(form.label_separator or "|") if part.strip()]
-        values: list[Any] = list(cast("Sequence[Any]", value)) if isinstance(value, list | tuple) else [value]
+        values: list[Any] = list(value) if isinstance(value, list | tuple) else [value]
         if task.head == "multilabel" and is_multi_hot(values, task):
             if multi_hot or multi_hot is None:
                 return [number for number, on in enumerate(values) if on]
@@ -203,7 +203,7 @@ def all_multi_hot(sources: Iterable[FileSource]) -> bool:
             value = raw.fields.get(name) if name else None
             if is_missing(value) or value == []:
                 continue  # without a label in either form
-            multi_hot = isinstance(value, list) and is_multi_hot(cast("list[Any]", value), source.task)
+            multi_hot = isinstance(value, list) and is_multi_hot(value, source.task)
             if not multi_hot:
                 return False
     return multi_hot
@@ -288,7 +288,7 @@ def text_of(value: Any, name: str) -> str:
         return _unicode(value)
     if value is None or (isinstance(value, float) and math.isnan(value)):
         raise BadRow("text is missing", f"the column {name!r} is empty (NaN) there: fill it in", SKIP)
-    parts = cast("list[Any]", value if isinstance(value, list) else [value])
+    parts = value if isinstance(value, list) else [value]
     odd = next((part for part in parts if isinstance(part, (dict, list))), None)
     if odd is not None:
         kind = "an object" if isinstance(odd, dict) else "a list in a list"
@@ -312,13 +312,13 @@ def _tokens(value: Any) -> list[str]:
         value = value.split()
     if not isinstance(value, list) or not value:
         raise BadRow("no tokens", "write the words as a list of strings, at least one")
-    return [_unicode(str(word)) for word in cast("list[Any]", value)]
+    return [_unicode(str(word)) for word in value]
 
 
 def _choices(value: Any, count: int) -> list[str]:
-    if not isinstance(value, list) or any(part is None for part in cast("list[Any]", value)):
+    if not isinstance(value, list) or any(part is None for part in value):
         raise BadRow("choices are missing", "write them as a list of strings")
-    choices = [_unicode(str(part)) for part in cast("list[Any]", value)]
+    choices = [_unicode(str(part)) for part in value]
     if len(choices) != count:
         raise BadRow("wrong number of choices", f"there are {len(choices)} where the task has {count}: fix the row")
     return choices
