@@ -1,7 +1,5 @@
 """Second-order classification heads (MGCrP / SoT) and models that carry one on any backbone."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from ..internal.lazy import lazily

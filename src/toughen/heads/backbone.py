@@ -1,7 +1,5 @@
 """Read from the backbone what a head needs: its width, its class token, which of its parts are used."""
 
-from __future__ import annotations
-
 from typing import Any, cast
 
 import torch

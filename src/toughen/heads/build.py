@@ -1,7 +1,5 @@
 """Build a model to train: the second-order head on a backbone."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """Write the model card of a second-order model: what it is and how to load it."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

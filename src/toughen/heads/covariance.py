@@ -1,7 +1,5 @@
 """Masked second-order statistics of tokens: means, cross-covariances, and the projections they are taken of."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch

@@ -1,7 +1,5 @@
 """The second-order classification head: pooled words and the class token, fused into logits."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
@@ -110,7 +108,7 @@ class SecondOrderHead(nn.Module):
         return vector, tokens, words
 
     @classmethod
-    def from_original(cls, state_dict: Mapping[str, Tensor], **changes: Any) -> SecondOrderHead:
+    def from_original(cls, state_dict: Mapping[str, Tensor], **changes: Any) -> "SecondOrderHead":
         """Load a head from a checkpoint of the authors' text or vision code; the weights give its sizes."""
         dim, num_labels, settings = original_sizes(state_dict)
         head = cls(dim, num_labels, head_settings(**{**settings, **changes}))

@@ -5,8 +5,6 @@
 Every program holds the whole covariance of one example in registers. Statistics are float32 whatever the tokens are.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """Pretrained models with a second-order head: sequence classification, multiple choice, image classification."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from typing import Any, ClassVar, cast

@@ -4,8 +4,6 @@ svPN (SoT, Xie et al. 2021) by the power method, or exactly by a full decomposit
 equal singular values; iSQRT (Li et al., CVPR 2018), the square root of a covariance by Newton-Schulz iteration.
 """
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 import torch

@@ -4,8 +4,6 @@ Eager training of a head is bound by launches, not by arithmetic: forward and ba
 one singular value, one iteration) are three launches in place of ninety. Values are those of the plain path.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from types import ModuleType
 from typing import Any, cast
