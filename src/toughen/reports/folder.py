@@ -16,7 +16,7 @@ from typing import Any
 from ..attacks.summary import AttackSummary, Score, finite
 from ..runs.folder import RunFolder
 from ..runs.results import Results, RunManifest, SeedResult
-from .attack_means import Arm, Attack, mean_attacks
+from .attacks import Arm, Attack, mean_attacks
 
 ARMS: tuple[Arm, ...] = ("method", "baseline")
 PLAIN = "plain baseline"

@@ -10,8 +10,7 @@ from pathlib import Path
 from ..internal.atomic import write_text
 from ..statistics import PairedTestResult
 from .attack_examples import attack_examples
-from .attack_means import Attack
-from .attacks import robustness
+from .attacks import Attack, robustness
 from .charts import Difference, forest, scatter
 from .comparison import By, Comparison, Row, compare_runs, difference_of, under_attack
 from .drawing import Drawing
