@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .combine.base import Combine
 from .compare.base import Compare
@@ -31,7 +31,7 @@ class _Attachable:
     def attach(
         self,
         model: nn.Module,
-        tokenizer: Any = None,
+        tokenizer: object = None,
         *,
         seed: int | None = None,
         task: HeadType | None = None,

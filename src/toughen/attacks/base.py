@@ -22,7 +22,7 @@ A = TypeVar("A", bound="type[Attack]")
 _CLASSES: "dict[str, type[Attack]]" = {}
 
 
-def option(default: Any, **metadata: Any) -> Any:
+def option(default: object, **metadata: Any) -> Any:
     """Declare an option that needs more than a default.
 
     `choices` are the names that it takes. `flag` is its flag on the command line if that is not its name; "" is none.

@@ -98,7 +98,7 @@ class NsKlCriterion(_Criterion):
     """Compute `stable_kl` with the second argument fixed."""
 
     @staticmethod
-    def loss(input: Tensor, target: Tensor, reduction: Any) -> Tensor:
+    def loss(input: Tensor, target: Tensor, reduction: object) -> Tensor:
         return stable_kl(input, target.detach())
 
 
@@ -106,7 +106,7 @@ class NsSymKlCriterion(_Criterion):
     """Compute `stable_kl` both ways, each with a fixed second argument."""
 
     @staticmethod
-    def loss(input: Tensor, target: Tensor, reduction: Any) -> Tensor:
+    def loss(input: Tensor, target: Tensor, reduction: object) -> Tensor:
         return stable_kl(input, target.detach()) + stable_kl(target, input.detach())
 
 
@@ -120,7 +120,7 @@ class HLCriterion(_Criterion):
     """Compute the mean squared difference of root probabilities. The original detaches both; ours does not."""
 
     @staticmethod
-    def loss(input: Tensor, target: Tensor, reduction: Any) -> Tensor:
+    def loss(input: Tensor, target: Tensor, reduction: object) -> Tensor:
         # exp(log p / 2) is the root of p, and its gradient is finite at p = 0.
         return F.mse_loss((log_probabilities(input) / 2).exp(), (log_probabilities(target) / 2).exp())
 
@@ -132,6 +132,6 @@ class MseCriterion(_Criterion):
     """
 
     @staticmethod
-    def loss(input: Tensor, target: Tensor, reduction: Any) -> Tensor:
+    def loss(input: Tensor, target: Tensor, reduction: object) -> Tensor:
         squares = (input.squeeze() - target).square()
         return squares.sum() if reduction == "sum" else squares.mean()

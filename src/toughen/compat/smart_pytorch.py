@@ -53,7 +53,7 @@ class SMARTLoss(nn.Module):
         self.noise_var = noise_var
         self.init = init
 
-    def forward(self, embed: Tensor, state: Any) -> Tensor:
+    def forward(self, embed: Tensor, state: object) -> Tensor:
         search = self._search()
         view = Activation(embed.detach())
         delta = search.start(view).requires_grad_()

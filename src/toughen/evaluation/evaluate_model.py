@@ -377,7 +377,13 @@ def _write_or_note(home: Path, evaluation: Evaluation) -> str:
 
 
 def read_rows(
-    model_ref: ModelRef, task: str | Task | None, split: str, file: Any, dir: Any, reading: dict[str, Any], limit: Any
+    model_ref: ModelRef,
+    task: str | Task | None,
+    split: str,
+    file: object,
+    dir: object,
+    reading: dict[str, Any],
+    limit: int | None,
 ) -> Any:
     """Return the data of a split: of the run itself, of another task or folder, or of a file."""
     check_split(split)

@@ -11,7 +11,7 @@ Task = Literal["sequence-classification", "multiple-choice", "image-classificati
 
 
 def second_order(
-    model_or_name: Any,
+    model_or_name: object,
     num_labels: int | None = None,
     q: int | None = None,
     k: int | None = None,

@@ -87,7 +87,7 @@ def find_classifier(model: nn.Module) -> nn.Linear | None:
     return found[-1] if found else None
 
 
-def is_causal_decoder(config: Any) -> bool:
+def is_causal_decoder(config: object) -> bool:
     """Tell whether a model is a decoder, of whose tokens only the last one has seen the whole text."""
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as CAUSAL
     from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES as MASKED

@@ -152,7 +152,7 @@ def _with_its_group(message: str, settings: Mapping[str, Any]) -> str:
     return message
 
 
-def without_paths(value: Any) -> Any:
+def without_paths(value: object) -> Any:
     """Return paths as text, so that the config can be written."""
     if isinstance(value, Mapping):
         return {key: without_paths(each) for key, each in value.items()}

@@ -87,7 +87,7 @@ def normalised(values: Mapping[str, Any]) -> dict[str, Any]:
     return nested
 
 
-def _numbers(value: Any, lists: bool) -> Any:
+def _numbers(value: object, lists: bool) -> Any:
     """Read numbers such as 1e-5, which YAML 1.1 takes for text since they have no point."""
     if isinstance(value, Mapping):
         return {key: _numbers(each, lists) for key, each in value.items()}
@@ -227,7 +227,7 @@ def plain(config: Config, nulls: bool = False) -> dict[str, Any]:
     return {key: value for key, value in values.items() if value is not None and value != {}}
 
 
-def _plain(value: Any, nulls: bool) -> Any:
+def _plain(value: object, nulls: bool) -> Any:
     if isinstance(value, Mapping):
         items = value.items()
         return {key: _plain(each, nulls) for key, each in items if nulls or each is not None}

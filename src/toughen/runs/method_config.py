@@ -108,7 +108,7 @@ def _of_function(name: str, function: Callable[..., Any]) -> MethodDescription:
     return MethodDescription(name, doc, tuple(options))
 
 
-def config_type(annotation: Any) -> Any:
+def config_type(annotation: object) -> Any:
     """Return the part of a type that a config can hold: `float | None` of `float | LinearSchedule | None`; or None."""
     members = get_args(annotation) if get_origin(annotation) in (Union, types.UnionType) else (annotation,)
     kept = [each for each in map(_config_member, members) if each is not None]
@@ -173,7 +173,7 @@ def _methods_in(path: Path) -> dict[str, Callable[..., Any]]:
     return _FILES[version]
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     from ..schedules import LinearSchedule
 
     if isinstance(value, LinearSchedule):

@@ -175,7 +175,7 @@ class RunManifest(Record):
         return values | {f"train.{key}": value for key, value in values.pop("train").items()}
 
 
-def write_predictions(path: Path, task: "Task", logits: Any, labels: Any = None) -> None:
+def write_predictions(path: Path, task: "Task", logits: object, labels: Any = None) -> None:
     """Write predictions/<split>.tsv: index, prediction, and if they are known the label and the probabilities."""
     import numpy as np
 
@@ -196,12 +196,12 @@ def write_predictions(path: Path, task: "Task", logits: Any, labels: Any = None)
     write_text(path, "".join("\t".join(row) + "\n" for row in (columns, *zip(*columns.values(), strict=True))))
 
 
-def _cell(task: "Task", answer: Any) -> str:
+def _cell(task: "Task", answer: object) -> str:
     value = format_label(task, answer)
     return f"{value:.6g}" if isinstance(value, float) else value if isinstance(value, str) else json.dumps(value)
 
 
-def probabilities(task: "Task", logits: Any) -> Any:
+def probabilities(task: "Task", logits: object) -> Any:
     """Return the softmax for classes and choices, a sigmoid each for several labels, None for the others."""
     import numpy as np
 

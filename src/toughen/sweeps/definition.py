@@ -135,7 +135,7 @@ def _with_our_words(given: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
-def _mapping(key: str, value: Any, remedy: str = "") -> Mapping[str, Any]:
+def _mapping(key: str, value: object, remedy: str = "") -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         raise SweepError(f"{key}: {remedy or f'expected keys and values, not {value!r}'}.")
     return value
@@ -165,7 +165,7 @@ def _check_search(search: Search, parameters: Mapping[str, Parameter], trials: i
         raise SweepError("trials: a grid runs all of its settings; leave it out, or search: random.")
 
 
-def _tied(given: Any, parameters: Mapping[str, Any]) -> tuple[Settings, ...]:
+def _tied(given: object, parameters: Mapping[str, Any]) -> tuple[Settings, ...]:
     """Parse the rows of settings that change together, as in ParaGen's search.json."""
     if not isinstance(given, list) or not given or not all(isinstance(row, Mapping) and row for row in given):
         raise SweepError("tied: give a list of rows, each with the same keys: - {method.init_scale: 0.1, ...}.")
@@ -178,7 +178,7 @@ def _tied(given: Any, parameters: Mapping[str, Any]) -> tuple[Settings, ...]:
     return tuple(rows)
 
 
-def _metric(given: Any) -> tuple[str | None, str]:
+def _metric(given: object) -> tuple[str | None, str]:
     """Parse the metric's name, without `eval/`, and the goal; the default is to minimise a loss or an error."""
     metric: Any = {"name": given} if isinstance(given, str) else given
     if not isinstance(metric, Mapping) or set(metric) - {"name", "goal"}:
@@ -191,7 +191,7 @@ def _metric(given: Any) -> tuple[str | None, str]:
     return name or None, goal
 
 
-def _early_terminate(given: Any) -> Early:
+def _early_terminate(given: object) -> Early:
     """Parse `early_terminate: {type: asha, min_iter: 1}`, or the type alone."""
     expected = f"expected {{type: asha, min_iter: 1}}, not {given!r}"
     entry = {"type": given} if isinstance(given, str) else _mapping("early_terminate", given, expected)
@@ -231,7 +231,7 @@ def _check_names(key: str, given: Mapping[str, Any], kind: type) -> None:
             raise SweepError(f"{key}: there is no {name!r}. {nearest(str(name), names)}")
 
 
-def whole_number(key: str, value: Any, least: int) -> int:
+def whole_number(key: str, value: object, least: int) -> int:
     """Return the value if it is a whole number of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise SweepError(f"{key}={value!r}: give a whole number, at least {least}.")
@@ -243,7 +243,7 @@ def format_settings(settings: Settings) -> str:
     return ", ".join(f"{key}={format_value(value)}" for key, value in settings.items())
 
 
-def format_value(value: Any) -> str:
+def format_value(value: object) -> str:
     """Format a value; a float with four digits."""
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 

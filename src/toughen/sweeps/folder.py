@@ -105,5 +105,5 @@ def lock_folder(path: Path) -> IO[str]:
     return file
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     return dict(value) if isinstance(value, Mapping) else str(value)

@@ -15,7 +15,7 @@ from .trials import absolute_paths
 
 
 def load_definition(
-    source: Any, base: Any = None, over: Mapping[str, Any] | None = None, seeds: Any = None
+    source: object, base: object = None, over: Mapping[str, Any] | None = None, seeds: object = None
 ) -> tuple[Definition, str]:
     """Load a sweep and its name; `base` and `seeds` replace its own, `over` goes over the base."""
     values, name, near = _values(source)
@@ -94,7 +94,7 @@ NAMES: Mapping[str, str] = {
 }
 
 
-def is_manytasks(values: Any) -> bool:
+def is_manytasks(values: object) -> bool:
     """Whether these values are those of a search.json."""
     configs = values.get("configs") if isinstance(values, Mapping) else None
     return isinstance(configs, Mapping) and "==base==" in configs
@@ -123,7 +123,7 @@ def read_manytasks(values: Mapping[str, Any], path: Path) -> dict[str, Any]:
     return {**sweep, "resources": _resources(values)}
 
 
-def _is_list(value: Any) -> bool:
+def _is_list(value: object) -> bool:
     return isinstance(value, list)
 
 
@@ -172,5 +172,5 @@ def _resources(values: Mapping[str, Any]) -> dict[str, Any]:
     return resources | ({"concurrent": concurrent} if isinstance(concurrent, int) else {})
 
 
-def _listed(value: Any) -> list[Any]:
+def _listed(value: object) -> list[Any]:
     return value if isinstance(value, list) else [value]

@@ -39,7 +39,7 @@ def as_csv(heads: Sequence[str], cells: Sequence[Sequence[Any]]) -> str:
     return out.getvalue()
 
 
-def _inert(cell: Any) -> Any:
+def _inert(cell: object) -> Any:
     """Quote text that a spreadsheet would read as a formula."""
     return f"'{cell}" if isinstance(cell, str) and cell[:1] in ("=", "+", "-", "@") else cell
 

@@ -93,7 +93,7 @@ class Search:
     def _ask(self) -> Any:
         return self.study and self.study.ask(self._space)
 
-    def _add(self, settings: Settings, trial: Any) -> Settings:
+    def _add(self, settings: Settings, trial: object) -> Settings:
         self._known.append(key_of(settings))
         if trial is not None:
             self._open[len(self._known)] = trial

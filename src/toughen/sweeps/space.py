@@ -45,7 +45,7 @@ class Range:
 Parameter = Choice | Range
 
 
-def parameter(key: str, given: Any) -> Parameter:
+def parameter(key: str, given: object) -> Parameter:
     """Parse an entry under `parameters:`; a bare value or list is allowed."""
     if not isinstance(given, Mapping):
         given = {"values": given} if isinstance(given, list) else {"value": given}
@@ -90,7 +90,7 @@ def _refuse_unused(key: str, entry: Mapping[str, Any], kind: Any) -> None:
         raise SweepError(f"parameters.{key}: {' and '.join(unused)} {has} no effect with {by}; leave it out.")
 
 
-def _range(key: str, entry: Mapping[str, Any], kind: Any) -> Range:
+def _range(key: str, entry: Mapping[str, Any], kind: object) -> Range:
     low, high, step = (number(entry.get(name)) for name in ("min", "max", "step"))
     for name, value in (("min", low), ("max", high), ("step", 1 if step is None else step)):
         if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -113,6 +113,6 @@ def _range(key: str, entry: Mapping[str, Any], kind: Any) -> Range:
     return Range(low, high, log, step, is_integer)
 
 
-def number(value: Any) -> Any:
+def number(value: object) -> Any:
     """Convert text such as 1e-5 to a number: YAML 1.1 reads it as text since it has no point."""
     return float(value) if isinstance(value, str) and EXPONENT.fullmatch(value) else value

@@ -31,7 +31,7 @@ def key_of(settings: Settings) -> str:
     return json.dumps(_alike(settings), sort_keys=True, default=str)
 
 
-def _alike(value: Any) -> Any:
+def _alike(value: object) -> Any:
     if isinstance(value, Mapping):
         return {key: _alike(each) for key, each in value.items()}
     if isinstance(value, (list, tuple)):

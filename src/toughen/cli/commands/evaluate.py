@@ -63,11 +63,11 @@ def add(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--precision", choices=("auto", "fp32", "bf16"), help=help)
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _reader(default: Any) -> Callable[[str], Any]:
+def _reader(default: object) -> Callable[[str], Any]:
     """Return the function that reads an option with this default."""
     if isinstance(default, tuple):
         return numbers if default and isinstance(default[0], float) else names

@@ -177,7 +177,7 @@ def _plain(rows: "Sequence[Fields]", predictions: "Sequence[Prediction]", task: 
     return "".join(f"{_shown(each.label, task, str(each))}\n" for each in predictions)
 
 
-def _shown(label: Any, task: Task, alone: str | None = None) -> str:
+def _shown(label: object, task: Task, alone: str | None = None) -> str:
     """Return a label as text: names of a list side by side, another one as `alone`."""
     if isinstance(label, list):
         return (" " if task.head == "tokens" else ", ").join(label) or "-"
