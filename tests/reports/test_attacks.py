@@ -10,7 +10,7 @@ from toughen.reports.attack_examples import BYTES, LONGEST, MOST, _differences, 
 from toughen.reports.attacks import robustness
 from toughen.reports.comparison import under_attack
 from toughen.reports.page import Page, comparison_section
-from toughen.reports.training_log import adversarial_checks
+from toughen.reports.run_section import adversarial_checks
 
 from .attack_samples import add_characters, add_embedding, add_noise, interval, summary, write
 from .samples import make_run
