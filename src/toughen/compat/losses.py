@@ -29,14 +29,10 @@ def log_probabilities(logits: Tensor) -> Tensor:
     return F.log_softmax(logits, dim=-1)
 
 
-def kl_elements(source: Tensor, target: Tensor) -> Tensor:
-    """Return the summands of KL(target || source) from log-probabilities, finite if a probability underflows."""
-    return target.exp() * (target - source)
-
-
 def kl_loss(input: Tensor, target: Tensor, reduction: Reduction = "batchmean") -> Tensor:
     """Compute KL(target || input) of logits. The original's gradient is NaN if a probability underflows."""
-    return reduced(kl_elements(log_probabilities(input), log_probabilities(target)), reduction)
+    p, q = log_probabilities(input), log_probabilities(target)
+    return reduced(q.exp() * (q - p), reduction)
 
 
 def sym_kl_loss(input: Tensor, target: Tensor, reduction: Reduction = "sum", alpha: float = 1.0) -> Tensor:

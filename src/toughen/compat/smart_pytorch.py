@@ -68,11 +68,8 @@ class SMARTLoss(nn.Module):
         states = _states(self.eval_fn(embed + noise.detach().to(embed.dtype)))
         return _loss(self.loss_last_fn, states, _states(state))
 
-    def _draw(self, embed: Tensor) -> Tensor:
-        return torch.randn_like(embed) * self.noise_var
-
     def _search(self) -> Ascent:
-        init = self.init or self._draw
+        init = self.init or (lambda embed: torch.randn_like(embed) * self.noise_var)
 
         def to_norm_one(x: Tensor, view: Activation, units: Units) -> Tensor:
             return x / (self.norm_fn(x) + self.epsilon)

@@ -114,7 +114,8 @@ def demo(
         resume(run)
         answers[name] += [_answers(run.path, seed, test) for seed in done[1:]]
     scores = compare(answers)
-    plain_step, robust_step = (_seconds_per_step(run) for run in runs.values())
+    steps = [[seed.seconds_per_step or np.nan for seed in run.results.seeds] for run in runs.values()]
+    plain_step, robust_step = map(np.mean, steps)
     notes = [
         verdict(scores),
         f"A robust step took {robust_step / plain_step:.1f} times as long as a plain one.",
@@ -267,10 +268,6 @@ def _lines(table: Table) -> Iterator[str]:
     yield f"{table.title}:"
     for row in (table.head, *table.rows):
         yield "  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
-
-
-def _seconds_per_step(run: Run) -> float:
-    return float(np.mean([seed.seconds_per_step or np.nan for seed in run.results.seeds]))
 
 
 def _use_one_thread_if_busy(say: Callable[[str], Any]) -> None:

@@ -3,10 +3,8 @@
 Nothing here imports torch until a method is made.
 """
 
-import importlib.util
 import inspect
 import re
-import sys
 import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -16,7 +14,7 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from ..errors import MethodError, nearest
+from ..errors import MethodError, import_file, nearest
 from ..needs import declared
 from ..options import OLD_NAMES, MethodOptions, attribute_docs
 from ..registry import collect_methods, get_factory, list_methods, options_class, sum_methods
@@ -159,16 +157,8 @@ def _methods_in(path: Path) -> dict[str, Callable[..., Any]]:
     """Import a file once for each of its versions."""
     version = path.resolve(), path.stat().st_mtime_ns
     if version not in _FILES:
-        spec = importlib.util.spec_from_file_location(f"toughen_own_{path.stem}", path)
-        assert spec is not None  # a .py file always has both
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[module.__name__] = module  # dataclasses look their module up
-        try:
-            with collect_methods() as methods:
-                spec.loader.exec_module(module)
-        except SyntaxError as error:
-            raise MethodError(f"{path}, line {error.lineno}: {error.msg}.") from None
+        with collect_methods() as methods:
+            import_file(path, MethodError)
         _FILES[version] = methods
     return _FILES[version]
 

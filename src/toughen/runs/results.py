@@ -66,6 +66,11 @@ class SeedSummary(Record):
             median={name: statistics.median(each) for name, each in values.items()},
         )
 
+    def score(self, metric: str) -> str:
+        """Return the mean with its deviation, as text."""
+        spread = f" ± {self.sd[metric]:.4f}" if len(self.seeds) > 1 else ""
+        return f"{self.mean[metric]:.4f}{spread}"
+
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "Self":
         seeds = [SeedResult.from_dict(each) for each in values["seeds"]]
@@ -145,7 +150,7 @@ class Results(SeedSummary):
         name = self.metric
         parts = [f"seed {seed.seed} {seed.metrics[name]:.4f}" for seed in self.seeds]
         if len(parts) > 1:
-            parts.append(f"mean {self.mean[name]:.4f} ± {self.sd[name]:.4f} (median {self.median[name]:.4f})")
+            parts.append(f"mean {self.score(name)} (median {self.median[name]:.4f})")
         return f"{name}: {' · '.join(parts)}"
 
 

@@ -104,7 +104,8 @@ def read_manytasks(values: Mapping[str, Any], path: Path) -> dict[str, Any]:
     """Translate to the keys of a sweep file: lists are a grid, the rows of `==more==` are tied."""
     configs = values["configs"]
     more = configs.get("==more==") or []
-    if not isinstance(configs["==base=="], list) or not isinstance(more, list) or not all(map(_is_list, more)):
+    lists = [configs["==base=="], more, *(more if isinstance(more, list) else ())]
+    if not all(isinstance(each, list) for each in lists):
         raise SweepError(f'{path}: expected "==base==": [flags and values] and "==more==": [[...], ...].')
     fixed = _pairs(configs["==base=="], path)
     sweep: dict[str, Any] = {"search": "grid", "parameters": {}}
@@ -121,10 +122,6 @@ def read_manytasks(values: Mapping[str, Any], path: Path) -> dict[str, Any]:
     if tied:
         sweep["tied"] = tied
     return {**sweep, "resources": _resources(values)}
-
-
-def _is_list(value: object) -> bool:
-    return isinstance(value, list)
 
 
 def _pairs(arguments: Sequence[Any], path: Path) -> dict[str, list[Any]]:

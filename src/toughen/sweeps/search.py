@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..errors import require
-from .definition import TIED, Definition, Settings
-from .space import Choice, Range
+from .definition import TIED, Choice, Definition, Range, Settings
 from .validation import grid, key_of
 
 MAX_DUPLICATES = 50  # proposals in a row that exist already, before the space counts as used up

@@ -7,14 +7,13 @@ Examples:
 """
 
 import argparse
-import importlib.util
 import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ...errors import UsageError, count_of
+from ...errors import UsageError, count_of, import_file
 from ...runs.progress import silence_libraries
 from .. import say
 from ..arguments import split_names
@@ -96,15 +95,9 @@ def _model(given: str) -> str | Callable[[list[Any]], Any]:
     if not colon or not file.endswith(".py"):
         return given
     path = Path(file)
-    spec = importlib.util.spec_from_file_location(f"toughen_own_{path.stem}", path) if path.is_file() else None
-    if spec is None or spec.loader is None:
+    if not path.is_file():
         raise UsageError(f"{file} does not exist; give file.py:function.")
-    module = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except SyntaxError as error:
-        raise UsageError(f"{file}, line {error.lineno}: {error.msg}.") from None
-    function = getattr(module, name, None)
+    function = getattr(import_file(path, UsageError), name, None)
     if not callable(function):
         raise UsageError(f"{file} has no function {name!r}; define {name}(texts), which returns probabilities.")
     return function
