@@ -121,7 +121,7 @@ class MaskedProposals:
     tokens one mask takes the place. Only tokens that are whole words are proposed.
     """
 
-    def __init__(self, name: str, count: int, device: object) -> None:
+    def __init__(self, name: str, count: int, device: Any) -> None:
         import torch
         from transformers import AutoModelForMaskedLM
 

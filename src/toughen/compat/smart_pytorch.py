@@ -69,7 +69,8 @@ class SMARTLoss(nn.Module):
         return _loss(self.loss_last_fn, states, _states(state))
 
     def _search(self) -> Ascent:
-        init = self.init or (lambda embed: torch.randn_like(embed) * self.noise_var)
+        def init(embed: Tensor) -> Tensor:
+            return self.init(embed) if self.init else torch.randn_like(embed) * self.noise_var
 
         def to_norm_one(x: Tensor, view: Activation, units: Units) -> Tensor:
             return x / (self.norm_fn(x) + self.epsilon)

@@ -34,6 +34,13 @@ def weighted_mean(tokens: Tensor, weights: Tensor) -> Tensor:
     return torch.bmm(weights[:, None], tokens)
 
 
+def masked_mean(tokens: Tensor, mask: Tensor | None) -> Tensor:
+    """Return the mean (B, C) of the tokens that the mask keeps, in float32 at least."""
+    with no_autocast(tokens):
+        full = at_least_float32(tokens)
+        return weighted_mean(full, token_weights(full, mask)).squeeze(1)
+
+
 def cross_covariance(a: Tensor, b: Tensor, mask: Tensor | None = None, *, center: Center = "channel") -> Tensor:
     """Return the cross-covariance (B, q, k) of two views (B, N, q) and (B, N, k) of the same N tokens.
 

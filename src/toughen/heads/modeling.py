@@ -11,11 +11,10 @@ from transformers import initialization as init
 from transformers.modeling_outputs import ImageClassifierOutput, MultipleChoiceModelOutput, SequenceClassifierOutput
 from transformers.modeling_utils import PreTrainedModel
 
-from ..internal.foreach import at_least_float32, no_autocast
 from .backbone import body_of, can_be_made_from
 from .card import write_card
 from .configuration import SecondOrderConfig
-from .covariance import token_weights, weighted_mean
+from .covariance import masked_mean
 from .head import SecondOrderHead
 from .normalize import SVPN
 from .settings import HeadSettings
@@ -87,8 +86,10 @@ class SecondOrderPreTrainedModel(PreTrainedModel):
         mask = word_mask(self.config, real, given, special)
         if pooled:
             vector = output.get("pooler_output")
-            # Vision models pool to (B, C), (B, C, 1, 1), or TextNet to (B, C, 2, 2).
-            vector = mean_of(tokens, real) if vector is None else vector[..., None].flatten(2).mean(-1)
+            if vector is None:
+                vector = tokens.mean(1) if real is None else masked_mean(tokens, real).to(tokens.dtype)
+            else:  # vision models pool to (B, C), (B, C, 1, 1), or TextNet to (B, C, 2, 2)
+                vector = vector[..., None].flatten(2).mean(-1)
             logits = self.classifier(tokens, mask, class_vector=vector)
         else:
             logits = self.classifier(tokens, mask, class_index=class_index(self.config, tokens, real))
@@ -249,15 +250,6 @@ def class_index(config: SecondOrderConfig, tokens: Tensor, real: Tensor | None) 
         return torch.full(tokens.shape[:1], tokens.shape[1] - 1, device=tokens.device)
     positions = torch.arange(real.shape[1], device=real.device)
     return (real.ne(0) * positions).argmax(1)
-
-
-def mean_of(tokens: Tensor, real: Tensor | None) -> Tensor:
-    """Return the mean (B, D) of the tokens that are no padding."""
-    if real is None:
-        return tokens.mean(1)
-    with no_autocast(tokens):
-        full = at_least_float32(tokens)
-        return weighted_mean(full, token_weights(full, real)).squeeze(1).to(tokens.dtype)
 
 
 def without_prefix(config: SecondOrderConfig, tokens: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from ..internal.foreach import at_least_float32, no_autocast
 from ..kernels import triton_works
-from .covariance import CrossCovariance, centered, check_mask, product, token_weights, weighted_mean
+from .covariance import CrossCovariance, centered, check_mask, masked_mean, product, token_weights
 from .normalize import SVPN, matrix_square_root, svpn, upper_triangle
 from .settings import HeadSettings, head_settings
 
@@ -177,9 +177,7 @@ class AveragePooling(nn.Module):
         self.width = dim
 
     def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
-        with no_autocast(tokens):
-            full = at_least_float32(tokens)
-            return weighted_mean(full, token_weights(full, mask)).squeeze(1)
+        return masked_mean(tokens, mask)
 
 
 POOLINGS = {"cross_covariance": MultiHeadPooling, "covariance": CovariancePooling, "average": AveragePooling}
