@@ -61,7 +61,7 @@ class LearntShare:
 def method_of(name: str) -> tuple[Any, LearntShare | None]:
     """Return plain training, FreeLB with a fixed radius, or with the automatic one."""
     if name == "plain":
-        return toughen.make("plain"), None
+        return toughen.create_method("plain"), None
     radius = LARGEST if name == "auto" else float(name)
     method = toughen.freelb(max_norm=radius, step_size=radius / 2, init_scale=radius / 5)
     if name != "auto":

@@ -34,7 +34,7 @@ def method_of(text: str) -> Any:
     """A method with its defaults, or name@radius: the radius as a share of the embedding's norm, 0.05 say."""
     name, _, radius = text.partition("@")
     if not radius:
-        return toughen.make(name)
+        return toughen.create_method(name)
     r = float(radius)
     settings = {
         "smart": {"step_size": r, "init_scale": r / 10, "max_norm": r},
@@ -44,7 +44,7 @@ def method_of(text: str) -> Any:
         "vat": {"max_norm": r, "probe": r / 10},
         "fgm": {"step_size": r},
     }
-    return toughen.make(name, **settings[name])
+    return toughen.create_method(name, **settings[name])
 
 
 def main() -> None:

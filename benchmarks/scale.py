@@ -82,7 +82,7 @@ def measured(name: str, build: Any, method: str, batch: int, length: int, steps:
     weights = [p for p in model.parameters() if p.requires_grad]
     ids = torch.randint(3, 30000, (batch, length), device="cuda")
     inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": torch.zeros_like(ids[:, 0])}
-    attached = toughen.make(method).attach(model, SPECIAL)
+    attached = toughen.create_method(method).attach(model, SPECIAL)
     optimizer = torch.optim.AdamW(weights, lr=1e-6, fused=True)
     times, losses = [], []
     for _ in range(steps + 2):

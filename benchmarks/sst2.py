@@ -12,7 +12,7 @@ import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, DataCollatorWithPadding
 
 import toughen
-from toughen.demo.encoder import find_encoder
+from toughen.demo.run_demo import find_encoder
 from toughen.errors import RobustnessWarning
 from toughen.tasks import model_kwargs
 

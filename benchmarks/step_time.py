@@ -69,7 +69,7 @@ def make(name: str, noise: torch.Tensor) -> toughen.Method:
         "r4f": lambda v: 0.1 * noise * v.rms,
     }
     settings: dict[str, Any] = {"switch_at": 10**9} if name == "bregman" else {}
-    return toughen.make(name, **settings, **({"init": starts[name]} if name in starts else {}))
+    return toughen.create_method(name, **settings, **({"init": starts[name]} if name in starts else {}))
 
 
 @dataclass
@@ -143,11 +143,11 @@ def main() -> None:
     against = f"ours_over_{args.against}"
     titles = ("plain ms", f"{args.against} ms", "ours ms", "/plain", f"/{args.against}", "of cpu", "passes")
     print(f"{'method':10}" + "".join(f"{title:>10}" for title in titles))
-    for name in args.methods or (seed_loops.LOOPS if args.against == "seeds" else toughen.available()):
+    for name in args.methods or (seed_loops.LOOPS if args.against == "seeds" else toughen.list_methods()):
         if args.against == "naive" and (name in ("plain", "freeat", "rdrop", "typos") or not hasattr(naive, name)):
             continue
         seeds = args.against == "seeds"
-        method = toughen.make(name) if seeds else make(name, noise)
+        method = toughen.create_method(name) if seeds else make(name, noise)
         loop = seed_loops.LOOPS[name](copy.deepcopy(model)) if seeds else None
         attached = method.attach(model, SimpleNamespace(all_special_ids=SPECIAL))
 

@@ -57,7 +57,7 @@ class Rows(torch.utils.data.Dataset):
 @pytest.fixture(autouse=True)
 def tiny_demo(monkeypatch):
     """The demo with its tiny model, also where the real one is installed: a page shows calls, not scores."""
-    monkeypatch.setattr("toughen.demo.encoder.PACKAGE", "a package that is not there")
+    monkeypatch.setattr("toughen.demo.run_demo.PACKAGE", "a package that is not there")
 
 
 def namespace(folder: Path) -> dict[str, object]:
@@ -213,7 +213,7 @@ def test_the_notebook_runs_from_top_to_bottom(tmp_path):
     """In a kernel of its own, as in a fresh environment, with the tiny model."""
     notebook = nbformat.read(ROOT / "examples" / "get_started.ipynb", as_version=4)
     assert all(not cell.get("outputs") for cell in notebook.cells)  # nothing of a machine is kept in the file
-    tiny = "from toughen.demo import encoder; encoder.PACKAGE = 'a package that is not there'"
+    tiny = "from toughen.demo import run_demo; run_demo.PACKAGE = 'a package that is not there'"
     for cell in notebook.cells:
         cell.source = cell.source.replace("seeds=[1, 2]", "seeds=[1]")  # half the time, the same calls
     notebook.cells.insert(0, nbformat.v4.new_code_cell(tiny))

@@ -90,7 +90,7 @@ BAD_SETTINGS = [
 @pytest.mark.parametrize(("name", "settings", "message"), BAD_SETTINGS)
 def test_sizes_that_cannot_be_are_refused(name: str, settings: dict[str, Any], message: str) -> None:
     with pytest.raises(MethodError, match=message):
-        toughen.make(name, **settings)
+        toughen.create_method(name, **settings)
 
 
 BAD_PARTS = [
@@ -166,8 +166,8 @@ BAD_METHODS = [
     ),
     (lambda: toughen.sam() + toughen.smart(), "SharpnessAware goes over a whole update.*: use it alone"),
     (lambda: toughen.freeat() + toughen.smart(), "Replay goes over a whole update"),
-    (lambda: toughen.make("smart+pgd+freelb"), "of its own, and pgd and freelb have them: leave one out"),
-    (lambda: toughen.make("smart+sam"), "^sam goes over a whole update again.*: use it alone"),
+    (lambda: toughen.create_method("smart+pgd+freelb"), "of its own, and pgd and freelb have them: leave one out"),
+    (lambda: toughen.create_method("smart+sam"), "^sam goes over a whole update again.*: use it alone"),
     (lambda: toughen.smart(dropout="off") + toughen.bregman(), "dropout is off for all methods or for none"),
 ]
 
@@ -191,9 +191,9 @@ def test_another_dropout_mask_is_a_start_of_its_own() -> None:
 
 def test_an_unknown_method_is_answered_with_the_nearest_names() -> None:
     with pytest.raises(MethodError, match=r"no method 'smrt'. Did you mean 'smart'"):
-        toughen.make("smrt")
+        toughen.create_method("smrt")
     with pytest.raises(MethodError, match=r"no method 'xyzzy'. Known: alum, .*vat"):
-        toughen.make("xyzzy")
+        toughen.create_method("xyzzy")
     with pytest.raises(AttributeError, match=r"no attribute 'smrt'"):
         toughen.smrt
 
@@ -201,15 +201,15 @@ def test_an_unknown_method_is_answered_with_the_nearest_names() -> None:
 @pytest.mark.parametrize("name", ["smart", "sift", "freelb", "fgm", "pgd", "vat", "r3f", "r4f", "creat"])
 def test_an_unknown_preset_is_answered_with_the_nearest_names(name: str) -> None:
     with pytest.raises(MethodError, match=r"no preset 'recomended'. Did you mean 'recommended'"):
-        toughen.make(name, preset="recomended")
+        toughen.create_method(name, preset="recomended")
     with pytest.raises(MethodError, match=r"no preset 'zzz'. Known: .*recommended"):
-        toughen.make(name, preset="zzz")
+        toughen.create_method(name, preset="zzz")
 
 
 def test_settings_of_a_sum_are_refused() -> None:
-    assert isinstance(toughen.make("smart + bregman"), Sum)
+    assert isinstance(toughen.create_method("smart + bregman"), Sum)
     with pytest.raises(MethodError, match=r"create_method\('smart\+bregman', smart="):
-        toughen.make("smart+bregman", weight=2.0)
+        toughen.create_method("smart+bregman", weight=2.0)
 
 
 def test_a_missing_package_is_named_with_its_extra() -> None:

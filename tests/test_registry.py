@@ -36,11 +36,11 @@ PRESETS = {
     "typos": ["recommended", "augmentation"],
     "words": ["recommended", "random", "flip", "hull", "safer", "a2t", "ascc", "dne"],
 }
-EVERY = [(name, preset) for name in toughen.available() for preset in PRESETS.get(name, [None])]
+EVERY = [(name, preset) for name in toughen.list_methods() for preset in PRESETS.get(name, [None])]
 
 
 def made(name: str, preset: str | None) -> Any:
-    return toughen.make(name) if preset is None else toughen.make(name, preset=preset)
+    return toughen.create_method(name) if preset is None else toughen.create_method(name, preset=preset)
 
 
 def names() -> dict[str, Any]:
@@ -94,7 +94,7 @@ def test_every_method_and_preset_says_where_it_comes_from(name: str, preset: str
 
 
 def test_the_presets_of_the_sources_are_all_there() -> None:
-    for name in toughen.available():
+    for name in toughen.list_methods():
         assert ("preset" in signature(get_factory(name)).parameters) == (name in PRESETS), name
     for name, presets in PRESETS.items():
         for preset in presets:
@@ -114,12 +114,12 @@ CUT = ["smart", "alum", "sift", "freelb", "freeat", "pgd", "creat"]
 
 @pytest.mark.parametrize("name", CUT)
 def test_a_step_beyond_the_ball_is_told_of(name: str) -> None:
-    radius = toughen.make(name).search.project.radius
+    radius = toughen.create_method(name).search.project.radius
     with pytest.warns(RobustnessWarning, match=rf"step_size=0.5 .* max_norm={radius:g}, .*: raise") as told:
-        toughen.make(name, step_size=0.5)
+        toughen.create_method(name, step_size=0.5)
     assert len(told) == 1
     with pytest.warns(RobustnessWarning, match="above max_norm=0.4"):
-        toughen.make(name, step_size=0.5, max_norm=0.4)
+        toughen.create_method(name, step_size=0.5, max_norm=0.4)
 
 
 def test_steps_that_are_not_cut_or_are_as_published_are_not_told_of() -> None:
@@ -130,29 +130,29 @@ def test_steps_that_are_not_cut_or_are_as_published_are_not_told_of() -> None:
             search = method.search
             radius = getattr(getattr(search, "project", None), "radius", None)
             if preset is not None and radius is not None:  # a preset written out is the preset
-                assert toughen.make(name, preset=preset, step_size=search.step_size, max_norm=radius) == method
+                assert toughen.create_method(name, preset=preset, step_size=search.step_size, max_norm=radius) == method
         for name in CUT:
-            toughen.make(name, step_size=0.5, max_norm=0.5)
-            toughen.make(name, step_size=0.5, max_norm=0.0)
-            toughen.make(name, max_norm=1e-9)
+            toughen.create_method(name, step_size=0.5, max_norm=0.5)
+            toughen.create_method(name, step_size=0.5, max_norm=0.0)
+            toughen.create_method(name, max_norm=1e-9)
         toughen.smart("smart-pytorch", step_size=2.0)  # of a raw gradient, whose length is known to nobody
         toughen.fgm(step_size=2.0)
         toughen.awp(step_size=2.0)
 
 
 def test_own_methods_can_be_named_and_a_taken_name_cannot(monkeypatch: pytest.MonkeyPatch) -> None:
-    toughen.available()
+    toughen.list_methods()
     monkeypatch.setattr(registry, "_NAMED", dict(registry._NAMED))
 
-    @toughen.named("mine")
+    @toughen.register_method("mine")
     def mine() -> Any:
         return toughen.smart(weight=3.0)
 
-    assert "mine" in toughen.available()
-    assert toughen.make("mine") == toughen.smart(weight=3.0)
+    assert "mine" in toughen.list_methods()
+    assert toughen.create_method("mine") == toughen.smart(weight=3.0)
     assert toughen.mine is mine
     with pytest.raises(MethodError, match=r"'smart' already exists \(toughen.methods.smart\). Take another name"):
-        toughen.named("smart")(mine)
+        toughen.register_method("smart")(mine)
 
 
 @pytest.mark.parametrize(
@@ -167,24 +167,24 @@ def test_own_methods_can_be_named_and_a_taken_name_cannot(monkeypatch: pytest.Mo
 )
 def test_an_option_that_is_not_there(name: str, settings: dict[str, Any], message: str) -> None:
     with pytest.raises(MethodError, match=message):
-        toughen.make(name, **settings)
+        toughen.create_method(name, **settings)
 
 
 def test_a_functions_own_errors_and_free_options_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    toughen.available()
+    toughen.list_methods()
     monkeypatch.setattr(registry, "_NAMED", dict(registry._NAMED))
 
-    @toughen.named("broken")
+    @toughen.register_method("broken")
     def broken(weight: float = 1.0) -> Any:
         raise TypeError("from inside")
 
-    @toughen.named("free")
+    @toughen.register_method("free")
     def free(**settings: Any) -> Any:
         return toughen.smart(**settings)
 
     with pytest.raises(TypeError, match="from inside"):
-        toughen.make("broken", weight=2.0)
-    assert toughen.make("free", weight=3.0) == toughen.smart(weight=3.0)
+        toughen.create_method("broken", weight=2.0)
+    assert toughen.create_method("free", weight=3.0) == toughen.smart(weight=3.0)
 
 
 def test_a_sum_is_ordered_and_flat() -> None:

@@ -150,7 +150,7 @@ def other_tokens(_tokenizer: Any, model: nn.Module) -> Tensor:
 def make(name: str, **settings: Any) -> Any:
     """A method by its name, also where no tokenizer gives `words` its candidates."""
     given = {"candidates": other_tokens} if name == "words" else {}
-    return toughen.make(name, **given, **settings)
+    return toughen.create_method(name, **given, **settings)
 
 
 def gradients(model: nn.Module) -> dict[str, Tensor]:

@@ -281,7 +281,7 @@ def make(method: str, settings: str) -> Any:
     """A method of the library by its name in the table, whose first word is the library's."""
     import toughen
 
-    return toughen.make(method.partition(" ")[0], **json.loads(settings))
+    return toughen.create_method(method.partition(" ")[0], **json.loads(settings))
 
 
 def updates_of(method: Any) -> int:

@@ -7,8 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from toughen.attacks.perturbed_model import AttackObjective, attach_perturbation
-from toughen.attacks.pgd import EmbeddingPGD
+from toughen.attacks.perturbed_model import AttackObjective, EmbeddingPGD, attach_perturbation
 from toughen.tasks.spec import Task
 
 from .packed import IGNORED, Material, Table

@@ -1,10 +1,12 @@
 """Errors and warnings: each names the thing, the reason and the way out."""
 
 import difflib
+import sys
 import warnings
 from collections.abc import Collection, Iterable
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
@@ -118,3 +120,18 @@ def require(module: str, extra: str) -> ModuleType:
         raise ImportError(
             f'This needs the package {module!r}. Install it with: pip install "toughen[{extra}]"'
         ) from error
+
+
+def import_file(path: Path, refusal: type[ValueError]) -> ModuleType:
+    """Run a person's Python file and return it as a module; a `refusal` names the line of a slip."""
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    spec = spec_from_file_location(f"toughen_own_{path.stem}", path)
+    assert spec is not None  # a .py file always has both
+    assert spec.loader is not None
+    module = sys.modules[spec.name] = module_from_spec(spec)  # dataclasses look their module up
+    try:
+        spec.loader.exec_module(module)
+    except SyntaxError as error:
+        raise refusal(f"{path}, line {error.lineno}: {error.msg}.") from None
+    return module

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .combine.base import Combine
 from .compare.base import Compare
@@ -31,7 +31,7 @@ class _Attachable:
     def attach(
         self,
         model: nn.Module,
-        tokenizer: Any = None,
+        tokenizer: object = None,
         *,
         seed: int | None = None,
         task: HeadType | None = None,
@@ -182,11 +182,11 @@ def _adapted(methods: Sequence[Method]) -> Sequence[Method]:
     first, *others = methods
     optional = any(declared(m.combine, "optional_labels") for m in others)
     if optional and declared(first.combine, "adds_regularizer"):
-        methods = [replace(first, combine=replace(first.combine, optional_labels=True)), *others]  # pyright: ignore[reportArgumentType, reportCallIssue]
+        methods = [replace(first, combine=replace(first.combine, optional_labels=True)), *others]  # pyright: ignore[reportArgumentType]
     if declared(first.combine, "includes_clean_loss") or declared(first.site, "target") == "none":
         return methods
     return [
-        replace(m, compare=replace(m.compare, replace_clean_loss=False))  # pyright: ignore[reportArgumentType, reportCallIssue]
+        replace(m, compare=replace(m.compare, replace_clean_loss=False))  # pyright: ignore[reportArgumentType]
         if getattr(m.compare, "replace_clean_loss", False)
         else m
         for m in methods

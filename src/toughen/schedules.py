@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import InitVar, dataclass, field
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, TypeAlias
 
 from .errors import MethodError, warn_renamed
 
@@ -101,4 +101,4 @@ def value_at(value: Scheduled, progress: TrainingProgress) -> "float | Tensor":
 
 
 def minimum(value: Scheduled) -> float:
-    return min(value.start, value.end) if isinstance(value, LinearSchedule) else cast(float, value)
+    return min(value.start, value.end) if isinstance(value, LinearSchedule) else value

@@ -9,8 +9,7 @@ import torch
 from transformers import AutoConfig, AutoModelForMultipleChoice, AutoModelForTokenClassification
 
 from toughen.attacks.builtin.embedding import EmbeddingAttack
-from toughen.attacks.perturbed_model import AttackObjective, PerturbedModel, attach_perturbation
-from toughen.attacks.pgd import EmbeddingPGD
+from toughen.attacks.perturbed_model import AttackObjective, EmbeddingPGD, PerturbedModel, attach_perturbation
 from toughen.attacks.target import as_answers, predict
 from toughen.evaluation import AttackSettings, Target, Victim, make_attacks, run_attack
 from toughen.search import Noise

@@ -420,7 +420,7 @@ def test_recipes_by_any_start_of_their_names(capsys):
 OWN = """
 import toughen
 
-@toughen.named("needy")
+@toughen.register_method("needy")
 def needy(weight: float, steps: int = 1) -> toughen.Method:
     '''What it is.'''
     return toughen.smart(weight=weight, steps=steps)

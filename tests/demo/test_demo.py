@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from toughen.demo import demo, encoder, run_demo, sample, sentences
+from toughen.demo import demo, run_demo, sample, sentences
 from toughen.demo.run_demo import COLUMNS, REQUESTS, compare, read_requests, verdict
 from toughen.demo.sentences import SEEN
 from toughen.reports import find_runs
@@ -49,7 +49,7 @@ def test_reviews_say_what_their_labels_say_but_for_a_tenth(tmp_path):
 
 @pytest.fixture
 def no_package(monkeypatch):
-    monkeypatch.setattr(encoder, "PACKAGE", "no_such_package_at_all")
+    monkeypatch.setattr(run_demo, "PACKAGE", "no_such_package_at_all")
 
 
 def test_the_demo_runs_on_a_tiny_model(tmp_path, no_package):

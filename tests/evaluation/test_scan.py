@@ -18,8 +18,9 @@ from transformers import (
 import toughen
 from toughen.attacks.builtin.noise import add_noise
 from toughen.cli.main import main
-from toughen.evaluation import checks, scan_subject
-from toughen.reports.letters import mark_letters
+from toughen.evaluation import checks
+from toughen.evaluation import scan as scan_module
+from toughen.reports.scan_page import mark_letters
 from toughen.tasks.spec import DataError, Task
 
 from ..tiny import TOKENIZER
@@ -136,9 +137,7 @@ def test_texts_are_escaped_on_the_page(subject, tmp_path, monkeypatch):
 
 
 def test_an_interrupted_scan_goes_on(subject, scanned, tmp_path, monkeypatch):
-    from toughen.attacks import runner
-
-    run, calls = runner.run_attack, []
+    run, calls = scan_module.run_attack, []
 
     def until_the_third(*args, **settings):
         calls.append(settings["where"])
@@ -146,7 +145,7 @@ def test_an_interrupted_scan_goes_on(subject, scanned, tmp_path, monkeypatch):
             raise KeyboardInterrupt
         return run(*args, **settings)
 
-    monkeypatch.setattr(runner, "run_attack", until_the_third)
+    monkeypatch.setattr(scan_module, "run_attack", until_the_third)
     with pytest.raises(KeyboardInterrupt):
         toughen.scan(subject[0], file=subject[1], out=tmp_path)
     monkeypatch.undo()
@@ -382,5 +381,5 @@ def test_the_few_rows_of_a_function_are_put_to_it_first(subject):
         asked.append(len(texts))
         return uniform(texts)
 
-    scan_subject.function_subject(counted, scan_subject.Source(file=subject[1]), None)
+    scan_module.function_subject(counted, scan_module.Source(file=subject[1]), None)
     assert asked == [8, 8, 24]

@@ -21,7 +21,7 @@ from ..tiny import LETTERS, LIKE_TYPOS, make
 from .zoo import FAMILIES, batch_for, classifier, text, words
 
 CASES = [(name, side) for name, f in FAMILIES.items() for side in (("right", "left") if f.left else ("right",))]
-METHODS = [name for name in toughen.available() if name not in LIKE_TYPOS]
+METHODS = [name for name in toughen.list_methods() if name not in LIKE_TYPOS]
 NO_ATTENTION = {  # what ASA says to them
     "albert": "layers that share one.*toughen.smart",
     "mpnet": "computes attention by itself.*toughen.smart",

@@ -198,7 +198,7 @@ def llava() -> nn.Module:
 def test_of_a_model_of_text_and_images_the_part_that_reads_text(method: str) -> None:
     model, batch = llava(), TEXT | {"labels": TEXT["input_ids"].clamp(max=62)}
     before = traces(model)
-    with attached_to(model, toughen.make(method)) as attached:
+    with attached_to(model, toughen.create_method(method)) as attached:
         step(attached, model, batch | {"input_ids": batch["labels"]})
         report = attached.report()
         assert {"visible_0", "visible_1"} <= report.keys() if method == "asa" else report["delta_norm"] > 0
@@ -340,7 +340,7 @@ def test_the_embedding_inside_a_wrapper(method: str) -> None:
     losses = []
     for model in (inner, Wrapper(inner), nn.Sequential(Unpack(inner))):
         call = model if not isinstance(model, nn.Sequential) else lambda model=model, **batch: model(batch)
-        with attached_to(model, toughen.make(method)) as attached:
+        with attached_to(model, toughen.create_method(method)) as attached:
             losses.append(attached.backward(call, text() | {"labels": torch.tensor([0, 2, 1])}))
             assert len(list(model.children())) == len(list(deepcopy(model).children()))
         model.zero_grad()
@@ -362,9 +362,9 @@ def test_two_models_in_a_wrapper_are_named() -> None:
     "name", ["smart", "alum", "fgm", "pgd", "freelb", "freeat", "vat", "creat", "r3f", "r4f", "neftune"]
 )
 def test_methods_take_a_site(name: str) -> None:
-    method = toughen.make(name, site="bert.encoder.layer.1")
+    method = toughen.create_method(name, site="bert.encoder.layer.1")
     assert method.site.at == "bert.encoder.layer.1"
-    assert toughen.make(name, site=WordEmbedding(skip=())).site == WordEmbedding(skip=())
+    assert toughen.create_method(name, site=WordEmbedding(skip=())).site == WordEmbedding(skip=())
 
 
 def test_a_loss_alone_is_enough_where_losses_are_compared() -> None:
@@ -378,7 +378,7 @@ def test_a_loss_alone_is_enough_where_losses_are_compared() -> None:
 
     model, batch = LossAlone(), text() | {"labels": torch.tensor([0, 2, 1])}
     for name in ("plain", "fgm", "freelb", "sam"):
-        with attached_to(model, toughen.make(name)) as attached:
+        with attached_to(model, toughen.create_method(name)) as attached:
             assert math.isfinite(step(attached, model, batch))
             assert "divergence_dropout" not in attached.probe()
     with attached_to(model, toughen.smart()) as attached, pytest.raises(StepError, match="no 'logits'"):
@@ -392,7 +392,7 @@ def test_positions_that_a_head_clamps_in_place(name: str) -> None:
     )
     batch = TEXT | {"start_positions": torch.tensor([1, 90]), "end_positions": torch.tensor([3, 2])}
     given = {key: value.clone() for key, value in batch.items()}
-    with attached_to(model, toughen.make(name)) as attached:
+    with attached_to(model, toughen.create_method(name)) as attached:
         assert math.isfinite(step(attached, model, batch))
     assert all(torch.equal(value, given[key]) for key, value in batch.items())
 

@@ -5,7 +5,7 @@ import torch
 from torch.autograd import gradcheck, gradgradcheck
 
 from toughen.heads import SecondOrderHead
-from toughen.heads.fused import fused_pool, reference_pool
+from toughen.heads.pooling import fused_pool, reference_pool
 
 
 def draw(*shape, seed=0):

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from safetensors.torch import load_file
 
 from toughen.heads import MultiHeadPooling, SecondOrderHead, second_order, svpn, svpn_exact
-from toughen.heads.checkpoint_import import rename
+from toughen.heads.head import rename_original
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 CASES = {path.stem: path for path in sorted((GOLDEN / "mgcrp").glob("*.json"))}
@@ -77,11 +77,11 @@ def test_head(name):
     close(loss, torch.tensor(info["expected_scalars"]["loss"], dtype=torch.float64))
     close(x.grad, tensors["grad_input/x"])
     nothing = {key: torch.zeros_like(value) for key, value in weights.items()}
-    gradients = rename({**nothing, **under(tensors, "grad/")})
+    gradients = rename_original({**nothing, **under(tensors, "grad/")})
     for key, value in head.named_parameters():
         close(value.grad, gradients[key])
     if after := under(tensors, "expect/after/"):
-        expected = rename({**weights, **after})
+        expected = rename_original({**weights, **after})
         for key, value in head.named_buffers():
             close(value.double(), expected[key].double())
 
@@ -137,14 +137,14 @@ def test_padding_moves_the_original_and_not_the_default(extra):
     weights = under(tensors, "param/")
     sizes = {"num_labels": 3, "q": hyper["q"], "k": hyper["k"], "dropout": 0.0}
     original = second_order(model, preset="original-text", **sizes)
-    original.classifier.load_state_dict(rename(weights))
+    original.classifier.load_state_dict(rename_original(weights))
     original.eval()
     close(original(ids, mask).logits, tensors[f"expect/logits_eval_pad{extra}"])
     assert all(p.p == 0 for p in original.backbone.modules() if isinstance(p, torch.nn.Dropout))
     close(original.train()(ids, mask).logits, tensors[f"expect/logits_train_pad{extra}"])
 
     # The same weights with the mask respected: every row as if it were alone and unpadded.
-    original.classifier.load_state_dict(rename(weights))
+    original.classifier.load_state_dict(rename_original(weights))
     original.eval()
     original.classifier.settings = SecondOrderHead(4, 2, preset="original-text", masked=True).settings
     close(original(ids, mask).logits, tensors["expect/logits_eval_unpadded_per_row"])

@@ -7,7 +7,7 @@ import sys
 import pytest
 import torch
 
-from toughen.heads import SecondOrderHead, fused
+from toughen.heads import SecondOrderHead, pooling
 
 CASES = {
     "usual": {},
@@ -31,9 +31,9 @@ def check(device, q=5, k=3, relu=True, alpha=0.5, eps=0.0, lengths=(40, 33, 2), 
     mask = None
     if lengths:
         mask = (torch.arange(count) < torch.tensor(lengths)[:, None]).to(device, mask_type or torch.bool)
-    assert fused._kernels_for(x, q) is not None
+    assert pooling._kernels_for(x, q) is not None
     found = []
-    for pool, precision in ((fused.fused_pool, dtype), (fused.reference_pool, torch.float64)):
+    for pool, precision in ((pooling.fused_pool, dtype), (pooling.reference_pool, torch.float64)):
         tokens, first = x.to(precision).requires_grad_(), start.to(torch.promote_types(precision, torch.float32))
         out = pool(tokens, mask, first.requires_grad_(), q, relu, alpha, eps)
         found.append((out, *torch.autograd.grad(out, (tokens, first), upstream.to(out.dtype))))
@@ -48,16 +48,16 @@ def check(device, q=5, k=3, relu=True, alpha=0.5, eps=0.0, lengths=(40, 33, 2), 
 def check_zeros_and_what_is_no_number(device):
     start = torch.ones(3, device=device, requires_grad=True)
     zeros = torch.zeros(2, 4, 5, device=device, requires_grad=True)
-    fused.fused_pool(zeros, None, start, 3, True, 0.5, 0.0).sum().backward()
+    pooling.fused_pool(zeros, None, start, 3, True, 0.5, 0.0).sum().backward()
     assert zeros.grad.isfinite().all()
     assert not start.grad.any()
     start.grad = None
     torch.use_deterministic_algorithms(True, warn_only=True)  # fills new memory, so that a gradient nobody wrote shows
-    fused.fused_pool(zeros[:, :0], None, start, 3, True, 0.5, 0.0).sum().backward()
+    pooling.fused_pool(zeros[:, :0], None, start, 3, True, 0.5, 0.0).sum().backward()
     torch.use_deterministic_algorithms(False)
     assert start.grad.eq(0).all()
     spoilt = torch.full((1, 4, 5), float("nan"), device=device)
-    assert fused.fused_pool(spoilt, None, start, 3, True, 0.5, 0.0).isnan().all()
+    assert pooling.fused_pool(spoilt, None, start, 3, True, 0.5, 0.0).isnan().all()
 
 
 def check_gradients_of_gradients(device):
@@ -67,7 +67,7 @@ def check_gradients_of_gradients(device):
 
     x = torch.randn(2, 6, 5, generator=torch.Generator().manual_seed(1)).to(device).requires_grad_()
     start = torch.arange(1.0, 4.0, device=device).requires_grad_()
-    ours, plain = (penalty(pool, x, start) for pool in (fused.fused_pool, fused.reference_pool))
+    ours, plain = (penalty(pool, x, start) for pool in (pooling.fused_pool, pooling.reference_pool))
     torch.testing.assert_close(ours, plain, rtol=1e-4, atol=1e-4)
 
 
@@ -112,14 +112,14 @@ def test_kernels_by_interpreter():
 
 
 def test_a_machine_where_triton_does_not_work(monkeypatch):
-    monkeypatch.setattr(fused, "triton_works", lambda: False)
-    assert fused._kernels.__wrapped__() is None
+    monkeypatch.setattr(pooling, "triton_works", lambda: False)
+    assert pooling._kernels.__wrapped__() is None
 
 
 def interpreted() -> None:
     from toughen.heads import kernels
 
-    fused._kernels_for = lambda x, q: None if x.dtype == torch.float64 else kernels
+    pooling._kernels_for = lambda x, q: None if x.dtype == torch.float64 else kernels
     for case in CASES.values():
         check("cpu", **case)
     for one in CHECKS:

@@ -38,7 +38,7 @@ def _named(name: str) -> Callable[[], Any]:
     return make
 
 
-METHODS: dict[str, Callable[[], Any]] = {n: _named(n) for n in toughen.available() if n not in LIKE_TYPOS}
+METHODS: dict[str, Callable[[], Any]] = {n: _named(n) for n in toughen.list_methods() if n not in LIKE_TYPOS}
 METHODS |= {
     "typos": lambda: toughen.typos(rate=1.0),
     "typos+freelb": lambda: toughen.typos(rate=1.0, worst_of=2, on="both") + toughen.freelb(init=start),

@@ -19,7 +19,7 @@ def with_radius(name: str, radius: float):
     """A method at a radius, without dropout: its masks depend on the dtype."""
     ball = {"max_norm": radius, "probe": radius / 10}
     step = {"max_norm": radius, "init_scale": radius / 10, "step_size": radius}
-    return replace(toughen.make(name, **(ball if name == "vat" else step)), dropout="off")
+    return replace(toughen.create_method(name, **(ball if name == "vat" else step)), dropout="off")
 
 
 MODELS = {"encoder of 2 classes": ("bert", 2), "encoder of 3": ("bert", 3), "decoder of 2": ("llama", 2)}

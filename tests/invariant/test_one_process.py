@@ -222,7 +222,7 @@ def test_a_copy_of_the_model_is_not_perturbed_with_it(name: str) -> None:
             seen.append(copied[0](**data).logits)
         return output
 
-    with toughen.make(name).attach(model) as attached:
+    with toughen.create_method(name).attach(model) as attached:
         copied.append(copy.deepcopy(model))
         for loss in attached.losses(forward, data):
             loss.backward()

@@ -70,10 +70,10 @@ def perturbation(method: Any, model: Toy) -> tuple[Tensor, dict[str, Tensor], Te
 def test_a_broken_gradient_skips_the_climb_of_its_example_alone(name: str) -> None:
     model, broken = Toy(), Toy()
     broken.broken = 2
-    whole, report, _ = perturbation(toughen.make(name), model)
+    whole, report, _ = perturbation(toughen.create_method(name), model)
     climbs = 2 if name == "freelb" else 3 if name == "pgd" else 1
     assert report["skipped"] == 0
-    delta, report, start = perturbation(toughen.make(name), broken)
+    delta, report, start = perturbation(toughen.create_method(name), broken)
     assert report["skipped"] == climbs  # example 2, every time
     torch.testing.assert_close(delta[[0, 1, 3]], whole[[0, 1, 3]])
     kept = delta[2] / delta[2].norm().clamp(min=1e-30)  # VAT's last pass has another length than its probe
@@ -85,7 +85,9 @@ def test_a_broken_gradient_skips_the_climb_of_its_example_alone(name: str) -> No
 def test_the_scale_of_the_loss_does_not_matter(name: str) -> None:
     model, louder = Toy(), Toy()
     louder.loss_scale = 1e4
-    method = toughen.creat(temperature=0.0) if name == "creat" else toughen.make(name)  # else two terms are weighed
+    method = (
+        toughen.creat(temperature=0.0) if name == "creat" else toughen.create_method(name)
+    )  # else two terms are weighed
     torch.testing.assert_close(perturbation(method, louder)[0], perturbation(method, model)[0], rtol=1e-9, atol=0)
 
 
@@ -94,7 +96,7 @@ def test_the_scale_of_the_embedding_does_not_matter(name: str) -> None:
     model, larger = Toy(), Toy()
     with torch.no_grad():
         larger.table.weight.mul_(10)
-    (small, before, _), (large, after, _) = (perturbation(toughen.make(name), m) for m in (model, larger))
+    (small, before, _), (large, after, _) = (perturbation(toughen.create_method(name), m) for m in (model, larger))
     # VAT's probe is a thousandth of the embedding, and its divergence a millionth: eight digits are left of sixteen.
     torch.testing.assert_close(large, 10 * small, rtol=1e-7, atol=1e-12)
     torch.testing.assert_close(after["delta_relative"], before["delta_relative"])
@@ -108,7 +110,7 @@ SIZES += [("pgd", "robust", 0.03)]
 
 @pytest.mark.parametrize(("name", "preset", "size"), SIZES)
 def test_a_step_has_the_share_of_the_embedding_it_says(name: str, preset: str, size: float) -> None:
-    delta, report, _ = perturbation(toughen.make(name, preset=preset), Toy())
+    delta, report, _ = perturbation(toughen.create_method(name, preset=preset), Toy())
     embedded = Toy().table(BATCH["input_ids"])
     shares = delta.flatten(1).norm(dim=1) / embedded.flatten(1).norm(dim=1)
     torch.testing.assert_close(shares.detach(), torch.full_like(shares, size), rtol=1e-6, atol=0)
@@ -178,7 +180,7 @@ def test_a_text_without_words_is_left_alone() -> None:
     batch = BATCH | {"attention_mask": torch.ones(4, 5, dtype=torch.long)}
     batch["attention_mask"][3] = 0
     for name in [*EMBEDDED, "r3f", "neftune"]:
-        with toughen.make(name).attach(model, seed=1) as attached:
+        with toughen.create_method(name).attach(model, seed=1) as attached:
             loss = attached.backward(model, batch, step=lambda: None)
             assert torch.isfinite(loss)
             assert all(torch.isfinite(value).all() for value in attached.report().values()), name
@@ -209,10 +211,12 @@ BALLS = {"pgd": 0.001, "freelb": 0.001, "freeat": 0.001, "creat": 0.003}
 def test_lengths_grow_with_the_training(name: str, device: bool) -> None:
     """Of methods that end on the rim of their ball the perturbation itself, of others the ball it stays in."""
     layer = {"layer": "table"} if name == "alum" else {}
-    whole = perturbation(toughen.make(name, **layer), Toy())[0].flatten(1).norm(dim=1)
+    whole = perturbation(toughen.create_method(name, **layer), Toy())[0].flatten(1).norm(dim=1)
     embedded = Toy().table(BATCH["input_ids"]).detach().flatten(1).norm(dim=1)
     model = Toy()
-    with toughen.make(name, radius_schedule=(0.1, 1, 0.5), **layer).attach(model, seed=1, total_steps=20) as attached:
+    with toughen.create_method(name, radius_schedule=(0.1, 1, 0.5), **layer).attach(
+        model, seed=1, total_steps=20
+    ) as attached:
         if device:
             attached.keep_schedules_on_device()
         for update in range(13):
@@ -228,7 +232,7 @@ def test_lengths_grow_with_the_training(name: str, device: bool) -> None:
 
 def test_a_radius_schedule_of_one_is_none() -> None:
     for name in [*EMBEDDED, "alum", "sift"]:
-        assert toughen.make(name, radius_schedule=1.0) == toughen.make(name)
+        assert toughen.create_method(name, radius_schedule=1.0) == toughen.create_method(name)
     with pytest.raises(MethodError, match="radius_schedule=0"):
         toughen.smart(radius_schedule=(0, 1))
     with pytest.raises(MethodError, match="has no radius_schedule"):

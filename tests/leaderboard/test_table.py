@@ -386,7 +386,7 @@ def test_every_candidate_of_the_protocol_can_be_made():
     text_methods = {method: made_as(method, written(settings)) for method, settings in TEXT_METHODS.items()}
     assert len(set(text_methods.values())) == len(text_methods)
     planned = {name for method in TEXT_METHODS for name in method.partition(" ")[0].split("+")}
-    assert set(toughen.available()) <= set(METHODS) | planned | {"casing", "temperature"}
+    assert set(toughen.list_methods()) <= set(METHODS) | planned | {"casing", "temperature"}
     assert Protocol().reference in Protocol().radii
     assert set(Protocol().second_order_methods) <= set(METHODS)
     assert not set(Protocol().tuning_seeds) & set(Protocol().seeds)

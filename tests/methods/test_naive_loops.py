@@ -100,7 +100,7 @@ def test_gradients_are_those_of_the_naive_loop(name):
 
 def test_every_method_is_in_the_table():
     elsewhere = {"freeat", "typos", "asa", *LIKE_TYPOS}  # below; tests/asa; one edit of texts stands for all
-    assert {name.split()[0] for name in OURS} | elsewhere >= set(toughen.available())
+    assert {name.split()[0] for name in OURS} | elsewhere >= set(toughen.list_methods())
 
 
 SEEDS = {

@@ -44,18 +44,18 @@ def differing(name: str, preset: str) -> str:
 
 
 def test_each_method_is_held_to_what_the_page_says():
-    rows = [reference(name) for name in toughen.available()]
+    rows = [reference(name) for name in toughen.list_methods()]
     head = f"| second-order head | {len(names('mgcrp'))} cases, `heads/test_golden.py` | |"
     assert [row for row in [*rows, head] if row not in PAGE] == []
     elsewhere = {"freeat", "asa", "typos", *LIKE_TYPOS}  # tests of their own; one edit of texts stands for all
-    assert {name.split()[0] for name in OURS} | elsewhere >= set(toughen.available())
-    assert f"{len(toughen.available())} methods, {len(GOLDEN)} of them" in PAGE
+    assert {name.split()[0] for name in OURS} | elsewhere >= set(toughen.list_methods())
+    assert f"{len(toughen.list_methods())} methods, {len(GOLDEN)} of them" in PAGE
     readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
     named = ", ".join(f"`{name}`" for name in GOLDEN).replace(", `asa`", ", `asa` and the second-order head")
     assert f"{named} also equal numbers made with their authors' code" in readme
 
 
-@pytest.mark.parametrize("name", toughen.available())
+@pytest.mark.parametrize("name", toughen.list_methods())
 def test_presets_and_defaults_are_those_of_the_page(name):
     presets = [preset for preset in registered(name).PRESETS if preset not in OURS_ALONE]
     assert [row for row in (differing(name, preset) for preset in presets) if row not in PAGE] == []

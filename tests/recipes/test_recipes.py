@@ -88,7 +88,7 @@ def test_a_recipe_says_what_it_must(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_a_recipe_takes_a_step(name):
     config = recipes.config(name)
-    if config["method"]["name"] == "asa" and "asa" not in toughen.available():
+    if config["method"]["name"] == "asa" and "asa" not in toughen.list_methods():
         pytest.skip("the method asa is not in this version")
     method = made(config["method"])
     model, task = tiny(config)
@@ -182,10 +182,10 @@ def test_the_wheel_takes_the_files_along():
 
 
 def test_a_sum_takes_settings_by_part():
-    method = toughen.make("smart+bregman", smart={"preset": "paper", "weight": 3.0})
+    method = toughen.create_method("smart+bregman", smart={"preset": "paper", "weight": 3.0})
     assert method == toughen.smart("paper", weight=3.0) + toughen.bregman()
     with pytest.raises(MethodError, match=r"smart={'weight'"):
-        toughen.make("smart+bregman", weight=3.0)
+        toughen.create_method("smart+bregman", weight=3.0)
 
 
 def printed(capsys, *words) -> str:

@@ -54,7 +54,7 @@ def batches(tmp_path_factory):
 @pytest.mark.parametrize("name", NAMES)
 def test_a_recipe_learns_from_real_rows(name, batches):
     config = recipes.config(name)
-    if config["method"]["name"] == "asa" and "asa" not in toughen.available():
+    if config["method"]["name"] == "asa" and "asa" not in toughen.list_methods():
         pytest.skip("the method asa is not in this version")
     batch = batches(config["task"])
     model, _ = tiny(config)

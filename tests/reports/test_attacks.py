@@ -9,9 +9,8 @@ from toughen.reports import ReportError, compare_runs, find_runs, read_run, repo
 from toughen.reports.attack_examples import BYTES, LONGEST, MOST, _differences, attack_examples
 from toughen.reports.attacks import robustness
 from toughen.reports.comparison import under_attack
-from toughen.reports.comparison_section import comparison_section
-from toughen.reports.page import Page
-from toughen.reports.training_log import adversarial_checks
+from toughen.reports.page import Page, comparison_section
+from toughen.reports.run_section import adversarial_checks
 
 from .attack_samples import add_characters, add_embedding, add_noise, interval, summary, write
 from .samples import make_run

@@ -8,7 +8,7 @@ from toughen.reports import read_run, report
 from toughen.reports.charts import Difference, attention, bars, confusion, forest, lines, scatter, spectrum
 from toughen.reports.drawing import COLOURS
 from toughen.reports.page import IN_FULL
-from toughen.reports.training_log import MOST, downsample, late_mean
+from toughen.reports.run_section import MOST, downsample, late_mean
 
 from .attack_samples import add_characters
 from .samples import make_run

@@ -12,11 +12,10 @@ import pytest
 from toughen.cli.commands import compare as compare_command
 from toughen.cli.commands import report as report_command
 from toughen.reports import ReportError, charts, compare_runs, find_runs, read_run, report
-from toughen.reports.comparison_section import comparison_section
 from toughen.reports.evaluations import _from_predictions, error_charts, error_summaries, evaluation_table
 from toughen.reports.folder import Predictions, is_numeric
 from toughen.reports.formatting import format_score
-from toughen.reports.page import Page
+from toughen.reports.page import Page, comparison_section
 from toughen.reports.render import Table
 from toughen.statistics import mcnemar
 

@@ -94,7 +94,8 @@ def test_files_and_mistakes(tmp_path):
     with pytest.raises(MethodError, match=r"does not exist\. Write one with: toughen new-method"):
         describe_method(str(tmp_path / "none.py:x"))
     file = tmp_path / "two.py"
-    file.write_text("import toughen\n@toughen.named('a')\ndef a(x: int = 1): ...\n@toughen.named('b')\ndef b(): ...\n")
+    methods = "@toughen.register_method('a')\ndef a(x: int = 1): ...\n@toughen.register_method('b')\ndef b(): ...\n"
+    file.write_text(f"import toughen\n{methods}")
     assert [option.name for option in describe_method(f"{file}:a").options] == ["x"]
     with pytest.raises(MethodError, match="2 methods; say which one"):
         describe_method(str(file))
@@ -145,7 +146,7 @@ def test_a_method_is_one_file(tmp_path, monkeypatch, capsys):
     try:
         assert "newest" in toughen.list_methods()  # families, laws and the table of the docs are made from this
         assert toughen.newest("far") == toughen.smart(weight=3.0, max_norm=0.1)
-        assert toughen.make("newest", strength=1.0) == toughen.smart()
+        assert toughen.create_method("newest", strength=1.0) == toughen.smart()
         assert method_to_config(toughen.newest("far", max_norm=0.2)) == {
             "name": "newest",
             "preset": "far",
@@ -209,6 +210,8 @@ def test_a_method_changed_by_hand_is_its_own():
 
 
 def test_the_old_name_of_an_option_still_works():
+    for old, new in {"make": "create_method", "available": "list_methods", "named": "register_method"}.items():
+        assert getattr(toughen, old) is getattr(toughen, new)
     errors.warn_renamed.cache_clear()
     with pytest.warns(FutureWarning, match="growth is now radius_schedule"):
         assert toughen.freelb(growth=(0.1, 1)) == toughen.freelb(radius_schedule=(0.1, 1))
@@ -218,7 +221,7 @@ def test_the_old_name_of_an_option_still_works():
         assert toughen.bregman(later=0.5) == toughen.bregman(final_decay=0.5)
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # once is enough
-        assert toughen.make("freelb", growth=0.5) == toughen.freelb(radius_schedule=0.5)
+        assert toughen.create_method("freelb", growth=0.5) == toughen.freelb(radius_schedule=0.5)
     assert make_method({"name": "smart+rdrop", "smart": {"growth": [0.1, 1]}}).methods[0].options.radius_schedule
     check_method({"name": "smart", "growth": 0.5})
     with pytest.raises(MethodError, match="old name of radius_schedule"):

@@ -29,7 +29,7 @@ def step(self, model, inputs, *args, **kwargs):
     {what}
     return whole(self, model, inputs, *args, **kwargs)
 RunTrainer.training_step = step
-@toughen.named("looked-at")
+@toughen.register_method("looked-at")
 def looked_at():
     return toughen.fgm()  # finds its perturbation without noise: the same on one process and on two
 """

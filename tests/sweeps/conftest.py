@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from toughen.sweeps.api import run_trials
 from toughen.sweeps.controller import Controller
 from toughen.sweeps.folder import open_folder
 from toughen.sweeps.loading import load_definition
 from toughen.sweeps.progress import SweepProgress
-from toughen.sweeps.runner import run_trials
 from toughen.sweeps.trials import note_attempt
 from toughen.sweeps.worker import Event
 

@@ -7,10 +7,9 @@ import yaml
 
 from toughen import recipes
 from toughen.runs.config_io import load_yaml
-from toughen.sweeps.definition import parse
+from toughen.sweeps.definition import Choice, Range, parameter, parse
 from toughen.sweeps.errors import SweepError
 from toughen.sweeps.loading import load_definition
-from toughen.sweeps.space import Choice, Range, parameter
 from toughen.sweeps.trials import trial_config
 from toughen.sweeps.validation import grid
 

@@ -59,22 +59,22 @@ def hoards(*_):
         time.sleep(0.02)
 
 
-@toughen.named("raising")
+@toughen.register_method("raising")
 def raising():
     return replace(toughen.r3f(), compare=breaks)
 
 
-@toughen.named("hanging")
+@toughen.register_method("hanging")
 def hanging():
     return replace(toughen.r3f(), compare=sleeps)
 
 
-@toughen.named("dying")
+@toughen.register_method("dying")
 def dying():
     return replace(toughen.r3f(), compare=dies)
 
 
-@toughen.named("hoarding")
+@toughen.register_method("hoarding")
 def hoarding():
     return replace(toughen.r3f(), compare=hoards)
 '''

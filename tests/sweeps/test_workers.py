@@ -4,12 +4,12 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 
+from toughen.sweeps.api import run_trials
 from toughen.sweeps.cluster import RemoteWorker, ResourceAllocation
 from toughen.sweeps.controller import Controller
 from toughen.sweeps.folder import open_folder
 from toughen.sweeps.loading import load_definition
 from toughen.sweeps.progress import SweepProgress
-from toughen.sweeps.runner import run_trials
 from toughen.sweeps.trials import make, outcome
 from toughen.sweeps.worker import Event, Limits, Worker
 
@@ -112,7 +112,7 @@ def test_when_an_actor_is_kept_and_killed(monkeypatch):
 
 def test_several_workers_share_the_trials(values, tmp_path, monkeypatch):
     """One that has none gives its machine back, and later takes the seeds that early stopping held back."""
-    monkeypatch.setattr("toughen.sweeps.runner.IDLE", 0.01)
+    monkeypatch.setattr("toughen.sweeps.api.IDLE", 0.01)
     running, most, closed = set(), [], []
 
     class Shared:

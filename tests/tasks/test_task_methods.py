@@ -30,7 +30,7 @@ def loss_of(model, batch):
 def test_the_loss_goes_down_and_stays_finite(prepared, tiny_model, tokenizer):
     task, batch = prepared
     unfit = {"temperature"} if task.head == "regression" else set()  # it divides logits
-    for name in sorted(set(toughen.available()) - LIKE_TYPOS - unfit):
+    for name in sorted(set(toughen.list_methods()) - LIKE_TYPOS - unfit):
         model = tiny_model(task, tokenizer).train()
         # NEFTune's noise is absolute: at its usual size it drowns the embedding of so small a model.
         settings = {"alpha": 0.1} if name == "neftune" else {}

@@ -22,7 +22,7 @@ A = TypeVar("A", bound="type[Attack]")
 _CLASSES: "dict[str, type[Attack]]" = {}
 
 
-def option(default: Any, **metadata: Any) -> Any:
+def option(default: object, **metadata: Any) -> Any:
     """Declare an option that needs more than a default.
 
     `choices` are the names that it takes. `flag` is its flag on the command line if that is not its name; "" is none.
@@ -86,7 +86,7 @@ class Attack:
             if isinstance(value, os.PathLike):
                 object.__setattr__(self, each.name, os.fspath(value))
             if isinstance(value, (list, tuple)):
-                names: tuple[Any, ...] = tuple(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+                names: tuple[Any, ...] = tuple(value)
                 if known := each.metadata.get("choices"):
                     names = check_names(names, known, each.name)
                 object.__setattr__(self, each.name, names)

@@ -27,7 +27,7 @@ def check_name(name: str, option: str) -> None:
         raise DataError(f"{option}: {name} is no folder; give a folder of a saved model, or a Hub id.")
 
 
-def _load(name: str, option: str, auto_class: Any, device: Any) -> tuple[Any, Any, Mapping[str, Any]]:
+def _load(name: str, option: str, auto_class: Any, device: object) -> tuple[Any, Any, Mapping[str, Any]]:
     """Return a model in float32 with its tokenizer, and what loading said."""
     import torch
     from transformers import AutoTokenizer
@@ -73,7 +73,7 @@ class _Texts:
 class SentenceEncoder:
     """Unit vectors of texts: those of a function, or of a model the mean of its token vectors."""
 
-    def __init__(self, judge: "str | TextEncoder", device: Any) -> None:
+    def __init__(self, judge: "str | TextEncoder", device: object) -> None:
         from transformers import AutoModel
 
         self._encode = judge if callable(judge) else _MeanVectors(*_load(judge, "judge", AutoModel, device)[:2])

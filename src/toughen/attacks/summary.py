@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 _NO_SCORE = {"value": None, "low": None, "high": None}
 
 
-def finite(value: Any) -> float | None:
+def finite(value: object) -> float | None:
     """Return the value as a number, None where it is none: files of broken runs hold NaN and words."""
     number = float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else math.nan
     return number if math.isfinite(number) else None

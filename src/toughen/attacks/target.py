@@ -88,11 +88,11 @@ class Target:
         """Return the answers to the unchanged rows."""
         return as_answers(self.task, self.logits)
 
-    def score(self, answers: Any, metric: str | None = None) -> Score:
+    def score(self, answers: object, metric: str | None = None) -> Score:
         """Return a metric of answers with its bootstrap interval."""
         return score_with_ci(self.task, answers, self.labels, metric or self.metric, self.samples)
 
-    def outcome(self, answers: Any, metric: str = "accuracy") -> Outcome:
+    def outcome(self, answers: object, metric: str = "accuracy") -> Outcome:
         """Return answers as right or wrong if accuracy is their score, else with their labels."""
         return outcome(self.task, answers, self.labels) if metric == "accuracy" else Outcome(answers, self.labels)
 
@@ -108,7 +108,7 @@ def predict(victim: TextVictim, rows: Sequence[Row]) -> list[Any]:
     return [one.argmax(-1)[mask].tolist() for one, mask in zip(own, tags, strict=True)]
 
 
-def outcome(task: Task, answers: Any, labels: Any) -> Outcome:
+def outcome(task: Task, answers: object, labels: object) -> Outcome:
     """Return answers as right or wrong if a row has one answer, else with their labels."""
     if not task.is_single_label:
         return Outcome(answers, labels)
@@ -125,7 +125,7 @@ def as_answers(task: Task, logits: Any) -> list[Any]:
     return (values > 0).astype(int).tolist() if task.head == "multilabel" else values.argmax(axis=-1).tolist()
 
 
-def score_with_ci(task: Task, answers: Any, labels: Any, metric: str, samples: int) -> Score:
+def score_with_ci(task: Task, answers: object, labels: object, metric: str, samples: int) -> Score:
     """Return a metric of answers with its bootstrap interval."""
     answers = answers if task.head == "tokens" else np.asarray(answers)
     score = interval(task, answers, labels, metric, samples=samples)

@@ -116,7 +116,7 @@ class TextAttack(Attack):
                 state.changes.clear()
         return [self._record(target, state, final.get(state.index)) for state in ended]
 
-    def _record(self, target: "Target", state: SearchState, after: Any = None) -> Record:
+    def _record(self, target: "Target", state: SearchState, after: object = None) -> Record:
         scorer, before = target.victim.scorer, target.logits[state.index]
         after = before if after is None or not state.changes else after
         answer = scorer.predicted_class(before)

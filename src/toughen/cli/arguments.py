@@ -80,6 +80,24 @@ class CommandParser(argparse.ArgumentParser):
         raise UsageError(f"{message}. {hint}")
 
 
+def add_rows(parser: argparse.ArgumentParser, task: str, limit: int | None = None) -> None:
+    """Add the options that choose and read the rows of an evaluation; `task` says what another set is for."""
+    option = parser.add_argument_group("Rows", "A run knows its own; these choose others.").add_argument
+    option("--file", help="Rows with labels: CSV, TSV, Excel, JSON, JSONL, Parquet, CoNLL.")
+    option("--task", help=task)
+    option("--dir", help="Folder of sets on disk.")
+    option("--split", default="validation", help="The part of the set: train, validation or test.")
+    option("--text_column", help="Column of the text in a file, or two with a comma.")
+    option("--label_column", help="Column of the label in a file.")
+    option("--delimiter", help="Delimiter of a table; inferred if omitted.")
+    option("--encoding", help="Encoding of a file that is not UTF-8, such as cp1252.")
+    option("--on_bad", choices=("error", "skip"), help="Rows that cannot be used: stop, or leave them out.")
+    option("--limit", type=int, default=limit, help="At most so many rows; the names of files and lines say so.")
+    option("--max_length", type=int, help="Tokens a text is cut at.")
+    option("--batch_size", type=int, help="Rows of one pass (default: 64; attacks on a GPU: 2048).")
+    option("--samples", type=int, default=1000, help="Bootstrap samples of an interval.")
+
+
 def split_names(text: str) -> list[str]:
     """Return names with commas between them as a list."""
     return [name.strip() for name in text.split(",") if name.strip()]

@@ -3,7 +3,6 @@
 from argparse import SUPPRESS, Action, ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from ..errors import UsageError
 from ..runs.config_io import load_yaml
@@ -27,7 +26,7 @@ class _OldFlag(Action):
     """Collects the flag as it was typed, its name in the tables and its value."""
 
     def __call__(
-        self, parser: ArgumentParser, namespace: Namespace, values: Any, option_string: str | None = None
+        self, parser: ArgumentParser, namespace: Namespace, values: object, option_string: str | None = None
     ) -> None:
         namespace.old.append((option_string, self.dest, values))
 

@@ -199,7 +199,7 @@ class AdversarialLearner:
             perturbation.ascend(layer.search, [grad])
 
 
-def _check_logits(what: str, value: Any) -> None:
+def _check_logits(what: str, value: object) -> None:
     # `logits, loss = model(**data)` of DeBERTa's own models unpacks the names of a transformers output.
     if not isinstance(value, Tensor):
         raise StepError(

@@ -1,7 +1,7 @@
 """Compute smart-pytorch's regulariser on a function of embeddings with the engine's search."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -53,7 +53,7 @@ class SMARTLoss(nn.Module):
         self.noise_var = noise_var
         self.init = init
 
-    def forward(self, embed: Tensor, state: Any) -> Tensor:
+    def forward(self, embed: Tensor, state: object) -> Tensor:
         search = self._search()
         view = Activation(embed.detach())
         delta = search.start(view).requires_grad_()
@@ -68,11 +68,9 @@ class SMARTLoss(nn.Module):
         states = _states(self.eval_fn(embed + noise.detach().to(embed.dtype)))
         return _loss(self.loss_last_fn, states, _states(state))
 
-    def _draw(self, embed: Tensor) -> Tensor:
-        return torch.randn_like(embed) * self.noise_var
-
     def _search(self) -> Ascent:
-        init = self.init or self._draw
+        def init(embed: Tensor) -> Tensor:
+            return self.init(embed) if self.init else torch.randn_like(embed) * self.noise_var
 
         def to_norm_one(x: Tensor, view: Activation, units: Units) -> Tensor:
             return x / (self.norm_fn(x) + self.epsilon)
@@ -87,7 +85,7 @@ class SMARTLoss(nn.Module):
 
 
 def _states(state: Any) -> list[Tensor]:
-    return [state] if isinstance(state, Tensor) else list(cast("Sequence[Tensor]", state))
+    return [state] if isinstance(state, Tensor) else list(state)
 
 
 def _loss(functions: Any, new: Sequence[Tensor], old: Sequence[Tensor]) -> Tensor:

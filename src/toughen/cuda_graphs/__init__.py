@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from .graph_cache import GraphCache as GraphCache
     from .optimizer import CapturedUpdate as CapturedUpdate
 
-_HOME = {
-    "GraphCache": "graph_cache",
-    "CapturedUpdate": "optimizer",
-    "compile_layers": "compile",
-    "uncompile_layers": "compile",
-    "prefetch": "batch_prefetch",
-}
-__all__ = sorted(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]
-__getattr__, __dir__ = lazily(__name__, _HOME)
+__getattr__, __dir__, __all__ = lazily(
+    __name__,
+    {
+        "batch_prefetch": "prefetch",
+        "compile": "compile_layers uncompile_layers",
+        "graph_cache": "GraphCache",
+        "optimizer": "CapturedUpdate",
+    },
+)

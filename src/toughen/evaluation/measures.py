@@ -161,7 +161,7 @@ def _with_interval(
     return {"value": value, "low": found.low, "high": found.high}
 
 
-def probabilities(task: Task, logits: Any) -> Any:
+def probabilities(task: Task, logits: object) -> Any:
     """Return those of the model's classes, folded together where the set folds them (HANS)."""
     values = class_probabilities(task, logits)
     if task.class_map and values.shape[1] == len(task.class_map):

@@ -157,7 +157,7 @@ def class_order(config: Any, task: Task) -> list[int] | None:
     return None if order == list(range(len(order))) else order
 
 
-def unnamed_classes_note(config: Any, task: Task) -> list[str]:
+def unnamed_classes_note(config: object, task: Task) -> list[str]:
     """A note where words are scored against classes that nobody named: another order would be another score."""
     wanted = model_task(task)
     names = class_names(config)
@@ -187,7 +187,7 @@ def effective_max_length(max_length: int | None, model: Any, tokenizer: Any) -> 
     return min(max_length or limit, limit) if limit else max_length
 
 
-def max_length_note(asked: int | None, model: Any, tokenizer: Any) -> list[str]:
+def max_length_note(asked: int | None, model: object, tokenizer: object) -> list[str]:
     """A note where more was asked for than the model reads."""
     limit = effective_max_length(asked, model, tokenizer)
     note = f"texts are cut at {limit} tokens and not at max_length={asked}: the model reads no more"

@@ -1,7 +1,5 @@
 """Second-order classification heads (MGCrP / SoT) and models that carry one on any backbone."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from ..internal.lazy import lazily
@@ -28,29 +26,21 @@ if TYPE_CHECKING:
     from .settings import HeadSettings as HeadSettings
     from .settings import head_settings as head_settings
 
-_HOME = {
-    "second_order": "build",
-    "model_card": "card",
-    "SecondOrderConfig": "configuration",
-    "CrossCovariance": "covariance",
-    "cross_covariance": "covariance",
-    "svpn_exact": "normalize",
-    "SecondOrderHead": "head",
-    "SecondOrderForImageClassification": "modeling",
-    "SecondOrderForMultipleChoice": "modeling",
-    "SecondOrderForSequenceClassification": "modeling",
-    "SVPN": "normalize",
-    "svpn": "normalize",
-    "AveragePooling": "pooling",
-    "CovariancePooling": "pooling",
-    "MultiHeadPooling": "pooling",
-    "HeadSettings": "settings",
-    "PRESETS": "settings",
-    "head_settings": "settings",
-    "matrix_square_root": "normalize",
-}
-__all__ = sorted(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]
-__getattr__, __dir__ = lazily(__name__, _HOME)
+__getattr__, __dir__, __all__ = lazily(
+    __name__,
+    {
+        "build": "second_order",
+        "card": "model_card",
+        "configuration": "SecondOrderConfig",
+        "covariance": "CrossCovariance cross_covariance",
+        "head": "SecondOrderHead",
+        "modeling": "SecondOrderForImageClassification SecondOrderForMultipleChoice "
+        "SecondOrderForSequenceClassification",
+        "normalize": "SVPN matrix_square_root svpn svpn_exact",
+        "pooling": "AveragePooling CovariancePooling MultiHeadPooling",
+        "settings": "PRESETS HeadSettings head_settings",
+    },
+)
 
 # A saved second-order model must load with the Auto classes after a bare import; this costs a millisecond.
 _register()

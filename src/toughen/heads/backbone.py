@@ -1,7 +1,5 @@
 """Read from the backbone what a head needs: its width, its class token, which of its parts are used."""
 
-from __future__ import annotations
-
 from typing import Any, cast
 
 import torch
@@ -17,7 +15,7 @@ LENGTH = 8  # of the text that a body is tried on
 CLASS_TOKENS = ("cls_token", "class_embedding", "class_token")
 
 
-def width_of(config: Any) -> int:
+def width_of(config: object) -> int:
     """Return the width of the last hidden state."""
     # OPT may leave its layers by a projection to a width of its own.
     for name in ("word_embed_proj_dim", "hidden_size", "d_model", "n_embd", "dim"):
@@ -69,7 +67,7 @@ def measure_width(body: Any, vision: bool) -> int | None:
     return tokens.shape[2]
 
 
-def image_shape(config: Any) -> tuple[int, int, int]:
+def image_shape(config: object) -> tuple[int, int, int]:
     """Return the channels, height and width of the images that a config names."""
     size: Any = getattr(config, "image_size", None) or 64
     height, width = size if isinstance(size, (list, tuple)) else (size, size)
@@ -107,11 +105,11 @@ def text_part_of(body: Any) -> Any:
     return [m for m in body.modules() if isinstance(m, PreTrainedModel) and embedding in set(m.modules())][-1]
 
 
-def can_be_made_from(config: Any) -> bool:
+def can_be_made_from(config: object) -> bool:
     """Tell whether `AutoModel` makes a model from a config alone, which it does not from that of T5Gemma's encoder."""
     from transformers.models.auto.modeling_auto import MODEL_MAPPING
 
-    return type(config) in cast(Any, MODEL_MAPPING)
+    return type(config) in MODEL_MAPPING
 
 
 def body_of(model: Any, class_token: str) -> Any:

@@ -1,7 +1,5 @@
 """Build a model to train: the second-order head on a backbone."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any, Literal
@@ -13,7 +11,7 @@ Task = Literal["sequence-classification", "multiple-choice", "image-classificati
 
 
 def second_order(
-    model_or_name: Any,
+    model_or_name: object,
     num_labels: int | None = None,
     q: int | None = None,
     k: int | None = None,

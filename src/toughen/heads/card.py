@@ -1,7 +1,5 @@
 """Write the model card of a second-order model: what it is and how to load it."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any
@@ -67,7 +65,7 @@ def model_card(model: Any) -> str:
     return "\n".join(lines)
 
 
-def write_card(model: Any, folder: str | os.PathLike[str]) -> None:
+def write_card(model: object, folder: str | os.PathLike[str]) -> None:
     """Write README.md into `folder`, unless one is there: it may have been edited."""
     path = Path(folder) / "README.md"
     if not path.exists() and not Path(folder).is_file():

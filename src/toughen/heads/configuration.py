@@ -1,7 +1,5 @@
 """The config of a second-order model: a backbone's config and the settings of the head."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import asdict
 from pathlib import Path

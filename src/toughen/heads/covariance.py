@@ -1,7 +1,5 @@
 """Masked second-order statistics of tokens: means, cross-covariances, and the projections they are taken of."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch
@@ -34,6 +32,13 @@ def check_mask(tokens: Tensor, mask: Tensor | None) -> None:
 def weighted_mean(tokens: Tensor, weights: Tensor) -> Tensor:
     """Return the mean of tokens (B, N, C) under weights (B, N), as (B, 1, C)."""
     return torch.bmm(weights[:, None], tokens)
+
+
+def masked_mean(tokens: Tensor, mask: Tensor | None) -> Tensor:
+    """Return the mean (B, C) of the tokens that the mask keeps, in float32 at least."""
+    with no_autocast(tokens):
+        full = at_least_float32(tokens)
+        return weighted_mean(full, token_weights(full, mask)).squeeze(1)
 
 
 def cross_covariance(a: Tensor, b: Tensor, mask: Tensor | None = None, *, center: Center = "channel") -> Tensor:

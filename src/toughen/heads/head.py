@@ -1,7 +1,5 @@
 """The second-order classification head: pooled words and the class token, fused into logits."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
@@ -9,7 +7,6 @@ import torch
 from torch import Tensor, nn
 
 from ..internal.foreach import no_autocast
-from . import checkpoint_import
 from .pooling import POOLINGS
 from .settings import HeadSettings, head_settings
 
@@ -76,8 +73,8 @@ class SecondOrderHead(nn.Module):
         if vector is None:
             vector, tokens, mask = self._without_class(tokens, mask, class_index)
         if self.settings.class_dropout:
-            vector = cast(Tensor, self.class_dropout(vector))
-        pooled = None if self.pool is None else cast(Tensor, self.dropout(self.pool(tokens, mask)))
+            vector = self.class_dropout(vector)
+        pooled = None if self.pool is None else self.dropout(self.pool(tokens, mask))
         # In the precision of the weights: autocast would round all that goes in, by a dozen casts that save no time.
         with no_autocast(tokens):
             return self._logits(vector, pooled)
@@ -111,11 +108,11 @@ class SecondOrderHead(nn.Module):
         return vector, tokens, words
 
     @classmethod
-    def from_original(cls, state_dict: Mapping[str, Tensor], **changes: Any) -> SecondOrderHead:
+    def from_original(cls, state_dict: Mapping[str, Tensor], **changes: Any) -> "SecondOrderHead":
         """Load a head from a checkpoint of the authors' text or vision code; the weights give its sizes."""
-        dim, num_labels, settings = checkpoint_import.sizes(state_dict)
+        dim, num_labels, settings = original_sizes(state_dict)
         head = cls(dim, num_labels, head_settings(**{**settings, **changes}))
-        weights = checkpoint_import.rename(state_dict)
+        weights = rename_original(state_dict)
         head.to(next(value.dtype for value in weights.values() if value.is_floating_point()))
         kept = head.state_dict().keys()
         head.load_state_dict({name: value for name, value in weights.items() if name in kept})
@@ -132,3 +129,64 @@ def _at(tokens: Tensor, index: Tensor) -> Tensor:
     """Select the token at `index` (B,) of each row."""
     # gather, not indexing: the backward of indexing sorts.
     return tokens.gather(1, index[:, None, None].expand(-1, 1, tokens.shape[2])).squeeze(1)
+
+
+TEXT_BLOCK = "representation.conv_dr_block."
+BATCH_NORM = ("weight", "bias", "running_mean", "running_var")
+
+
+def _is_text(state_dict: Mapping[str, Tensor]) -> bool:
+    """Tell whether these are weights of the text head (1x1 convolutions) and not of the vision head (one linear)."""
+    if TEXT_BLOCK + "0.0.weight" in state_dict:
+        return True
+    if "representation.wr.weight" in state_dict:
+        return False
+    raise ValueError(
+        f"neither {TEXT_BLOCK}0.0.weight (text) nor representation.wr.weight (vision) is in the state dict; "
+        "strip the prefix of the head first, e.g. 'bert.pooler.'."
+    )
+
+
+def original_sizes(state_dict: Mapping[str, Tensor]) -> tuple[int, int, dict[str, Any]]:
+    """(width of the tokens, number of labels, head settings) that fit the weights; the rest is the preset's."""
+    labels, pooled = state_dict["visual_fc.weight"].shape
+    if _is_text(state_dict):
+        q, dim = state_dict[TEXT_BLOCK + "0.0.weight"].shape[:2]
+        k = state_dict[TEXT_BLOCK + "1.0.weight"].shape[0]
+        return dim, labels, {"preset": "original-text", "q": q, "k": k}
+    rows, dim = state_dict["representation.wr.weight"].shape
+    # rows = 2 * heads * w, and the pooled width is heads * w^2, plus dim if the class token is concatenated.
+    for fusion, extra in (("sum_fc", 0), ("concat", dim)):
+        w = 2 * (pooled - extra) // rows
+        if w > 0 and rows % (2 * w) == 0 and rows // (2 * w) * w * w + extra == pooled:
+            start = state_dict.get("representation.norm.weight")
+            if start is None or start.shape[0] == w:
+                settings = {"q": w, "k": w, "heads": rows // (2 * w), "fusion": fusion}
+                return dim, labels, {"preset": "original-vision", **settings}
+    raise ValueError(f"{rows} projected channels fit no number of heads for {pooled} inputs of visual_fc.")
+
+
+def rename_original(state_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Rename the weights to our names; two projections become rows of one, q-side first."""
+    ours = {
+        "word_fc.weight": state_dict["visual_fc.weight"],
+        "word_fc.bias": state_dict["visual_fc.bias"],
+        "class_fc.weight": state_dict["cls_fc.weight"],
+        "class_fc.bias": state_dict["cls_fc.bias"],
+    }
+    projection, start = "pool.covariance.projection.weight", "pool.normalize.start"
+    if not _is_text(state_dict):
+        ours[projection] = state_dict["representation.wr.weight"]
+        if "representation.norm.weight" in state_dict:
+            ours[start] = state_dict["representation.norm.weight"]
+        return ours
+    sides = [state_dict[f"{TEXT_BLOCK}{side}.0.weight"].flatten(1) for side in (0, 1)]
+    ours[projection] = torch.cat(sides)
+    for name in BATCH_NORM:
+        both = [state_dict[f"{TEXT_BLOCK}{side}.1.{name}"] for side in (0, 1)]
+        ours[f"pool.covariance.batch_norm.{name}"] = torch.cat(both)
+    tracked = state_dict.get(TEXT_BLOCK + "0.1.num_batches_tracked", torch.tensor(0))
+    ours["pool.covariance.batch_norm.num_batches_tracked"] = tracked
+    if "normalization.weight" in state_dict:
+        ours[start] = state_dict["normalization.weight"]
+    return ours

@@ -1,11 +1,9 @@
 # Triton's language is no Python that a type checker could follow, and Triton comes with CUDA builds of torch alone.
 # pyright: basic, reportMissingImports=false, reportGeneralTypeIssues=false
-"""The pooling of `fused` as two Triton kernels, one forward and one backward, in place of some forty launches.
+"""The pooling as two Triton kernels, one forward and one backward, in place of some forty launches.
 
 Every program holds the whole covariance of one example in registers. Statistics are float32 whatever the tokens are.
 """
-
-from __future__ import annotations
 
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Pretrained models with a second-order head: sequence classification, multiple choice, image classification."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from typing import Any, ClassVar, cast
@@ -13,10 +11,10 @@ from transformers import initialization as init
 from transformers.modeling_outputs import ImageClassifierOutput, MultipleChoiceModelOutput, SequenceClassifierOutput
 from transformers.modeling_utils import PreTrainedModel
 
-from . import token_roles
 from .backbone import body_of, can_be_made_from
 from .card import write_card
 from .configuration import SecondOrderConfig
+from .covariance import masked_mean
 from .head import SecondOrderHead
 from .normalize import SVPN
 from .settings import HeadSettings
@@ -83,16 +81,18 @@ class SecondOrderPreTrainedModel(PreTrainedModel):
         if tokens.dim() == 4:  # feature maps (B, C, H, W)
             tokens = tokens.flatten(2).mT
         pooled = self.config.class_token == "pooled"
-        tokens = tokens if pooled else token_roles.without_prefix(self.config, tokens)
-        real = token_roles.real_tokens(self.config, given, tokens.shape[1])
-        mask = token_roles.word_mask(self.config, real, given, special)
+        tokens = tokens if pooled else without_prefix(self.config, tokens)
+        real = real_tokens(self.config, given, tokens.shape[1])
+        mask = word_mask(self.config, real, given, special)
         if pooled:
             vector = output.get("pooler_output")
-            # Vision models pool to (B, C), (B, C, 1, 1), or TextNet to (B, C, 2, 2).
-            vector = token_roles.mean_of(tokens, real) if vector is None else vector[..., None].flatten(2).mean(-1)
+            if vector is None:
+                vector = tokens.mean(1) if real is None else masked_mean(tokens, real).to(tokens.dtype)
+            else:  # vision models pool to (B, C), (B, C, 1, 1), or TextNet to (B, C, 2, 2)
+                vector = vector[..., None].flatten(2).mean(-1)
             logits = self.classifier(tokens, mask, class_vector=vector)
         else:
-            logits = self.classifier(tokens, mask, class_index=token_roles.class_index(self.config, tokens, real))
+            logits = self.classifier(tokens, mask, class_index=class_index(self.config, tokens, real))
         return output, logits if isinstance(logits, tuple) else (logits,)
 
     def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:
@@ -219,3 +219,73 @@ class SecondOrderForImageClassification(SecondOrderPreTrainedModel):
     ) -> Any:
         output, each = self._logits({**kwargs, "pixel_values": pixel_values})
         return self._result(output, each, labels, return_dict)
+
+
+def real_tokens(config: SecondOrderConfig, inputs: dict[str, Any], length: int) -> Tensor | None:
+    """Return the mask (B, length) of tokens that are no padding; None if there is no padding.
+
+    The tokens of images stand behind those of the text, whose mask does not have them.
+    """
+    mask = inputs.get("attention_mask")
+    if mask is not None:
+        if mask.dim() != 2:
+            raise ValueError(
+                f"attention_mask has {mask.dim()} dimensions; the head needs the padding mask (B, L) to tell words "
+                "from padding."
+            )
+        has_images = any(name in inputs for name in ("pixel_values", "image", "visual_embeds"))
+        return F.pad(mask, (0, length - mask.shape[1]), value=1) if has_images and mask.shape[1] < length else mask
+    ids, pad = inputs.get("input_ids"), config.pad_token_id
+    if config.class_token == "last" and ids is not None and pad is not None:
+        return ids != pad  # as the decoder classifiers of transformers do
+    return None
+
+
+def class_index(config: SecondOrderConfig, tokens: Tensor, real: Tensor | None) -> Tensor | None:
+    """Return the position of the class token in each row; None stands for 0."""
+    if config.class_token == "first":
+        # With padding on the left the first real token is not at 0.
+        return None if real is None else real.int().argmax(1)
+    if real is None:
+        return torch.full(tokens.shape[:1], tokens.shape[1] - 1, device=tokens.device)
+    positions = torch.arange(real.shape[1], device=real.device)
+    return (real.ne(0) * positions).argmax(1)
+
+
+def without_prefix(config: SecondOrderConfig, tokens: Tensor) -> Tensor:
+    """Drop from tokens (B, N, D) of an image those between the class token and the patches.
+
+    Cut out and not masked: they are no padding, which a head without `masked` lets in.
+    """
+    if config.prefix_tokens <= 1:
+        return tokens
+    return torch.cat([tokens[:, :1], tokens[:, config.prefix_tokens :]], dim=1)
+
+
+def word_mask(
+    config: SecondOrderConfig, real: Tensor | None, inputs: dict[str, Any], special: Tensor | None
+) -> Tensor | None:
+    """1 for tokens that enter mean and covariance, 0 for the others; None when all do."""
+    if not config.head["skip_special"]:
+        return real
+    if special is None:
+        special = _special_of(config, inputs)
+    kept = special.eq(0)
+    if real is not None and kept.shape[1] < real.shape[1]:
+        kept = F.pad(kept, (0, real.shape[1] - kept.shape[1]), value=True)
+    return kept if real is None else kept & real.ne(0)
+
+
+def _special_of(config: SecondOrderConfig, inputs: dict[str, Any]) -> Tensor:
+    ids = inputs.get("input_ids")
+    if ids is None:
+        raise ValueError("skip_special needs input_ids, or special_tokens_mask beside inputs_embeds.")
+    if not config.special_token_ids:
+        raise ValueError(
+            "skip_special needs to know the special tokens: pass special_token_ids=tokenizer.all_special_ids to "
+            "second_order, or special_tokens_mask with each batch."
+        )
+    special = torch.zeros_like(ids, dtype=torch.bool)
+    for token in config.special_token_ids:
+        special = special | (ids == token)
+    return special

@@ -4,9 +4,7 @@ svPN (SoT, Xie et al. 2021) by the power method, or exactly by a full decomposit
 equal singular values; iSQRT (Li et al., CVPR 2018), the square root of a covariance by Newton-Schulz iteration.
 """
 
-from __future__ import annotations
-
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -158,7 +156,7 @@ def svpn_exact(x: Tensor, *, alpha: float = 0.5, singular_values: int = 1, eps: 
     if not 1 <= singular_values <= min(x.shape[-2:]):
         raise ValueError(f"singular_values={singular_values}, but the matrices are {x.shape[-2]}x{x.shape[-1]}.")
     with no_autocast(x):
-        out = cast(Tensor, _ExactSVPN.apply(at_least_float32(x), alpha, singular_values, eps))
+        out = _ExactSVPN.apply(at_least_float32(x), alpha, singular_values, eps)
     return out.to(x.dtype)
 
 
@@ -177,7 +175,7 @@ class _ExactSVPN(torch.autograd.Function):
         ctx: Any, *grads: Tensor
     ) -> tuple[Tensor, None, None, None]:
         (grad,) = grads
-        u, s, vt = cast("tuple[Tensor, Tensor, Tensor]", ctx.saved_tensors)
+        u, s, vt = ctx.saved_tensors
         alpha, singular_values, eps = ctx.settings
         gain, kappa, powered = _gains(s, alpha, singular_values, eps)
         inner = u.mT @ grad @ vt.mT

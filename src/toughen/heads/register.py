@@ -5,8 +5,6 @@ transformers itself loads its Auto classes, and the models the moment the first 
 every way to load or build a model goes through.
 """
 
-from __future__ import annotations
-
 import importlib
 import sys
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Hold all options of a second-order head in one frozen record, and the published ones by name."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, get_args, get_type_hints

@@ -1,7 +1,5 @@
 """Measure the singular values of what a second-order head pools, before and after normalisation."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -41,7 +41,7 @@ _BY_CLASS_NAME: tuple[tuple[str, HeadType], ...] = (
     ("VisualBertForQuestionAnswering", "choices"),  # one distribution over the answers
     ("TapasForQuestionAnswering", "token_binary"),  # of each token whether its cell belongs to the answer
     ("ForQuestionAnswering", "span"),
-    *((f"{family}ForPreTraining", cast(HeadType, "token_binary")) for family in ("Electra", "Funnel")),
+    *((f"{family}ForPreTraining", "token_binary") for family in ("Electra", "Funnel")),
     ("ForTokenClassification", "tokens"),
     ("ForMultipleChoice", "choices"),
     ("ForSemanticSegmentation", "segmentation"),
@@ -49,7 +49,7 @@ _BY_CLASS_NAME: tuple[tuple[str, HeadType], ...] = (
     ("PI0ForConditionalGeneration", "regression"),  # of a robot's next movements
     ("ForMaskedLM", "masked_lm"),
     ("ForConditionalGeneration", "seq2seq_lm"),
-    *((f"{family}ForCausalLM", cast(HeadType, "masked_lm")) for family in _SEQ2SEQ_DECODERS),
+    *((f"{family}ForCausalLM", "masked_lm") for family in _SEQ2SEQ_DECODERS),
     ("ForCausalLM", "causal_lm"),
     ("WithLMHeadModel", "masked_lm"),  # XLM's and Flaubert's labels stand where they are predicted
     ("XLNetLMHeadModel", "masked_lm"),
@@ -87,7 +87,7 @@ def find_classifier(model: nn.Module) -> nn.Linear | None:
     return found[-1] if found else None
 
 
-def is_causal_decoder(config: Any) -> bool:
+def is_causal_decoder(config: object) -> bool:
     """Tell whether a model is a decoder, of whose tokens only the last one has seen the whole text."""
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as CAUSAL
     from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES as MASKED

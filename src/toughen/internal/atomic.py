@@ -38,23 +38,23 @@ def write_text(path: Path, text: str) -> None:
     write_bytes(path, text.encode("utf-8"))
 
 
-def json_line(value: Any) -> str:
+def json_line(value: object) -> str:
     """Return a line of JSON that every reader takes: numbers that are not finite become null."""
     return json.dumps(_finite(value), ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def write_json(path: Path, value: Any) -> None:
+def write_json(path: Path, value: object) -> None:
     """Write JSON that every reader takes: numbers that are not finite become null."""
     write_text(path, json.dumps(_finite(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
-def _finite(value: Any) -> Any:
+def _finite(value: object) -> Any:
     if isinstance(value, float):
         return value if value - value == 0 else None
     if isinstance(value, dict):
-        return {key: _finite(each) for key, each in value.items()}  # pyright: ignore[reportUnknownVariableType]
+        return {key: _finite(each) for key, each in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_finite(each) for each in value]  # pyright: ignore[reportUnknownVariableType]
+        return [_finite(each) for each in value]
     return value
 
 

@@ -5,12 +5,16 @@ from importlib import import_module
 from typing import Any
 
 
-def lazily(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """`__getattr__` and `__dir__` of a package (PEP 562) whose names live in the modules that `homes` tells."""
+def lazily(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """Return `__getattr__`, `__dir__` (PEP 562) and `__all__` of a package; `homes` has the names of each module.
+
+    Modules are nouns and none has the name of a function in its package: an imported module would hide it.
+    """
+    home = {name: module for module, names in homes.items() for name in names.split()}
 
     def get(name: str) -> Any:
-        if name not in homes:
+        if name not in home:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(import_module(f".{homes[name]}", package), name)
+        return getattr(import_module(f".{home[name]}", package), name)
 
-    return get, lambda: sorted(homes)
+    return get, lambda: sorted(home), sorted(home)

@@ -34,9 +34,9 @@ def triton_works() -> bool:
     if not HAS_TRITON:
         return False
     try:
-        from triton.runtime import driver  # pyright: ignore[reportMissingImports, reportUnknownVariableType]
+        from triton.runtime import driver  # pyright: ignore[reportMissingImports]
 
-        driver.active.get_current_target()  # pyright: ignore[reportUnknownMemberType]
+        driver.active.get_current_target()
     except Exception as error:
         warnings.warn(f"Triton does not work here; torch runs instead, more slowly: {error}", stacklevel=3)
         return False

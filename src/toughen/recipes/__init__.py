@@ -7,7 +7,7 @@ difference from what was published.
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from ..errors import nearest
 from ..tasks.registry import plain
@@ -32,7 +32,7 @@ def read(name: str) -> dict[str, Any]:
     short = name.removesuffix(".yaml")
     if short not in files:
         raise RecipeError(f"There is no recipe {name!r}. {nearest(short, files)} All: toughen recipes.")
-    return cast("dict[str, Any]", yaml.safe_load(files[short].read_text(encoding="utf-8")))
+    return yaml.safe_load(files[short].read_text(encoding="utf-8"))
 
 
 def config(name: str) -> dict[str, Any]:
@@ -42,12 +42,12 @@ def config(name: str) -> dict[str, Any]:
 
 def about(name: str) -> dict[str, Any]:
     """Title, source, published score, differences, and the published grid where there is one."""
-    return cast("dict[str, Any]", read(name)["about"])
+    return read(name)["about"]
 
 
 def published(name: str) -> str:
     """The published scores in a few words; a dash where none is."""
-    said = cast("Mapping[str, Any]", about(name)["published"])
+    said = about(name)["published"]
     scores = [each for each in (said, said.get("also")) if each and each["score"] is not None]
     return ", ".join(map(_in_words, scores)) or "-"
 
@@ -73,7 +73,7 @@ def sweep(name: str) -> dict[str, Any]:
     """The search of this name without `about`: base, parameters and the like."""
     import yaml
 
-    values = cast("dict[str, Any]", yaml.safe_load(_files("sweeps")[name].read_text(encoding="utf-8")))
+    values = yaml.safe_load(_files("sweeps")[name].read_text(encoding="utf-8"))
     return {key: value for key, value in values.items() if key != "about"}
 
 

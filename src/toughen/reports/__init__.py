@@ -14,15 +14,12 @@ if TYPE_CHECKING:
     from .page import report as report
     from .verdict import sentence as sentence
 
-_HOME = {
-    "Comparison": "comparison",
-    "compare_runs": "comparison",
-    "ReportError": "folder",
-    "Run": "folder",
-    "find_runs": "folder",
-    "read_run": "folder",
-    "report": "page",
-    "sentence": "verdict",
-}
-__all__ = sorted(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]
-__getattr__, __dir__ = lazily(__name__, _HOME)
+__getattr__, __dir__, __all__ = lazily(
+    __name__,
+    {
+        "comparison": "Comparison compare_runs",
+        "folder": "ReportError Run find_runs read_run",
+        "page": "report",
+        "verdict": "sentence",
+    },
+)

@@ -9,7 +9,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from .attack_means import Attack
+from .attacks import Attack
 from .folder import Run
 
 MOST, BYTES, LONGEST = 240, 240_000, 700  # examples and their bytes on a page; letters of a text

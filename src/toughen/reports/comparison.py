@@ -17,7 +17,7 @@ from ..statistics import (
     paired_t,
     summarise,
 )
-from .attack_means import Attack
+from .attacks import Attack
 from .folder import Arm, ReportError, Run, is_numeric, unique_names
 from .formatting import lower_is_better
 

@@ -11,12 +11,12 @@ from functools import cached_property
 from pathlib import Path
 from shlex import quote
 from statistics import fmean
-from typing import Any, cast
+from typing import Any
 
 from ..attacks.summary import AttackSummary, Score, finite
 from ..runs.folder import RunFolder
 from ..runs.results import Results, RunManifest, SeedResult
-from .attack_means import Arm, Attack, mean_attacks
+from .attacks import Arm, Attack, mean_attacks
 
 ARMS: tuple[Arm, ...] = ("method", "baseline")
 PLAIN = "plain baseline"
@@ -368,7 +368,7 @@ def read_json(file: Path) -> dict[str, Any]:
         raise ReportError(f"{file} is not JSON: {error}.") from None
     if not isinstance(value, dict):
         raise ReportError(f"{file} holds no JSON object.")
-    return cast("dict[str, Any]", value)
+    return value
 
 
 def read_lines(file: Path) -> list[dict[str, Any]]:
@@ -383,7 +383,7 @@ def read_lines(file: Path) -> list[dict[str, Any]]:
         except json.JSONDecodeError:
             continue
         if isinstance(row, dict):
-            rows.append(cast("dict[str, Any]", row))
+            rows.append(row)
     return rows
 
 

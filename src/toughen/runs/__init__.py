@@ -18,15 +18,14 @@ if TYPE_CHECKING:
     from .predictor import load as load
     from .results import Results as Results
 
-# Modules are nouns and none has the name of a function here: an imported module would hide it.
-_HOMES = {
-    "config": ("Config",),
-    "errors": ("Diverged", "Interrupted", "RunError"),
-    "folder": ("RunFolder", "read"),
-    "predictor": ("Predictor", "load"),
-    "results": ("Results",),
-    "api": ("Run", "resume", "train"),
-}
-_HOME = {name: module for module, names in _HOMES.items() for name in names}
-__all__ = sorted(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]
-__getattr__, __dir__ = lazily(__name__, _HOME)
+__getattr__, __dir__, __all__ = lazily(
+    __name__,
+    {
+        "api": "Run resume train",
+        "config": "Config",
+        "errors": "Diverged Interrupted RunError",
+        "folder": "RunFolder read",
+        "predictor": "Predictor load",
+        "results": "Results",
+    },
+)

@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from ..errors import MethodError
 from .config import Config, DataConfig, TrainConfig
@@ -152,10 +152,10 @@ def _with_its_group(message: str, settings: Mapping[str, Any]) -> str:
     return message
 
 
-def without_paths(value: Any) -> Any:
+def without_paths(value: object) -> Any:
     """Return paths as text, so that the config can be written."""
     if isinstance(value, Mapping):
-        return {key: without_paths(each) for key, each in cast("Mapping[str, Any]", value).items()}
+        return {key: without_paths(each) for key, each in value.items()}
     return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 

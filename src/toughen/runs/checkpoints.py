@@ -12,7 +12,7 @@ from ..trainers.checkpoint import state_file
 from .prepare import SeedJob
 
 
-def last_usable(job: SeedJob, model: Any) -> tuple[Path | None, list[str]]:
+def last_usable(job: SeedJob, model: object) -> tuple[Path | None, list[str]]:
     """Return the last checkpoint that is whole and of this model, and what is wrong with those after it."""
     problems: list[str] = []
     for folder in reversed(job.run.checkpoints(job.variant, job.seed)):
@@ -23,7 +23,7 @@ def last_usable(job: SeedJob, model: Any) -> tuple[Path | None, list[str]]:
     return None, problems
 
 
-def _problems(job: SeedJob, folder: Path, model: Any) -> Iterator[str]:
+def _problems(job: SeedJob, folder: Path, model: object) -> Iterator[str]:
     """Look at all that resuming reads: Trainer passes over some of it in silence where it is missing."""
     try:
         state: Any = json.loads((folder / "trainer_state.json").read_text(encoding="utf-8"))
@@ -62,7 +62,7 @@ def _problems_of_archive(file: Path) -> Iterator[str]:
         yield f"{file.name} is damaged"
 
 
-def _problems_of_weights(folder: Path, model: Any) -> Iterator[str]:
+def _problems_of_weights(folder: Path, model: object) -> Iterator[str]:
     expected, files = _expected(model)
     if (index := folder / "model.safetensors.index.json").is_file():
         try:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import asdict, fields
 from functools import cache
 from pathlib import Path
-from typing import Any, cast, get_type_hints
+from typing import Any, get_type_hints
 
 import yaml
 from yaml.scanner import ScannerError
@@ -52,7 +52,7 @@ def read_yaml(path: Path, refusal: type[ValueError], otherwise: str) -> dict[str
         raise refusal(f"{path} is not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(values, dict):
         raise refusal(f"{path} {otherwise}")
-    return cast("dict[str, Any]", values)
+    return values
 
 
 def _yaml_or_json(text: str) -> Any:
@@ -87,12 +87,12 @@ def normalised(values: Mapping[str, Any]) -> dict[str, Any]:
     return nested
 
 
-def _numbers(value: Any, lists: bool) -> Any:
+def _numbers(value: object, lists: bool) -> Any:
     """Read numbers such as 1e-5, which YAML 1.1 takes for text since they have no point."""
     if isinstance(value, Mapping):
-        return {key: _numbers(each, lists) for key, each in cast("Mapping[str, Any]", value).items()}
+        return {key: _numbers(each, lists) for key, each in value.items()}
     if lists and isinstance(value, list):
-        return [_numbers(each, lists) for each in cast("list[Any]", value)]
+        return [_numbers(each, lists) for each in value]
     return float(value) if isinstance(value, str) and EXPONENT.fullmatch(value) else value
 
 
@@ -103,19 +103,19 @@ def merge(below: dict[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
     """
     train, known = above.get("train"), below.get("train")
     if isinstance(train, Mapping) and isinstance(known, dict) and "epochs" in train and "max_steps" not in train:
-        cast("dict[str, Any]", known).pop("max_steps", None)
+        known.pop("max_steps", None)
     return _put(below, above)
 
 
 def _put(below: dict[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
     for key, value in above.items():
         if isinstance(value, Mapping) and isinstance(below.get(key), dict):
-            known = cast("dict[str, Any]", below[key])
+            known = below[key]
             if key in NAMED_GROUPS and "name" in value and known.get("name") not in (None, value["name"]):
                 known.clear()
-            _put(known, cast("Mapping[str, Any]", value))
+            _put(known, value)
         else:
-            below[key] = dict(cast("Mapping[str, Any]", value)) if isinstance(value, Mapping) else value
+            below[key] = dict(value) if isinstance(value, Mapping) else value
     return below
 
 
@@ -123,7 +123,7 @@ def seeds_of(value: Any) -> list[int]:
     """Return `1`, `"1,2,3"` or `[1, 2, 3]` as a list."""
     parts = value.split(",") if isinstance(value, str) else value if isinstance(value, Sequence) else [value]
     try:
-        if any(isinstance(part, (bool, float)) for part in cast("Sequence[Any]", parts)):
+        if any(isinstance(part, (bool, float)) for part in parts):
             raise ValueError  # int() would cut 1.7 and take true for 1
         seeds = [int(part) for part in parts]
     except (TypeError, ValueError):
@@ -145,7 +145,7 @@ def build(values: Mapping[str, Any]) -> Config:
             raise RunError(
                 f"{name}={given}: expected options by name, such as {name}: {{{fields(kind)[0].name}: ...}}."
             )
-        _check_options(f"{name}.", cast("Mapping[str, Any]", given), kind)
+        _check_options(f"{name}.", given, kind)
         parts[name] = kind(**given)
     parts["seed"] = tuple(parts.get("seed", (1,)))
     for name in ("method", "trainer", "model_config"):
@@ -227,11 +227,11 @@ def plain(config: Config, nulls: bool = False) -> dict[str, Any]:
     return {key: value for key, value in values.items() if value is not None and value != {}}
 
 
-def _plain(value: Any, nulls: bool) -> Any:
+def _plain(value: object, nulls: bool) -> Any:
     if isinstance(value, Mapping):
-        items = cast("Mapping[str, Any]", value).items()
+        items = value.items()
         return {key: _plain(each, nulls) for key, each in items if nulls or each is not None}
-    return list(cast("tuple[Any, ...]", value)) if isinstance(value, tuple) else value
+    return list(value) if isinstance(value, tuple) else value
 
 
 def to_yaml(config: Config) -> str:

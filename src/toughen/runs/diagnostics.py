@@ -36,7 +36,7 @@ def _batch(trainer: Any, rows: Any) -> dict[str, Any]:
     return {key: value for key, value in trainer._prepare_inputs(batch).items() if key != "labels"}
 
 
-def _attention(job: SeedJob, trainer: Any, rows: Any) -> dict[str, Any] | None:
+def _attention(job: SeedJob, trainer: Any, rows: object) -> dict[str, Any] | None:
     """Return clean and adversarial attention of a few texts, and how much each layer hides; None without adversary."""
     attached = trainer.attached
     if not attached.updates or not any(states.adversary for states in attached.states):

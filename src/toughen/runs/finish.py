@@ -117,7 +117,7 @@ def model_card(results: Results, data: Data, extra_eval_sets: Mapping[str, Data]
         "model-index": [index],
     }
     variants = {results.method.name: results, **({"plain": results.baseline} if results.baseline else {})}
-    rows = [line([label, *(_cell(each, metric) for metric in results.mean)]) for label, each in variants.items()]
+    rows = [line([label, *map(each.score, results.mean)]) for label, each in variants.items()]
     template = require("jinja2", "cli").Template(
         Path(__file__).with_name("model_card.md").read_text(encoding="utf-8"), trim_blocks=True
     )
@@ -142,8 +142,3 @@ def _indexed(task: Task, config: Config, scores: Mapping[str, float], ending: st
     metrics = [{"type": key, "value": round(scores[key + ending], 6)} for key in task.metrics if key + ending in scores]
     kind = PIPELINES.get(task.head, "text-classification")
     return {"task": {"type": kind}, "dataset": dataset, "metrics": metrics}
-
-
-def _cell(values: SeedSummary, name: str) -> str:
-    spread = f" ± {values.sd[name]:.4f}" if len(values.seeds) > 1 else ""
-    return f"{values.mean[name]:.4f}{spread}"

@@ -138,9 +138,7 @@ class RunFolder:
 
     def checkpoints(self, variant: str, seed: int) -> list[Path]:
         """List the checkpoints of a seed, oldest first; a killed process may have left the last one unfinished."""
-        folder = self.seed_folder(variant, seed)
-        numbers = {path: path.name.removeprefix("checkpoint-") for path in folder.glob("checkpoint-*")}
-        return sorted((path for path in numbers if numbers[path].isdigit()), key=lambda path: int(numbers[path]))
+        return checkpoints_in(self.seed_folder(variant, seed))
 
     def sweep(self) -> None:
         """Remove what a killed process left half-written; call it under the lock."""
@@ -266,6 +264,12 @@ def read(path: "str | os.PathLike[str]") -> Results:
         'accuracy'
     """
     return RunFolder(path).results()
+
+
+def checkpoints_in(folder: Path) -> list[Path]:
+    """List the checkpoints in a folder, oldest first."""
+    numbers = {path: path.name.removeprefix("checkpoint-") for path in folder.glob("checkpoint-*")}
+    return sorted((path for path in numbers if numbers[path].isdigit()), key=lambda path: int(numbers[path]))
 
 
 def _read_json(file: Path) -> dict[str, Any]:

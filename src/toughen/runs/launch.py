@@ -34,7 +34,7 @@ def launch(
     nnodes: int = 1,
     node_rank: int = 0,
     rdzv_endpoint: str | None = None,
-    method: Any = None,
+    method: object = None,
 ) -> None:
     """Train a run with as many processes as its config says; again with smaller passes if memory ran out.
 
@@ -144,7 +144,7 @@ def wait_for_config(folder: RunFolder, seconds: float = 600.0) -> RunFolder:
     return folder
 
 
-def execute(run: "str | os.PathLike[str]", method: Any = None) -> None:
+def execute(run: "str | os.PathLike[str]", method: object = None) -> None:
     """Train every seed that is not done yet, and write the results; every process of a run calls this.
 
     `method` replaces the config's. Starting and resuming are the same.

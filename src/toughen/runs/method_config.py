@@ -3,10 +3,8 @@
 Nothing here imports torch until a method is made.
 """
 
-import importlib.util
 import inspect
 import re
-import sys
 import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -14,9 +12,9 @@ from functools import reduce
 from operator import or_
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any, Literal, Union, cast, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from ..errors import MethodError, nearest
+from ..errors import MethodError, import_file, nearest
 from ..needs import declared
 from ..options import OLD_NAMES, MethodOptions, attribute_docs
 from ..registry import collect_methods, get_factory, list_methods, options_class, sum_methods
@@ -108,7 +106,7 @@ def _of_function(name: str, function: Callable[..., Any]) -> MethodDescription:
     return MethodDescription(name, doc, tuple(options))
 
 
-def config_type(annotation: Any) -> Any:
+def config_type(annotation: object) -> Any:
     """Return the part of a type that a config can hold: `float | None` of `float | LinearSchedule | None`; or None."""
     members = get_args(annotation) if get_origin(annotation) in (Union, types.UnionType) else (annotation,)
     kept = [each for each in map(_config_member, members) if each is not None]
@@ -159,26 +157,18 @@ def _methods_in(path: Path) -> dict[str, Callable[..., Any]]:
     """Import a file once for each of its versions."""
     version = path.resolve(), path.stat().st_mtime_ns
     if version not in _FILES:
-        spec = importlib.util.spec_from_file_location(f"toughen_own_{path.stem}", path)
-        assert spec is not None  # a .py file always has both
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[module.__name__] = module  # dataclasses look their module up
-        try:
-            with collect_methods() as methods:
-                spec.loader.exec_module(module)
-        except SyntaxError as error:
-            raise MethodError(f"{path}, line {error.lineno}: {error.msg}.") from None
+        with collect_methods() as methods:
+            import_file(path, MethodError)
         _FILES[version] = methods
     return _FILES[version]
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     from ..schedules import LinearSchedule
 
     if isinstance(value, LinearSchedule):
         return [value.start, value.end, value.duration]
-    return list(cast("tuple[Any, ...]", value)) if isinstance(value, tuple) else value
+    return list(value) if isinstance(value, tuple) else value
 
 
 def parts_of(name: str) -> list[tuple[str, str]]:
@@ -216,7 +206,7 @@ def settings_of(method: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         if key not in keys or not isinstance(value, Mapping):
             own = " or ".join(f"method.{each}.{key}" for each in keys)
             raise MethodError(f"method.{key}: in a sum say whose option it is: {own}.")
-    return {part: dict(cast("Mapping[str, Any]", rest.get(key) or {})) for part, key in parts}
+    return {part: dict(rest.get(key) or {}) for part, key in parts}
 
 
 def missing_options(method: Mapping[str, Any]) -> list[str]:

@@ -40,7 +40,7 @@ def load_tokenizer(name: str, lower_case: bool = False) -> Any:
     return tokenizer
 
 
-def _keeps_case(tokenizer: Any) -> bool:
+def _keeps_case(tokenizer: object) -> bool:
     normalizer = getattr(getattr(tokenizer, "backend_tokenizer", None), "normalizer", None)
     return normalizer is None or "A" in normalizer.normalize_str("A")
 
@@ -60,7 +60,7 @@ def check_model_folder(name: str) -> None:
         raise RunError(f"model {name!r} has no tokenizer with a vocabulary; save one there with save_pretrained.")
 
 
-def max_input_length(config: Config, tokenizer: Any) -> tuple[int, int | None, str | None]:
+def max_input_length(config: Config, tokenizer: object) -> tuple[int, int | None, str | None]:
     """Return the tokens a text is cut at, those the model reads at most, and a notice if those are fewer.
 
     Refuse to cut at more than it reads.
@@ -282,7 +282,7 @@ def model_class(config: Any, auto: Any) -> type | None:
         return None
 
 
-def _optional_keys(config: Any, kind: Any) -> set[str]:
+def _optional_keys(config: object, kind: Any) -> set[str]:
     """Return the keys that a model asks for and its config need not have, such as cls_dropout of DeBERTa's heads."""
     if kind is None:
         return set()
@@ -290,7 +290,7 @@ def _optional_keys(config: Any, kind: Any) -> set[str]:
 
     asked: set[str] = set()
 
-    def note(_: Any, key: str) -> Any:
+    def note(_: object, key: str) -> Any:
         asked.add(key)
         raise AttributeError(key)
 

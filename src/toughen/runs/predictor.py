@@ -150,7 +150,7 @@ class Predictor:
         return Prediction(label, None if isinstance(label, list) else float(chances[int(answer)]), named)
 
 
-def _word_tags(task: Task, words: list[int | None], answers: Any, count: int) -> list[str]:
+def _word_tags(task: Task, words: list[int | None], answers: object, count: int) -> list[str]:
     """Return the tag of each word, from its first piece; words past the longest length are outside."""
     tags = ["O" if "O" in task.labels else task.labels[0]] * count
     for word, tag in reversed(list(zip(words, format_label(task, answers), strict=True))):

@@ -166,7 +166,7 @@ def _processor_has_bfloat16() -> bool:
 def summary_lines(
     config: Config,
     data: Data,
-    tokenizer: Any,
+    tokenizer: object,
     lengths: tuple[int, int | None],
     precision: str,
     world_size: int,
@@ -221,7 +221,7 @@ TRAIN_KEYS = ("learning_rate", "epochs", "max_steps", "batch_size", "warmup", "w
 
 
 def prepare_run(
-    folder: RunFolder, config: Config, method: Any, world_size: int, reporter: ProgressLogger
+    folder: RunFolder, config: Config, method: object, world_size: int, reporter: ProgressLogger
 ) -> PreparedRun:
     """Load data, tokenizer and method, and note what is unusual about them."""
     precision, note = resolve_precision(config.train.precision, config.model)

@@ -98,12 +98,12 @@ class ProgressLogger:
             return
         self._losses.append((row["step"] - self._logged, row["loss"]))
         self._logged = row["step"]
-        facts = format_loss_terms(row, terms, self._names)
+        facts, pace = format_loss_terms(row, terms, self._names), f"{self._pace(row['step']):.1f} it/s"
         if self.bar is not None:
-            self.bar.update(self._task, facts=f"{self._pace(row['step']):.1f} it/s · {facts}")
+            self.bar.update(self._task, facts=f"{pace} · {facts}")
         elif time.perf_counter() - self._last_line > QUIET_SECONDS or row["step"] == self._total:
             self._last_line = time.perf_counter()
-            self.log(f"{self._head} step {row['step']}/{self._total}: {facts} · {self._left(row['step'])}")
+            self.log(f"{self._head} step {row['step']}/{self._total}: {facts} · {pace} · {self._eta(row['step'])}")
 
     def _scores(self, row: Mapping[str, Any]) -> None:
         scores = {key.removeprefix("eval_"): value for key, value in row.items() if key.startswith("eval_")}
@@ -122,9 +122,6 @@ class ProgressLogger:
             mark = "*" if self._explained else "* (the best so far)"  # in words once a run
             self._best, shown[-1], self._explained = score, f"{shown[-1]}  {mark}", True
         self.log(f"{self._head} epoch {row['epoch']:g} (step {row['step']}): {' · '.join(shown)}")
-
-    def _left(self, step: int) -> str:
-        return f"{self._pace(step):.1f} it/s · {self._eta(step)}"
 
     def _eta(self, step: int) -> str:
         """Return the time left of the run: of this seed and, by what is known so far, of those after it."""

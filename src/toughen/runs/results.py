@@ -66,6 +66,11 @@ class SeedSummary(Record):
             median={name: statistics.median(each) for name, each in values.items()},
         )
 
+    def score(self, metric: str) -> str:
+        """Return the mean with its deviation, as text."""
+        spread = f" ± {self.sd[metric]:.4f}" if len(self.seeds) > 1 else ""
+        return f"{self.mean[metric]:.4f}{spread}"
+
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "Self":
         seeds = [SeedResult.from_dict(each) for each in values["seeds"]]
@@ -145,7 +150,7 @@ class Results(SeedSummary):
         name = self.metric
         parts = [f"seed {seed.seed} {seed.metrics[name]:.4f}" for seed in self.seeds]
         if len(parts) > 1:
-            parts.append(f"mean {self.mean[name]:.4f} ± {self.sd[name]:.4f} (median {self.median[name]:.4f})")
+            parts.append(f"mean {self.score(name)} (median {self.median[name]:.4f})")
         return f"{name}: {' · '.join(parts)}"
 
 
@@ -175,7 +180,7 @@ class RunManifest(Record):
         return values | {f"train.{key}": value for key, value in values.pop("train").items()}
 
 
-def write_predictions(path: Path, task: "Task", logits: Any, labels: Any = None) -> None:
+def write_predictions(path: Path, task: "Task", logits: object, labels: Any = None) -> None:
     """Write predictions/<split>.tsv: index, prediction, and if they are known the label and the probabilities."""
     import numpy as np
 
@@ -196,12 +201,12 @@ def write_predictions(path: Path, task: "Task", logits: Any, labels: Any = None)
     write_text(path, "".join("\t".join(row) + "\n" for row in (columns, *zip(*columns.values(), strict=True))))
 
 
-def _cell(task: "Task", answer: Any) -> str:
+def _cell(task: "Task", answer: object) -> str:
     value = format_label(task, answer)
     return f"{value:.6g}" if isinstance(value, float) else value if isinstance(value, str) else json.dumps(value)
 
 
-def probabilities(task: "Task", logits: Any) -> Any:
+def probabilities(task: "Task", logits: object) -> Any:
     """Return the softmax for classes and choices, a sigmoid each for several labels, None for the others."""
     import numpy as np
 

@@ -127,7 +127,7 @@ def _log(reporter: ProgressLogger, title: str, line: str) -> None:
     reporter.log(f"{title}: {line}")
 
 
-def _last_checkpoint(job: SeedJob, model: Any, reporter: ProgressLogger) -> Path | None:
+def _last_checkpoint(job: SeedJob, model: object, reporter: ProgressLogger) -> Path | None:
     """Return the checkpoint to go on from, and log what is wrong with later ones."""
     if not job.run.checkpoints(job.variant, job.seed):
         return None
@@ -140,7 +140,7 @@ def _last_checkpoint(job: SeedJob, model: Any, reporter: ProgressLogger) -> Path
     return last
 
 
-def _arguments(job: SeedJob, model: Any, micro: int, scored: int) -> Any:
+def _arguments(job: SeedJob, model: object, micro: int, scored: int) -> Any:
     import torch
     from transformers import TrainingArguments
 

@@ -224,7 +224,7 @@ class RunTrainer(_Robust):
         finally:
             self.args.dataloader_drop_last = dropped
 
-    def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Tensor:
+    def training_step(self, model: object, inputs: object, num_items_in_batch: object = None) -> Tensor:
         loss = super().training_step(model, inputs, num_items_in_batch)
         batches = self.attached.last_batches
         self.spent.forwards += batches[0].passes.counts.forwards

@@ -37,7 +37,7 @@ class StraightThroughMask(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
+    def forward(
         ctx: Any,
         query: Tensor,
         key: Tensor,
@@ -63,7 +63,7 @@ class StraightThroughMask(torch.autograd.Function):
         return bias, kept / count
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         query, key, noise_key, pairs, queries, count, *words = ctx.saved_tensors
         config: MaskConfig = ctx.config
         grad_bias, grad_kept = grads

@@ -11,8 +11,11 @@ if TYPE_CHECKING:
     from .errors import SweepStopped as SweepStopped
     from .leaderboard import Row as Row
 
-# Modules are nouns and none has the name of a function here: an imported module would hide it.
-_HOMES = {"errors": ("SweepError", "SweepStopped"), "leaderboard": ("Row",), "api": ("Sweep", "sweep")}
-_HOME = {name: module for module, names in _HOMES.items() for name in names}
-__all__ = sorted(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]
-__getattr__, __dir__ = lazily(__name__, _HOME)
+__getattr__, __dir__, __all__ = lazily(
+    __name__,
+    {
+        "api": "Sweep sweep",
+        "errors": "SweepError SweepStopped",
+        "leaderboard": "Row",
+    },
+)

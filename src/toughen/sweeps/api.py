@@ -1,15 +1,18 @@
-"""The function `sweep`: checks everything, prepares the data, runs the missing trials, and writes the tables."""
+"""The function `sweep`: check everything, prepare the data, run the missing trials by threads, write the tables."""
 
 import math
 import os
+import signal
+import threading
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from ..runs.config import Config
 from .cluster import RemoteWorker, allocate, connect_ray
@@ -21,10 +24,9 @@ from .leaderboard import Row
 from .loading import load_definition
 from .outputs import write_page, write_tables
 from .progress import SweepProgress
-from .runner import Runner, run_trials
 from .trials import trial_config
 from .validation import shared_scores, validate_metric, validate_settings
-from .worker import Limits, Worker
+from .worker import Event, Limits, Worker
 
 Engine = Literal["auto", "ray", "serial"]
 PathLike = str | os.PathLike[str]
@@ -160,7 +162,7 @@ def _load(
 @contextmanager
 def _workers(
     definition: Definition, metric: str, engine: Engine, address: str | None
-) -> Generator[tuple[Callable[[], Runner], int, str]]:
+) -> Generator[tuple[Callable[[], "Runner"], int, str]]:
     """Yield what makes a worker, how many there are, and a description; refuse trials that fit on no machine."""
     has_ray = find_spec("ray") is not None
     if engine == "serial" or (engine == "auto" and address is None and not has_ray):
@@ -174,3 +176,62 @@ def _workers(
         allocation = allocate(definition.resources, [node["Resources"] for node in ray.nodes() if node["Alive"]])
         limits = Limits.of(definition, metric, allocation.gpu, allocation.cpu)
         yield partial(RemoteWorker, limits, allocation), allocation.slots, str(allocation)
+
+
+IDLE = 0.5  # seconds between two looks of an idle worker for another trial
+
+
+class Runner(Protocol):
+    """Runs one trial at a time: a Worker, one in a Ray actor, or a substitute in tests."""
+
+    def start(self, folder: Path) -> None: ...
+    def poll(self) -> Event: ...
+    def stop(self) -> None: ...
+    def close(self) -> None: ...
+
+
+def run_trials(controller: Controller, make_worker: Callable[[], Runner], slots: int = 1) -> None:
+    """Run all remaining trials, `slots` at once; after Ctrl-C the running ones save themselves, then the sweep ends."""
+    stopping = threading.Event()
+    slots = max(1, min(slots, controller.status().total))
+    with _interrupt_on_sigterm(), ThreadPoolExecutor(slots) as pool:
+        try:
+            for done in as_completed([pool.submit(_work, controller, make_worker(), stopping) for _ in range(slots)]):
+                done.result()
+        finally:
+            stopping.set()
+
+
+def _work(controller: Controller, worker: Runner, stopping: threading.Event) -> None:
+    try:
+        while not stopping.is_set():
+            trial = controller.next_trial()
+            if trial is not None:
+                worker.start(trial.folder)
+                while not stopping.is_set():
+                    event = worker.poll()
+                    if controller.on_event(trial, event):
+                        worker.stop()
+                        break
+                    if event.is_end:
+                        break
+            elif controller.is_complete:
+                return
+            else:  # a running trial may bring more, or need the machine that this worker holds
+                worker.close()
+                stopping.wait(IDLE)
+    finally:
+        worker.close()
+
+
+@contextmanager
+def _interrupt_on_sigterm() -> Generator[None]:
+    """Handle SIGTERM, which a preempted machine sends, as Ctrl-C."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL if before is None else before)

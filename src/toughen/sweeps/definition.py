@@ -1,14 +1,123 @@
-"""The sweep file: its keys, their checks, and the settings as text."""
+"""The sweep file: its keys with those of W&B's files, their checks, and the settings as text."""
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from ..errors import nearest
-from ..runs.config_io import normalised, seeds_of
+from ..runs.config import GROUPS
+from ..runs.config_io import EXPONENT, normalised, seeds_of
 from .errors import SweepError
-from .space import Choice, Parameter, number, parameter
+
+PARAMETER_KEYS = ("values", "value", "min", "max", "log", "step", "distribution")
+GROUPED = (*GROUPS, "method", "model_config", "trainer")
+DISTRIBUTIONS = ("categorical", "constant", "uniform", "int_uniform", "log_uniform_values")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of several values, of any kind."""
+
+    values: tuple[Any, ...]
+
+    @property
+    def ends(self) -> tuple[Any, ...]:
+        """List the values to check before anything runs."""
+        return self.values
+
+
+@dataclass(frozen=True)
+class Range:
+    """A number between two others, both included; `log` makes its logarithm uniform."""
+
+    low: float
+    high: float
+    log: bool = False
+    step: float | None = None
+    is_integer: bool = False
+
+    @property
+    def ends(self) -> tuple[Any, ...]:
+        """List the values to check before anything runs."""
+        return (self.low, self.high)
+
+
+Parameter = Choice | Range
+
+
+def parameter(key: str, given: object) -> Parameter:
+    """Parse an entry under `parameters:`; a bare value or list is allowed."""
+    if not isinstance(given, Mapping):
+        given = {"values": given} if isinstance(given, list) else {"value": given}
+    entry: Mapping[str, Any] = given
+    for name in entry:
+        if name not in PARAMETER_KEYS and key in GROUPED:
+            raise SweepError(f"parameters.{key}: write options of a group with a dot: {key}.{name}.")
+        if name not in PARAMETER_KEYS:
+            raise SweepError(f"parameters.{key}: there is no {name!r}. {nearest(str(name), PARAMETER_KEYS)}")
+    kind = entry.get("distribution")
+    if kind is not None and kind not in DISTRIBUTIONS:
+        raise SweepError(f"parameters.{key}.distribution: there is no {kind!r}. {nearest(str(kind), DISTRIBUTIONS)}")
+    given_by = [name for name in ("value", "values", "min") if name in entry]
+    if len(given_by) > 1:
+        raise SweepError(f"parameters.{key}: {' and '.join(given_by)} exclude each other; keep one.")
+    _refuse_unused(key, entry, kind)
+    if "value" in entry:
+        return Choice((number(entry["value"]),))
+    if "values" in entry:
+        values: Any = entry["values"]
+        if isinstance(values, str):
+            raise SweepError(f"parameters.{key}.values={values!r}: expected a list, such as [0.05, 0.1].")
+        if not isinstance(values, Sequence) or not values:
+            raise SweepError(f"parameters.{key}.values is empty: give one or more, such as [0.05, 0.1].")
+        return Choice(tuple(number(value) for value in values))
+    return _range(key, entry, kind)
+
+
+def _refuse_unused(key: str, entry: Mapping[str, Any], kind: Any) -> None:
+    """Refuse keys that have no effect: a list has no ends, a range is no list."""
+    by = next((name for name in ("value", "values") if name in entry), None)
+    listed = {"categorical": "values", "constant": "value"}
+    if by is None:
+        if kind in listed:
+            raise SweepError(f"parameters.{key}: a {kind} distribution needs {listed[kind]}:.")
+        return
+    unused = [name for name in ("max", "step", "log") if name in entry]
+    if kind is not None and kind not in listed:
+        unused.append(f"distribution {kind}")
+    if unused:
+        has = "has" if len(unused) == 1 else "have"
+        raise SweepError(f"parameters.{key}: {' and '.join(unused)} {has} no effect with {by}; leave it out.")
+
+
+def _range(key: str, entry: Mapping[str, Any], kind: object) -> Range:
+    low, high, step = (number(entry.get(name)) for name in ("min", "max", "step"))
+    for name, value in (("min", low), ("max", high), ("step", 1 if step is None else step)):
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise SweepError(
+                f"parameters.{key}: give values: [...], or min: and max: as numbers ({name} is {value!r})."
+            )
+    if low >= high:
+        raise SweepError(f"parameters.{key}: min {low} is not below max {high}.")
+    if not isinstance(entry.get("log", False), bool):
+        raise SweepError(f"parameters.{key}.log={entry['log']!r}: expected true or false.")
+    log = entry.get("log", False) or kind == "log_uniform_values"
+    numbers = [each for each in (low, high, step) if each is not None]
+    is_integer = all(isinstance(each, int) for each in numbers) and kind not in ("uniform", "log_uniform_values")
+    if kind == "int_uniform" and not is_integer:
+        raise SweepError(f"parameters.{key}: int_uniform needs whole numbers, not {' and '.join(map(str, numbers))}.")
+    if log and (low <= 0 or step is not None):
+        raise SweepError(f"parameters.{key}: a log scale starts above 0 and has no step.")
+    if step is not None and step <= 0:
+        raise SweepError(f"parameters.{key}.step={step}: it must be above 0.")
+    return Range(low, high, log, step, is_integer)
+
+
+def number(value: object) -> Any:
+    """Convert text such as 1e-5 to a number: YAML 1.1 reads it as text since it has no point."""
+    return float(value) if isinstance(value, str) and EXPONENT.fullmatch(value) else value
+
 
 Settings = Mapping[str, Any]
 Search = Literal["grid", "random", "tpe"]
@@ -135,10 +244,10 @@ def _with_our_words(given: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
-def _mapping(key: str, value: Any, remedy: str = "") -> Mapping[str, Any]:
+def _mapping(key: str, value: object, remedy: str = "") -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         raise SweepError(f"{key}: {remedy or f'expected keys and values, not {value!r}'}.")
-    return cast("Mapping[str, Any]", value)
+    return value
 
 
 def _check_keys(keys: Sequence[str], base: Mapping[str, Any]) -> None:
@@ -165,11 +274,11 @@ def _check_search(search: Search, parameters: Mapping[str, Parameter], trials: i
         raise SweepError("trials: a grid runs all of its settings; leave it out, or search: random.")
 
 
-def _tied(given: Any, parameters: Mapping[str, Any]) -> tuple[Settings, ...]:
+def _tied(given: object, parameters: Mapping[str, Any]) -> tuple[Settings, ...]:
     """Parse the rows of settings that change together, as in ParaGen's search.json."""
     if not isinstance(given, list) or not given or not all(isinstance(row, Mapping) and row for row in given):
         raise SweepError("tied: give a list of rows, each with the same keys: - {method.init_scale: 0.1, ...}.")
-    rows = [{str(key): number(value) for key, value in row.items()} for row in cast("list[Mapping[str, Any]]", given)]
+    rows = [{str(key): number(value) for key, value in row.items()} for row in given]
     for index, row in enumerate(rows, 1):
         if unequal := sorted(set(row) ^ set(rows[0])):
             raise SweepError(f"tied: row {index} and row 1 do not have the same keys ({', '.join(unequal)}).")
@@ -178,12 +287,11 @@ def _tied(given: Any, parameters: Mapping[str, Any]) -> tuple[Settings, ...]:
     return tuple(rows)
 
 
-def _metric(given: Any) -> tuple[str | None, str]:
+def _metric(given: object) -> tuple[str | None, str]:
     """Parse the metric's name, without `eval/`, and the goal; the default is to minimise a loss or an error."""
-    entry: Any = {"name": given} if isinstance(given, str) else given
-    if not isinstance(entry, Mapping) or set(cast("Mapping[str, Any]", entry)) - {"name", "goal"}:
+    metric: Any = {"name": given} if isinstance(given, str) else given
+    if not isinstance(metric, Mapping) or set(metric) - {"name", "goal"}:
         raise SweepError(f"metric: expected {{name: accuracy, goal: maximize}}, not {given!r}.")
-    metric = cast("Mapping[str, Any]", entry)
     name = str(metric.get("name") or "").removeprefix("eval/").removeprefix("eval_")
     is_loss = not {"loss", "mse"}.isdisjoint(name.split("_"))  # loss_mm, test_mse
     goal = str(metric.get("goal", "minimize" if is_loss else "maximize"))
@@ -192,7 +300,7 @@ def _metric(given: Any) -> tuple[str | None, str]:
     return name or None, goal
 
 
-def _early_terminate(given: Any) -> Early:
+def _early_terminate(given: object) -> Early:
     """Parse `early_terminate: {type: asha, min_iter: 1}`, or the type alone."""
     expected = f"expected {{type: asha, min_iter: 1}}, not {given!r}"
     entry = {"type": given} if isinstance(given, str) else _mapping("early_terminate", given, expected)
@@ -232,7 +340,7 @@ def _check_names(key: str, given: Mapping[str, Any], kind: type) -> None:
             raise SweepError(f"{key}: there is no {name!r}. {nearest(str(name), names)}")
 
 
-def whole_number(key: str, value: Any, least: int) -> int:
+def whole_number(key: str, value: object, least: int) -> int:
     """Return the value if it is a whole number of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise SweepError(f"{key}={value!r}: give a whole number, at least {least}.")
@@ -244,7 +352,7 @@ def format_settings(settings: Settings) -> str:
     return ", ".join(f"{key}={format_value(value)}" for key, value in settings.items())
 
 
-def format_value(value: Any) -> str:
+def format_value(value: object) -> str:
     """Format a value; a float with four digits."""
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from shlex import quote
-from typing import IO, Any, cast
+from typing import IO, Any
 
 import yaml
 
@@ -105,5 +105,5 @@ def lock_folder(path: Path) -> IO[str]:
     return file
 
 
-def _plain(value: Any) -> Any:
-    return dict(cast("Mapping[str, Any]", value)) if isinstance(value, Mapping) else str(value)
+def _plain(value: object) -> Any:
+    return dict(value) if isinstance(value, Mapping) else str(value)

@@ -102,6 +102,6 @@ def table(rows: Sequence[Row], keys: Sequence[str], seeds: Sequence[int], metric
     return heads, cells
 
 
-def shown(cell: Any) -> str:
+def shown(cell: object) -> str:
     """Format a cell for a reader."""
     return "" if cell is None else format_value(cell)

@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..errors import require
-from .definition import TIED, Definition, Settings
-from .space import Choice, Range
+from .definition import TIED, Choice, Definition, Range, Settings
 from .validation import grid, key_of
 
 MAX_DUPLICATES = 50  # proposals in a row that exist already, before the space counts as used up
@@ -93,7 +92,7 @@ class Search:
     def _ask(self) -> Any:
         return self.study and self.study.ask(self._space)
 
-    def _add(self, settings: Settings, trial: Any) -> Settings:
+    def _add(self, settings: Settings, trial: object) -> Settings:
         self._known.append(key_of(settings))
         if trial is not None:
             self._open[len(self._known)] = trial

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from ..errors import nearest
 from ..runs.config import Config, describe_type, matches_type
@@ -31,11 +31,11 @@ def key_of(settings: Settings) -> str:
     return json.dumps(_alike(settings), sort_keys=True, default=str)
 
 
-def _alike(value: Any) -> Any:
+def _alike(value: object) -> Any:
     if isinstance(value, Mapping):
-        return {key: _alike(each) for key, each in cast("Mapping[Any, Any]", value).items()}
+        return {key: _alike(each) for key, each in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_alike(each) for each in cast("Sequence[Any]", value)]
+        return [_alike(each) for each in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -83,7 +83,7 @@ def _check_other(runs: dict[str, Settings], config: Config, settings: Settings) 
 def _check_types(settings: Mapping[str, Any], config: Config) -> None:
     """Check the types of the settings that the method and the Trainer read, which `build` does not know."""
     check_trainer(config.trainer)
-    for key, value in _flat(normalised(settings)):
+    for key, value in flat(normalised(settings)):
         group, _, name = key.partition(".")
         kind: Any = Any
         if group == "method" and name in (options := options_of(config.method_name)):
@@ -92,10 +92,11 @@ def _check_types(settings: Mapping[str, Any], config: Config) -> None:
             raise SweepError(f"{key}={value!r}: expected {describe_type(kind)}.")
 
 
-def _flat(entry: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def flat(entry: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the values of nested options with their dotted keys."""
     for key, value in entry.items():
         if isinstance(value, Mapping):
-            yield from _flat(cast("Mapping[str, Any]", value), f"{prefix}{key}.")
+            yield from flat(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value
 

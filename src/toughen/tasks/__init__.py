@@ -37,21 +37,20 @@ if TYPE_CHECKING:
     from .spec import Task as Task
     from .tokenising import prepare as prepare
 
-# Modules are nouns and none has the name of a function here: an imported module would hide it.
-_HOMES = {
-    "batching": ("Collate", "LengthBucketed", "LengthGrouped", "collator", "lengths"),
-    "bootstrap": ("Interval", "difference", "interval"),
-    "calibration": ("calibration_error", "reliability"),
-    "data_report": ("DataReport",),
-    "download": ("fetch", "verify"),
-    "glue_zip": ("submission",),
-    "loader": ("load",),
-    "models": ("auto_class", "longest_input", "model_kwargs", "model_task"),
-    "registry": ("available", "register", "task"),
-    "scoring": ("Metrics", "answers_of", "compute_metrics", "metrics"),
-    "spec": ("Data", "DataError", "Hub", "Task"),
-    "tokenising": ("prepare",),
-}
-_HOME = {name: module for module, names in _HOMES.items() for name in names}
-__all__ = sorted(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]
-__getattr__, __dir__ = lazily(__name__, _HOME)
+__getattr__, __dir__, __all__ = lazily(
+    __name__,
+    {
+        "batching": "Collate LengthBucketed LengthGrouped collator lengths",
+        "bootstrap": "Interval difference interval",
+        "calibration": "calibration_error reliability",
+        "data_report": "DataReport",
+        "download": "fetch verify",
+        "glue_zip": "submission",
+        "loader": "load",
+        "models": "auto_class longest_input model_kwargs model_task",
+        "registry": "available register task",
+        "scoring": "Metrics answers_of compute_metrics metrics",
+        "spec": "Data DataError Hub Task",
+        "tokenising": "prepare",
+    },
+)

@@ -40,8 +40,8 @@ class _Sums:
 
 def interval(
     task: Task,
-    predictions: Any,
-    labels: Any,
+    predictions: object,
+    labels: object,
     metric: str | None = None,
     *,
     samples: int = 1000,
@@ -74,9 +74,9 @@ def interval(
 
 def difference(
     task: Task,
-    first: Any,
-    second: Any,
-    labels: Any,
+    first: object,
+    second: object,
+    labels: object,
     metric: str | None = None,
     *,
     samples: int = 1000,
@@ -116,7 +116,7 @@ def _interval(values: Any, level: float) -> Interval:
     return Interval(float(values[0]), float(low), float(high))
 
 
-def _resampled(task: Task, name: str, predictions: Any, labels: Any, samples: int, seed: int) -> Any:
+def _resampled(task: Task, name: str, predictions: object, labels: Any, samples: int, seed: int) -> Any:
     """Return the score of all rows, then the score of every resample."""
     answers = answers_of(task, predictions)
     rows = len(labels)
@@ -168,7 +168,7 @@ def _sums(task: Task, name: str, answers: Any, labels: Any) -> _Sums:
     raise ValueError(f"no bootstrap interval for {name!r}.")
 
 
-def _token_sums(task: Task, name: str, answers: Any, labels: Any) -> _Sums:
+def _token_sums(task: Task, name: str, answers: object, labels: object) -> _Sums:
     y_pred, y_true = kept_tokens(answers, labels)
     if name == "token_accuracy":
         hits = [(a == b).sum() for a, b in zip(y_pred, y_true, strict=True)]

@@ -16,7 +16,7 @@ class Bin(NamedTuple):
     accuracy: float
 
 
-def reliability(probabilities: Any, labels: Any, bins: int = 15, answers: Any = None) -> list[Bin]:
+def reliability(probabilities: object, labels: object, bins: int = 15, answers: object = None) -> list[Bin]:
     """Return confidence and accuracy in bins of equal width over the probability of the answer.
 
     `answers` are the classes answered with, where they are not the likeliest ones.
@@ -51,7 +51,7 @@ def reliability(probabilities: Any, labels: Any, bins: int = 15, answers: Any = 
     ]
 
 
-def calibration_error(probabilities: Any, labels: Any, bins: int = 15) -> float:
+def calibration_error(probabilities: object, labels: object, bins: int = 15) -> float:
     """Return the expected calibration error (Guo et al., ICML 2017): mean gap of confidence and accuracy by rows.
 
     Args:
@@ -69,13 +69,13 @@ def calibration_error(probabilities: Any, labels: Any, bins: int = 15) -> float:
     return _error(reliability(probabilities, labels, bins))
 
 
-def calibration(probabilities: Any, labels: Any, answers: Any = None) -> dict[str, Any]:
+def calibration(probabilities: object, labels: object, answers: object = None) -> dict[str, Any]:
     """Return both in plain values, as evaluations and pages hold them: `ece` and `bins`."""
     table = reliability(probabilities, labels, answers=answers)
     return {"ece": _error(table), "bins": [each._asdict() for each in table]}
 
 
-def fit_temperature(leads: Any) -> float:
+def fit_temperature(leads: object) -> float:
     """Return the temperature T at which `sigmoid(lead / T)`, the probability of the right class, is the likeliest.
 
     `leads` say how far the logit of the right class is above the best other one in each row. Two rows are added at the

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 from .spec import Head, Hub, Kind, Task
 
@@ -30,7 +30,7 @@ _NLI_NAMES = {"premise": ("sentence1",), "hypothesis": ("sentence2",), "label": 
 def dream_rows(record: Any) -> Iterable[dict[str, Any]]:
     """Yield every question of a dialogue: the authors' record is [turns, questions, id]."""
     if isinstance(record, dict):
-        yield cast(dict[str, Any], record)
+        yield record
         return
     turns, questions, dialogue = record
     for question in questions:

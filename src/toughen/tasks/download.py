@@ -180,7 +180,7 @@ def _cell(text: str) -> str:
 
 
 def _intact(file: Path, entry: Mapping[str, Any] | None) -> bool:
-    return bool(entry) and file.is_file() and _digest(file.read_bytes()) == entry["sha256"]  # type: ignore[index]
+    return bool(entry) and file.is_file() and _digest(file.read_bytes()) == entry["sha256"]
 
 
 def _digest(content: bytes) -> str:

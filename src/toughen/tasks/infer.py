@@ -213,7 +213,7 @@ def _scan(path: Path, rows: Iterator[Raw], label: str, form: FileFormat, head: H
             value = [part.strip() for part in value.split(form.label_separator or "|") if part.strip()]
         if isinstance(value, dict):
             raise DataError(f"{where} holds an object; write one label or a list.")
-        parts = cast("list[Any]", value) if isinstance(value, list) else [value]
+        parts = value if isinstance(value, list) else [value]
         if isinstance(value, list):
             lists = True
             _check_parts(parts, where)

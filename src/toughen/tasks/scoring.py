@@ -97,7 +97,7 @@ class Metrics:
             y_true = y_true.reshape(len(y_true)).astype(np.float64)
         return {name: _score(name, y_pred, y_true, notes) for name in self.task.metrics}
 
-    def _tokens(self, answers: Any, labels: Any, notes: list[str]) -> dict[str, float]:
+    def _tokens(self, answers: object, labels: object, notes: list[str]) -> dict[str, float]:
         y_pred, y_true = kept_tokens(answers, labels)
         flat_pred, flat_true = np.concatenate(y_pred), np.concatenate(y_true)
         values = {"token_accuracy": float(np.mean(flat_pred == flat_true)) if len(flat_true) else 0.0}
@@ -162,7 +162,7 @@ def compute_metrics(task: Task, *, strict: bool = False) -> Any:
     return compute
 
 
-def answers_of(task: Task, predictions: Any) -> Any:
+def answers_of(task: Task, predictions: object) -> Any:
     """Return class numbers, values or several labels from logits; what is an answer already is left as it is.
 
     For a set that tests another task, the classes of that task are folded onto its own (HANS: three onto two).
@@ -209,5 +209,5 @@ def kept_tokens(answers: Any, labels: Any) -> tuple[list[Any], list[Any]]:
     return y_pred, y_true
 
 
-def _is_ragged(rows: Any) -> bool:
+def _is_ragged(rows: object) -> bool:
     return isinstance(rows, (list, tuple)) and len({np.shape(row) for row in rows}) > 1

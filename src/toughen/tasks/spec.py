@@ -165,7 +165,9 @@ class Data:
         """The same data with every split passed through `change(name, split)`."""
         return replace(self, **{name: change(name, split) for name, split in self.splits.items()})
 
-    def report(self, tokenizer: Any = None, max_length: int | None = None, longest: int | None = None) -> "DataReport":
+    def report(
+        self, tokenizer: object = None, max_length: int | None = None, longest: int | None = None
+    ) -> "DataReport":
         """Return a report to print before training. `longest`: how many tokens the model reads."""
         from .data_report import data_report
 

@@ -176,10 +176,8 @@ def is_labelled(split: Any, task: Task) -> bool:
         return min(first["label"]) >= 0
     if task.head == "multilabel":
         return not hasattr(split, "__len__") or any(len(labels) for labels in split["label"])
-    return first["label"] != -1 or (task.head == "regression" and hasattr(split, "__len__") and _varies(split))
-
-
-def _varies(split: Any) -> bool:
+    if first["label"] != -1 or task.head != "regression" or not hasattr(split, "__len__"):
+        return first["label"] != -1
     return len(set(split.with_format("numpy")["label"][:1000].tolist())) > 1
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from ..errors import DataError
 
@@ -36,7 +36,7 @@ def load_synonyms(path: "str | os.PathLike[str] | None" = None, option: str = "-
         raise DataError(f"{source} does not exist; give a JSON file {{word: [words]}} or a folder of WordNet.")
     try:
         table: Any = json.loads(_read(source))
-        table = {str(word).lower(): _words(cast("list[Any]", others)) for word, others in table.items()}
+        table = {str(word).lower(): _words(others) for word, others in table.items()}
     except (ValueError, AttributeError, TypeError, OSError):
         raise DataError(f"{source} is no JSON object of lists of words, such as {{'good': ['fine']}}.") from None
     return table, source.name

@@ -1,7 +1,7 @@
 """Words in token ids: where each one starts, how it is written, and the ids of another word in its place."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from ..errors import MethodError
 from .words import split_punctuation
@@ -25,7 +25,7 @@ class TokenWords:
     punctuation is a word of its own.
     """
 
-    def __init__(self, tokenizer: Any) -> None:
+    def __init__(self, tokenizer: object) -> None:
         from tokenizers import Tokenizer
 
         backend = getattr(tokenizer, "backend_tokenizer", None)
@@ -51,7 +51,7 @@ class TokenWords:
         self._unknown: int | None = getattr(tokenizer, "unk_token_id", None)
         self.special = frozenset([*special, *self.inner.get_added_tokens_decoder()]) - {self._unknown}
         self._written: dict[tuple[int, ...], WrittenWord | None] = {}
-        tokens = cast("dict[str, int]", self.inner.get_vocab())
+        tokens = self.inner.get_vocab()
         self._first = frozenset(number for token, number in tokens.items() if self._whole or self._begins(token))
         suffix = self._suffix
         self._last = frozenset(number for token, number in tokens.items() if suffix and token.endswith(suffix))

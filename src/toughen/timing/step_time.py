@@ -32,7 +32,7 @@ SPECIAL = ("[PAD]", "[CLS]", "[SEP]", "[UNK]")
 SAME_STEP = ("casing", "obfuscation", "synonyms", "views")  # as `typos`, with other edits: timed on request alone
 
 
-def _other_tokens(_tokenizer: Any, model: Any) -> Tensor:
+def _other_tokens(_tokenizer: object, model: Any) -> Tensor:
     """Give every token eight others: the time of a step does not depend on what they mean."""
     size = model.get_input_embeddings().num_embeddings
     return (torch.arange(size).unsqueeze(1) + torch.arange(1, 9)) % size

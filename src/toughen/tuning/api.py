@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from shlex import quote
 from statistics import fmean
-from typing import Any, cast
+from typing import Any
 
 import yaml
 
@@ -187,7 +187,7 @@ class _Search:
         # What trials see: part of the training rows is the development set, and no other split is read.
         self.selection = {**self.base, "data": {**self.base.get("data", {}), **share}}
         self.data = load_data(build({**self.selection, "method": {"name": "plain"}}))
-        self.held, self.rest = (len(cast("Sequence[Any]", rows)) for rows in (self.data.validation, self.data.train))
+        self.held, self.rest = (len(rows) for rows in (self.data.validation, self.data.train))
         if self.held < LEAST_ROWS:
             raise RunError(
                 f"{self.data.task.title}: {self.held} selection rows are too few to choose on (at least {LEAST_ROWS}); "

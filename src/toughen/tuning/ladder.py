@@ -1,12 +1,13 @@
 """What a search tries: learning rates for plain training, and for each threat methods with their strengths."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import UsageError, nearest
 from ..runs.method_config import describe_method
 from ..sweeps.definition import Settings
+from ..sweeps.validation import flat
 from ..text.synonyms import installed_wordnet, load_synonyms
 
 Group = Mapping[str, Any]
@@ -185,12 +186,5 @@ def _row(method: Group, rate: float, epochs: float) -> Settings:
 
 def label(method: Group) -> str:
     """Write a method as `--methods` takes it: `freelb max_norm=0.01`."""
-    return " ".join([str(method["name"]), *(f"{key}={value}" for key, value in _options(method))])
-
-
-def _options(method: Group, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in method.items():
-        if isinstance(value, Mapping):
-            yield from _options(value, f"{key}.")  # pyright: ignore[reportUnknownArgumentType]
-        elif key != "name":
-            yield f"{prefix}{key}", f"{value:g}" if isinstance(value, float) else value
+    options = ((key, f"{value:g}" if isinstance(value, float) else value) for key, value in flat(method))
+    return " ".join([str(method["name"]), *(f"{key}={value}" for key, value in options if key != "name")])

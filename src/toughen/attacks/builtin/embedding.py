@@ -77,8 +77,7 @@ class EmbeddingAttack(Attack):
         import numpy as np
         import torch
 
-        from ..perturbed_model import AttackObjective
-        from ..pgd import EmbeddingPGD
+        from ..perturbed_model import AttackObjective, EmbeddingPGD
 
         labels = batch.get("labels")
         if labels is None:

@@ -85,7 +85,7 @@ class TextFoolerAttack(SynonymAttack):
         return True
 
 
-def _name_of(function: Any) -> str:
+def _name_of(function: object) -> str:
     return str(getattr(function, "__qualname__", type(function).__name__))
 
 

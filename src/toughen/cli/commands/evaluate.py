@@ -19,7 +19,7 @@ from ...options import attribute_docs
 from ...runs.errors import RunError
 from ...runs.progress import silence_libraries
 from .. import say
-from ..arguments import split_names
+from ..arguments import add_rows, split_names
 from ..tables import model_names, print_table, span
 
 _NAMED = (
@@ -34,20 +34,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all_seeds", action="store_true", help="Every seed of a run, and its baseline's.")
     parser.add_argument("--all_checkpoints", action="store_true", help="Every checkpoint that was kept.")
     parser.add_argument("--json", action="store_true", help="Print JSON in place of a table.")
-    option = parser.add_argument_group("Rows", "A run knows its own; these choose others.").add_argument
-    option("--task", help="Evaluate on this set, such as hans or mnli-mm.")
-    option("--split", default="validation", help="The part of the set: train, validation or test.")
-    option("--file", help="Evaluate on the rows of this file: CSV, TSV, Excel, JSON, JSONL, Parquet, CoNLL.")
-    option("--dir", help="Folder of sets on disk.")
-    option("--text_column", help="Column of the text in --file and files of --sets, or two with a comma.")
-    option("--label_column", help="Column of the label in --file and files of --sets.")
-    option("--delimiter", help="Delimiter of a table; inferred if omitted.")
-    option("--encoding", help="Encoding of a file that is not UTF-8, such as cp1252.")
-    option("--on_bad", choices=("error", "skip"), help="Rows that cannot be used: stop, or leave them out.")
-    option("--max_length", type=int, help="Tokens a text is cut at.")
-    option("--limit", type=int, help="At most so many rows; the names of files and lines say so.")
-    option("--batch_size", type=int, help="Rows of one pass (default: 64; attacks on a GPU: 2048).")
-    option("--samples", type=int, default=1000, help="Bootstrap samples of an interval.")
+    add_rows(parser, "Evaluate on this set, such as hans or mnli-mm.")
     titles = {name: str(attack.__doc__).partition("\n")[0] for name, attack in attack_classes().items()}
     lines = [textwrap.fill(f"{name:<14}{title}", 96, subsequent_indent=" " * 14) for name, title in titles.items()]
     group = parser.add_argument_group("Attacks", "\n".join(lines))
@@ -63,11 +50,11 @@ def add(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--precision", choices=("auto", "fp32", "bf16"), help=help)
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _reader(default: Any) -> Callable[[str], Any]:
+def _reader(default: object) -> Callable[[str], Any]:
     """Return the function that reads an option with this default."""
     if isinstance(default, tuple):
         return numbers if default and isinstance(default[0], float) else names

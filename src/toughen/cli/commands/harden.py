@@ -40,7 +40,7 @@ def add(parser: ArgumentParser) -> None:
             continue
         group = next(groups[title] for title, names in GROUPS.items() if each.name in names)
         default: Any = each.default
-        shown = ",".join(default) if isinstance(default, tuple) else "" if default is None else default  # pyright: ignore[reportUnknownArgumentType]
+        shown = ",".join(default) if isinstance(default, tuple) else "" if default is None else default
         text = docs.get(each.name, "").replace("%", "%%") + (f" (default: {shown})" if shown not in ("", False) else "")
         if isinstance(each.default, bool):
             group.add_argument(f"--{each.name}", action="store_true", default=SUPPRESS, help=text)

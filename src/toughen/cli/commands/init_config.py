@@ -10,7 +10,6 @@ import argparse
 from dataclasses import fields
 from pathlib import Path
 from shlex import quote
-from typing import Any
 
 from ...errors import require
 from ...internal.atomic import write_text
@@ -45,7 +44,7 @@ def template(method: str, task: str, model: str) -> str:
     return page.render(method=method, task=task, model=model, options=options, **names)
 
 
-def _line(key: str, value: Any) -> str:
+def _line(key: str, value: object) -> str:
     """Return one option as a line of YAML."""
     flow = require("yaml", "cli").safe_dump({key: value}, default_flow_style=True, allow_unicode=True, width=10_000)
     return flow.strip().removeprefix("{").removesuffix("}")

@@ -13,7 +13,7 @@ import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from ...internal.atomic import write_text
 from ...runs.errors import RunError
@@ -177,10 +177,10 @@ def _plain(rows: "Sequence[Fields]", predictions: "Sequence[Prediction]", task: 
     return "".join(f"{_shown(each.label, task, str(each))}\n" for each in predictions)
 
 
-def _shown(label: Any, task: Task, alone: str | None = None) -> str:
+def _shown(label: object, task: Task, alone: str | None = None) -> str:
     """Return a label as text: names of a list side by side, another one as `alone`."""
     if isinstance(label, list):
-        return (" " if task.head == "tokens" else ", ").join(cast("list[str]", label)) or "-"
+        return (" " if task.head == "tokens" else ", ").join(label) or "-"
     return str(label) if alone is None else alone
 
 

@@ -7,17 +7,16 @@ Examples:
 """
 
 import argparse
-import importlib.util
 import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ...errors import UsageError, count_of
+from ...errors import UsageError, count_of, import_file
 from ...runs.progress import silence_libraries
 from .. import say
-from ..arguments import split_names
+from ..arguments import add_rows, split_names
 from ..tables import print_table, span
 
 OPTIONS = (
@@ -31,24 +30,11 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "model", metavar="MODEL", help="A run, the folder of a model, a name on the Hub, or file.py:function."
     )
-    option = parser.add_argument_group("Rows", "A run knows its own; these choose others.").add_argument
-    option("--file", help="Rows with labels: CSV, TSV, Excel, JSON, JSONL, Parquet, CoNLL.")
-    option("--task", help="Scan on this set, such as sst2.")
-    option("--dir", help="Folder of sets on disk.")
-    option("--split", default="validation", help="The part of the set: train, validation or test.")
-    option("--text_column", help="Column of the text in --file, or two with a comma.")
-    option("--label_column", help="Column of the label in --file.")
-    option("--delimiter", help="Delimiter of a table; inferred if omitted.")
-    option("--encoding", help="Encoding of a file that is not UTF-8, such as cp1252.")
-    option("--on_bad", choices=("error", "skip"), help="Rows that cannot be used: stop, or leave them out.")
-    option("--labels", type=split_names, help="What the columns of a function stand for, with commas.")
-    option("--limit", type=int, default=200, help="At most so many rows.")
-    option("--max_length", type=int, help="Tokens a text is cut at.")
-    option("--batch_size", type=int, help="Rows of one pass (default: 64).")
-    option("--samples", type=int, default=1000, help="Bootstrap samples of an interval.")
+    add_rows(parser, "Scan on this set, such as sst2.", limit=200)
     option = parser.add_argument_group("Words").add_argument
     option("--synonyms", help="JSON file {word: [words]} or folder of WordNet; none: an installed one.")
     option("--lexicon", help="Text file, also as .gz, with a word and its misspellings in each line.")
+    parser.add_argument("--labels", type=split_names, help="What the columns of a function stand for, with commas.")
     parser.add_argument("--out", help="Folder of the page (default: scan/ in the model's folder, or here).")
     parser.add_argument("--json", action="store_true", help="Print JSON in place of tables.")
 
@@ -96,15 +82,9 @@ def _model(given: str) -> str | Callable[[list[Any]], Any]:
     if not colon or not file.endswith(".py"):
         return given
     path = Path(file)
-    spec = importlib.util.spec_from_file_location(f"toughen_own_{path.stem}", path) if path.is_file() else None
-    if spec is None or spec.loader is None:
+    if not path.is_file():
         raise UsageError(f"{file} does not exist; give file.py:function.")
-    module = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except SyntaxError as error:
-        raise UsageError(f"{file}, line {error.lineno}: {error.msg}.") from None
-    function = getattr(module, name, None)
+    function = getattr(import_file(path, UsageError), name, None)
     if not callable(function):
         raise UsageError(f"{file} has no function {name!r}; define {name}(texts), which returns probabilities.")
     return function

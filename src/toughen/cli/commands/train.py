@@ -118,19 +118,15 @@ def print_summary(folder: RunFolder) -> None:
     results = folder.results()
     plain, method, test = results.baseline, results.method.name, f"test_{results.metric}"
 
-    def score(variant: SeedSummary, name: str) -> str:
-        spread = f" ± {variant.sd[name]:.4f}" if len(variant.seeds) > 1 else ""
-        return f"{variant.mean[name]:.4f}{spread}"
-
     def change(name: str, plain: SeedSummary) -> str:
         return f"{method} {results.mean[name] - plain.mean[name]:+.4f}"
 
     say(results)
     if plain:
-        say(f"plain: {score(plain, results.metric)} · {change(results.metric, plain)}")
+        say(f"plain: {plain.score(results.metric)} · {change(results.metric, plain)}")
     if test in results.mean:
         beside = f" (plain {plain.mean[test]:.4f}, {change(test, plain)})" if plain and test in plain.mean else ""
-        say(f"{test}: {score(results, test)}{beside}")
+        say(f"{test}: {results.score(test)}{beside}")
     began = folder.manifest()
     flags = "--text ... --text_pair ..." if len(began.columns) == 2 else "--text ..."
     flags = "--file ..." if began.head == "choices" else flags

@@ -109,7 +109,7 @@ def read_rows(
                 message = Message('is not an object; write rows as {"text": ..., "label": ...}', SKIP)
                 yield Raw(path, row, line, {}, message, "not an object")
                 continue
-            raw = Raw(path, row, line, cast("dict[str, Any]", fields))
+            raw = Raw(path, row, line, fields)
             if isinstance(fields, _Broken) and (strict or not fields.usable):
                 raw = raw._replace(problem=fields.problem, kind=fields.kind)
             yield raw
@@ -330,11 +330,11 @@ def _read_json(path: Path, form: FileFormat) -> Iterator[Record]:
             f"{path}, line {problem.lineno}: is not JSON ({problem.msg}); one object a line is called .jsonl."
         ) from None
     if isinstance(document, dict):
-        lists = [value for value in cast(dict[str, Any], document).values() if isinstance(value, list)]
+        lists = [value for value in document.values() if isinstance(value, list)]
         document = lists[0] if len(lists) == 1 else document
     if not isinstance(document, list) or not document:
         raise DataError(f"{path} holds no list of rows; write [{{...}}, {{...}}] or one object a line as .jsonl.")
-    yield from ((0, record) for record in cast(list[Any], document))
+    yield from ((0, record) for record in document)
 
 
 def _read_parquet(path: Path) -> Iterator[Record]:
@@ -370,7 +370,7 @@ def _read_excel(path: Path) -> Iterator[Record]:
         book: Any = excel.load_workbook(path, read_only=True, data_only=True)
     except Exception as problem:  # each kind of broken file has an error of its own, none of them documented
         raise DataError(f"{path} is not Excel ({problem}); save it again as .xlsx or .csv.") from None
-    rows = enumerate(cast("Iterable[tuple[Any, ...]]", book.worksheets[0].iter_rows(values_only=True)), start=1)
+    rows = enumerate(book.worksheets[0].iter_rows(values_only=True), start=1)
     filled = ((number, row) for number, row in rows if any(cell not in (None, "") for cell in row))
     _, header = next(filled, (0, ()))
     names = {at: str(name).strip() for at, name in enumerate(header) if name not in (None, "")}

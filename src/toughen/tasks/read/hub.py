@@ -71,9 +71,9 @@ def _as_task(raw: Any, task: Task, split: str) -> Any:
     return _labelled(raw.map(row, with_indices=True, remove_columns=removed, features=wanted), task, split)
 
 
-def _words(value: Any, names: list[str]) -> Any:
+def _words(value: object, names: list[str]) -> Any:
     if isinstance(value, list):
-        return [names[number] for number in value]  # pyright: ignore[reportUnknownVariableType]
+        return [names[number] for number in value]
     return names[value] if isinstance(value, int) and value >= 0 else None
 
 

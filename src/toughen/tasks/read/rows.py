@@ -25,7 +25,7 @@ class BadRow(Exception):
         super().__init__(self.message)
 
 
-def is_missing(value: Any) -> bool:
+def is_missing(value: object) -> bool:
     """Return whether a cell says that there is no label, as R (NA), pandas (nan) and Python (None) write it."""
     if isinstance(value, str):
         return value.strip().lower() in _NO_LABEL
@@ -51,7 +51,7 @@ def label_reader(task: Task, form: FileFormat, multi_hot: bool | None = None) ->
     known.update({word: known[label] for word, label in task.label_aliases.items() if label})
     withheld = [-1, "-1", *(word for word, label in task.label_aliases.items() if not label)]
 
-    def one(value: Any) -> int | None:
+    def one(value: object) -> int | None:
         if isinstance(value, list | dict):
             multilabel = Option("head", ": give head='multilabel'", otherwise=", as the model gives one")
             raise BadRow("label is a list", f"{value!r} should be one label", multilabel)
@@ -64,12 +64,12 @@ def label_reader(task: Task, form: FileFormat, multi_hot: bool | None = None) ->
             raise BadRow("label outside the set", f"{value!r} is none of {shown}: fix it", names, SKIP)
         return number
 
-    def several(value: Any) -> list[int] | None:
+    def several(value: object) -> list[int] | None:
         if value is None:
             return None
         if isinstance(value, str):
             value = [part.strip() for part in value.split(form.label_separator or "|") if part.strip()]
-        values: list[Any] = list(cast("Sequence[Any]", value)) if isinstance(value, list | tuple) else [value]
+        values: list[Any] = list(value) if isinstance(value, list | tuple) else [value]
         if task.head == "multilabel" and is_multi_hot(values, task):
             if multi_hot or multi_hot is None:
                 return [number for number, on in enumerate(values) if on]
@@ -82,7 +82,7 @@ def label_reader(task: Task, form: FileFormat, multi_hot: bool | None = None) ->
     return several if task.head in ("multilabel", "tokens") else one
 
 
-def _spellings(value: Any, words: bool) -> Iterator[Any]:
+def _spellings(value: object, words: bool) -> Iterator[Any]:
     """Yield the forms in which a label may be known, the closest first."""
     if not isinstance(value, bool):
         yield value
@@ -109,7 +109,7 @@ def as_number(value: Any) -> float | None:
         return None
 
 
-def is_ambiguous(value: Any) -> bool:
+def is_ambiguous(value: object) -> bool:
     """Return whether a comma may separate decimals as well as thousands: 1,234."""
     return isinstance(value, str) and _THOUSANDS.fullmatch(value.strip()) is not None
 
@@ -119,7 +119,7 @@ def is_multi_hot(values: Sequence[Any], task: Task) -> bool:
     return len(values) == len(task.labels) and all(part in (0, 1) and not isinstance(part, str) for part in values)
 
 
-def _number(value: Any) -> float | None:
+def _number(value: object) -> float | None:
     number = as_number(value)
     if is_missing(value) or number != number:
         return None
@@ -203,7 +203,7 @@ def all_multi_hot(sources: Iterable[FileSource]) -> bool:
             value = raw.fields.get(name) if name else None
             if is_missing(value) or value == []:
                 continue  # without a label in either form
-            multi_hot = isinstance(value, list) and is_multi_hot(cast("list[Any]", value), source.task)
+            multi_hot = isinstance(value, list) and is_multi_hot(value, source.task)
             if not multi_hot:
                 return False
     return multi_hot
@@ -282,13 +282,13 @@ def find_column(
     return name
 
 
-def text_of(value: Any, name: str) -> str:
+def text_of(value: object, name: str) -> str:
     """Return a text as it is in a cell; a list of words is joined."""
     if isinstance(value, str):
         return _unicode(value)
     if value is None or (isinstance(value, float) and math.isnan(value)):
         raise BadRow("text is missing", f"the column {name!r} is empty (NaN) there: fill it in", SKIP)
-    parts = cast("list[Any]", value if isinstance(value, list) else [value])
+    parts = value if isinstance(value, list) else [value]
     odd = next((part for part in parts if isinstance(part, (dict, list))), None)
     if odd is not None:
         kind = "an object" if isinstance(odd, dict) else "a list in a list"
@@ -307,24 +307,24 @@ def _unicode(text: str) -> str:
     return text
 
 
-def _tokens(value: Any) -> list[str]:
+def _tokens(value: object) -> list[str]:
     if isinstance(value, str):
         value = value.split()
     if not isinstance(value, list) or not value:
         raise BadRow("no tokens", "write the words as a list of strings, at least one")
-    return [_unicode(str(word)) for word in cast("list[Any]", value)]
+    return [_unicode(str(word)) for word in value]
 
 
-def _choices(value: Any, count: int) -> list[str]:
-    if not isinstance(value, list) or any(part is None for part in cast("list[Any]", value)):
+def _choices(value: object, count: int) -> list[str]:
+    if not isinstance(value, list) or any(part is None for part in value):
         raise BadRow("choices are missing", "write them as a list of strings")
-    choices = [_unicode(str(part)) for part in cast("list[Any]", value)]
+    choices = [_unicode(str(part)) for part in value]
     if len(choices) != count:
         raise BadRow("wrong number of choices", f"there are {len(choices)} where the task has {count}: fix the row")
     return choices
 
 
-def _choice_label(value: Any, choices: list[str], written: bool) -> Any:
+def _choice_label(value: object, choices: list[str], written: bool) -> Any:
     """Return the number of the right choice, also when the answer is written out, as `written` says it is."""
     if not isinstance(value, str) or not value.strip():
         return value
