@@ -20,8 +20,9 @@ import os
 import shutil
 import tarfile
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -34,8 +35,9 @@ from torch.nn.functional import normalize
 from benchmarks.harden import LENGTH, LEXICON, Sizes, gates, measure, rows, unlabelled
 from toughen.cuda_graphs.attention_masks import explicit_attention_masks
 from toughen.cuda_graphs.capture import recording
-from toughen.hardening.encoder import Encoder, pool, run
+from toughen.hardening.encoder import Encoder, Weights, loss_parts, pool, run
 from toughen.hardening.measure import NEIGHBOURS, noisy_texts
+from toughen.hardening.student import BANK
 from toughen.hardening.texts import padded
 from toughen.text.token_words import TokenWords
 from toughen.text.views import TextEditor
@@ -58,34 +60,25 @@ class Setting:
     """One way to harden."""
 
     name: str
-    learning_rate: float = 2e-4
+    learning_rate: float = 5e-4
     weight_decay: float = 0.0
     clean_share: float = 0.25
     """Share of unedited texts."""
-    clean_weight: float = 1.0
-    """Weight of an unedited text in the loss."""
     obfuscation: float = 0.25
     """Share of the edited texts that are obfuscated; typing errors in the others."""
-    pooled: float = 8.0
-    hidden: float = 1.0
-    neighbours: float = 0.0
-    """Weight of the divergence of similarities to a bank of old vectors."""
-    temperature: float = 0.05
+    weights: Weights = Weights()
     layers: int | None = None
     """Train the embeddings and so many layers; all if None."""
 
 
-_ANCHOR = Setting("anchor", clean_weight=8.0, hidden=0.25)
-_NEAR = replace(_ANCHOR, name="near", learning_rate=5e-4, neighbours=1.0)
 SETTINGS = (
-    Setting("now", weight_decay=0.01, obfuscation=0.5),
-    _ANCHOR,
-    _NEAR,
-    replace(_NEAR, name="near_strong", clean_weight=30.0),
-    replace(_NEAR, name="near_pooled", hidden=0.0),
-    replace(_NEAR, name="near_typos", obfuscation=0.0),
-    replace(_NEAR, name="lower_2", layers=2),
-    replace(_NEAR, name="lower_4", layers=4),
+    Setting("now", 2e-4, weight_decay=0.01, obfuscation=0.5, weights=Weights(hidden=1.0, neighbours=0.0, clean=1.0)),
+    Setting("near"),
+    Setting("near_strong", weights=Weights(clean=30.0)),
+    Setting("near_pooled", weights=Weights(hidden=0.0)),
+    Setting("near_typos", obfuscation=0.0),
+    Setting("lower_2", layers=2),
+    Setting("lower_4", layers=4),
 )
 
 
@@ -207,42 +200,12 @@ class Texts:
         }
 
 
-def loss(
-    student: nn.Module, teacher: nn.Module, batch: dict[str, Tensor], encoder: Encoder, setting: Setting, bank: Tensor
-) -> Tensor:
-    """Return the parts of the loss: pooled vectors, hidden states, similarities to the bank; and 1 - cosine, clean."""
-    with torch.no_grad():
-        hidden, _ = run(teacher, batch["ids"], batch["mask"])
-    seen, _ = run(student, batch["view"], batch["view_mask"])
-    new, old = (
-        normalize(pool(states, mask, encoder.pooling), dim=-1)
-        for states, mask in ((seen, batch["view_mask"]), (hidden, batch["mask"]))
-    )
-    edited = batch["edited"].float()
-    weight = edited + setting.clean_weight * (1 - edited)
-    distance = 1 - (new * old).sum(-1)
-    pooled = setting.pooled * (weight * distance).mean()
-    source, kept = batch["source"].unsqueeze(-1), batch["view_mask"].float()
-    aligned = hidden.gather(1, source.expand(-1, -1, hidden.shape[-1]))
-    apart = (seen - aligned).square().mean(-1) * weight.unsqueeze(1)
-    states = setting.hidden * (apart * kept).sum() / (aligned.square().mean(-1) * kept).sum()
-    near = pooled.new_zeros(())
-    if setting.neighbours:
-        with torch.autocast(old.device.type, enabled=False):
-            before, after = old @ bank.T, new @ bank.T
-        own = before > 0.999  # the text itself says nothing about its neighbours
-        target, found = (
-            (each / setting.temperature).masked_fill(own, -1e4).log_softmax(-1) for each in (before, after)
-        )
-        near = setting.neighbours * (weight * (target.exp() * (target - found)).sum(-1)).mean()
-    drift = (distance.detach() * (1 - edited)).sum() / (1 - edited).sum().clamp(min=1)
-    return torch.stack([pooled, states, near, drift])
-
-
 class Training:
     """The training of one setting."""
 
-    def __init__(self, setting: Setting, teacher: nn.Module, step: Callable[..., Tensor], device: str) -> None:
+    def __init__(
+        self, setting: Setting, teacher: nn.Module, step: Callable[..., dict[str, Tensor]], device: str
+    ) -> None:
         self.setting, self.step = setting, step
         self.student = copy.deepcopy(teacher).requires_grad_(True)
         for name, value in self.student.named_parameters():
@@ -258,17 +221,18 @@ class Training:
         rate = self.rate if cuda else 0.0
         decay = setting.weight_decay
         self.optimizer = torch.optim.AdamW(self.weights, rate, weight_decay=decay, fused=cuda, capturable=cuda)
-        self.parts = torch.zeros(4, device=device)
+        self.parts: dict[str, Tensor] = defaultdict(lambda: torch.zeros((), device=device))
         self.graphs: dict[int, torch.cuda.CUDAGraph] = {}
 
     def update(self, bucket: int) -> None:
         """Make one update; under capture, note it."""
         self.optimizer.zero_grad(set_to_none=False)
         parts = self.step(self.student, bucket, self.setting)
-        parts[:3].sum().backward()
+        torch.stack(list(parts.values())).sum().backward()
         nn.utils.clip_grad_norm_(self.weights, 1.0, foreach=True)
         self.optimizer.step()
-        self.parts.mul_(0.99).add_(parts.detach(), alpha=0.01)
+        for name, part in parts.items():
+            self.parts[name].mul_(0.99).add_(part.detach(), alpha=0.01)
 
     def capture(self, warm_up: int = 2) -> None:
         """Capture an update of each length, and undo what the first updates did."""
@@ -292,7 +256,8 @@ class Training:
             for state in self.optimizer.state.values():
                 for value in state.values():
                     value.zero_()
-            self.parts.zero_()
+            for part in self.parts.values():
+                part.zero_()
         torch.cuda.synchronize()
 
     def advance(self, bucket: int, progress: float) -> None:
@@ -435,10 +400,11 @@ def train(folder: Path, out: Path, given: argparse.Namespace) -> None:
     bank = check.index[: given.bank].to(device)
     members = torch.zeros(given.batch_size, dtype=torch.long, device=device)
 
-    def step(student: nn.Module, bucket: int, setting: Setting) -> Tensor:
+    def step(student: nn.Module, bucket: int, setting: Setting) -> dict[str, Tensor]:
         batch = table.batch(members, bucket, setting)
         with torch.autocast(device, torch.bfloat16, enabled=cuda, cache_enabled=False):
-            return loss(student, teacher, batch, encoder, setting, bank)
+            kept = bank if setting.weights.neighbours else None
+            return loss_parts(student, teacher, batch, encoder.pooling, setting.weights, kept)
 
     trainings = [Training(setting, teacher, step, device) for setting in settings(given.settings)]
     with explicit_attention_masks():
@@ -488,7 +454,9 @@ def fit(
             training.wait()
         done += 1
         if done % given.log_every == 0 or done == given.updates:
-            parts = {each.setting.name: each.parts.tolist() for each in trainings}  # waits for the device
+            parts = {  # waits for the device
+                each.setting.name: {name: float(part) for name, part in each.parts.items()} for each in trainings
+            }
             log("training", updates=done, progress=progress, parts=parts)
         elif cuda and done % 20 == 0:
             torch.cuda.synchronize()
@@ -555,7 +523,7 @@ def main() -> None:
     running.add_argument("--texts", type=int, default=10**9)
     running.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)))
     running.add_argument("--held_out", type=int, default=2_000)
-    running.add_argument("--bank", type=int, default=8192)
+    running.add_argument("--bank", type=int, default=BANK)
     running.add_argument("--log_every", type=int, default=500)
     running.add_argument("--pairs", type=int, default=1_500)
     running.add_argument("--questions", type=int, default=10_000)
