@@ -3,6 +3,7 @@
     python -m benchmarks.harden_settings pack FOLDER --model MODEL --data DATA
     tar xf FOLDER/code.tar.xz -C /tmp
     PYTHONPATH=/tmp/src:/tmp python -m benchmarks.harden_settings run FOLDER --out OUT --seconds 240
+    python -m benchmarks.harden_settings table OUT/settings.jsonl
 
 `pack` writes what `run` reads: the weights in half precision, the texts, the sets that are measured
 on, and the code. `run` edits all texts first, then trains every setting on the same batches in turn; on a GPU each
@@ -501,6 +502,19 @@ def join(out: Path, folder: Path, model: str) -> None:
     encoder.save(weights, encoder.load_tokenizer(), folder)
 
 
+def table(file: Path) -> None:
+    """Print what was measured: differences from the encoder before, and shares."""
+    lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    print("| setting | share of new weights | STS-B typos 30 % | STS-B clean | regained | kept |")
+    print("|---|---:|---:|---:|---:|---:|")
+    for line in lines:
+        if "gates" in line:
+            typos, clean, regained, same = (gate["measured"] for gate in line["gates"].values())
+            print(
+                f"| `{line['setting']}` | {line['mix']:g} | {typos:+.1f} | {clean:+.1f} | {regained:.0%} | {same:.3f} |"
+            )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     commands = parser.add_subparsers(dest="command", required=True)
@@ -512,6 +526,8 @@ def main() -> None:
     joining.add_argument("out", type=Path)
     joining.add_argument("folder", type=Path)
     joining.add_argument("--model", required=True)
+    printing = commands.add_parser("table", help="print what was measured as Markdown")
+    printing.add_argument("file", type=Path)
     running = commands.add_parser("run")
     running.add_argument("folder", type=Path)
     running.add_argument("--out", type=Path, default=Path(os.environ.get("OUT", "out")))
@@ -536,6 +552,8 @@ def main() -> None:
         pack(given.folder, given.model, given.data)
     elif given.command == "join":
         join(given.out, given.folder, given.model)
+    elif given.command == "table":
+        table(given.file)
     else:
         train(given.folder, given.out, given)
 

@@ -380,6 +380,7 @@ class _Hardening:
             base=f"`{self.spec.model}`" if published else f"A local model (`{Path(self.spec.model).name}`)",
             version=__version__,
             spec=self.spec,
+            families=self.editor.families,
             sentence=verdict,
             rows=rows,
             texts=len(self.held_out),

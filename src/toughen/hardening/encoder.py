@@ -173,7 +173,7 @@ def loss_parts(
     seen, predicted = run(student, batch["view"], batch["view_mask"])
     new = normalize(pool(seen, batch["view_mask"], pooling), dim=-1)
     old = normalize(pool(hidden, batch["mask"], pooling), dim=-1)
-    weight = torch.where(batch["edited"], 1.0, weights.clean)
+    weight = 1.0 + (weights.clean - 1.0) * (~batch["edited"]).float()
     # The state of each token of the view is held to that of the token, or word, that it comes from.
     source, kept = batch["source"].unsqueeze(-1), batch["view_mask"].float()
     aligned, weighted = hidden.gather(1, source.expand(-1, -1, hidden.shape[-1])), weight.unsqueeze(1) * kept
