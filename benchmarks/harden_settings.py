@@ -5,7 +5,7 @@
     PYTHONPATH=/tmp/src:/tmp python -m benchmarks.harden_settings run FOLDER --out OUT --seconds 240
     python -m benchmarks.harden_settings table OUT/settings.jsonl
 
-`pack` writes what `run` reads: the weights in half precision, the texts, the sets that are measured
+`pack` writes what `run` reads: the weights in half precision and compressed, the texts, the sets that are measured
 on, and the code. `run` edits all texts first, then trains every setting on the same batches in turn; on a GPU each
 update is a captured graph. OUT/settings.jsonl gets each result as soon as it is there, OUT the weights that are chosen.
 """
@@ -87,6 +87,12 @@ def pack(folder: Path, model: str, data: Path) -> None:
     """Write what a run needs."""
     encoder = Encoder.find(model, None)
     encoder.save(encoder.load().half(), encoder.load_tokenizer(), folder / "model")
+    weights = folder / "model" / "model.safetensors"
+    halves = numpy.frombuffer(weights.read_bytes(), numpy.uint16).view(numpy.uint8).reshape(-1, 2)
+    (folder / "weights.xz").write_bytes(
+        lzma.compress(halves.T.tobytes(), preset=1)
+    )  # exponents pack well by themselves
+    weights.unlink()
     (folder / "data" / LEXICON).parent.mkdir(parents=True)
     shutil.copy(data / LEXICON, folder / "data" / LEXICON)
     for name, (fields, most) in PACKED.items():
@@ -105,6 +111,14 @@ def pack(folder: Path, model: str, data: Path) -> None:
     print(f"{len(texts)} texts, {sum(file.stat().st_size for file in files) / 2**20:.1f} MiB in {len(files)} files")
 
 
+def unpack(folder: Path) -> str:
+    """Return the folder of the encoder, with its weights."""
+    if not (weights := folder / "model" / "model.safetensors").is_file():
+        halves = numpy.frombuffer(lzma.decompress((folder / "weights.xz").read_bytes()), numpy.uint8)
+        weights.write_bytes(halves.reshape(2, -1).T.tobytes())
+    return str(folder / "model")
+
+
 def matrix(lists: Sequence[Sequence[int]], value: int = 0) -> numpy.ndarray:
     """Return rows of LENGTH numbers."""
     found = numpy.full((len(lists), LENGTH), value, dtype=numpy.int32)
@@ -113,7 +127,7 @@ def matrix(lists: Sequence[Sequence[int]], value: int = 0) -> numpy.ndarray:
     return found
 
 
-def edit(texts: Sequence[str], epochs: Sequence[int], model: str) -> list[numpy.ndarray]:
+def edit(texts: Sequence[str], epochs: Sequence[int], model: str, seed: int) -> list[numpy.ndarray]:
     """Return the ids and lengths of texts; then ids, sources and lengths of their views, for each stream and epoch."""
     tokenizer = Encoder.find(model, None).load_tokenizer()
     words, pad = TokenWords(tokenizer), tokenizer.pad_token_id or 0
@@ -121,7 +135,7 @@ def edit(texts: Sequence[str], epochs: Sequence[int], model: str) -> list[numpy.
     found = [matrix(ids, pad), numpy.array([len(each) for each in ids])]
     for stream in STREAMS:
         editor = TextEditor(words, (stream,), 0.6)
-        views = [editor.view(each, f"0/{epoch}", LENGTH) for epoch in epochs for each in ids]
+        views = [editor.view(each, f"{seed}/{epoch}", LENGTH) for epoch in epochs for each in ids]
         found += [
             matrix([view.ids for view in views], pad),
             matrix([view.source for view in views]).astype(numpy.uint8),
@@ -140,12 +154,13 @@ class Texts:
     draws: Tensor
     """Of each view: whether the text is edited at all, and which stream it takes."""
     epochs: int
+    seed: int
 
     @staticmethod
-    def make(texts: Sequence[str], epochs: int, model: str, device: str, processes: int) -> "Texts":
+    def make(texts: Sequence[str], epochs: int, model: str, device: str, processes: int, seed: int) -> "Texts":
         size = math.ceil(len(texts) / (8 * processes))
         chunks = [texts[start : start + size] for start in range(0, len(texts), size)]
-        work = partial(edit, epochs=range(epochs), model=model)
+        work = partial(edit, epochs=range(epochs), model=model, seed=seed)
         if processes > 1:
             with multiprocessing.get_context("fork").Pool(processes) as workers:
                 parts = workers.map(work, chunks, chunksize=1)
@@ -158,12 +173,12 @@ class Texts:
             return torch.from_numpy(numpy.concatenate(shaped, axis=1)).flatten(0, 1).to(device)
 
         views = [(gathered(2 + 3 * i), gathered(3 + 3 * i), gathered(4 + 3 * i)) for i in range(len(STREAMS))]
-        draws = torch.rand(epochs * len(texts), 2, generator=torch.Generator().manual_seed(0)).to(device)
-        return Texts(ids, lengths, views, draws, epochs)
+        draws = torch.rand(epochs * len(texts), 2, generator=torch.Generator().manual_seed(10 * seed)).to(device)
+        return Texts(ids, lengths, views, draws, epochs, seed)
 
     def batches(self, size: int) -> Iterator[tuple[int, Tensor]]:
         """Yield the tokens that a batch is padded to and its views' rows, for ever; batches have like lengths."""
-        random, count = torch.Generator().manual_seed(1), len(self.ids)
+        random, count = torch.Generator().manual_seed(10 * self.seed + 1), len(self.ids)
         while True:
             for epoch in range(self.epochs):
                 part = slice(epoch * count, (epoch + 1) * count)
@@ -380,14 +395,15 @@ def train(folder: Path, out: Path, given: argparse.Namespace) -> None:
     """Train all settings, choose one, measure all."""
     log, device = Log(out), "cuda" if torch.cuda.is_available() else "cpu"
     cuda = device == "cuda"
-    encoder = Encoder.find(str(folder / "model"), None)
+    log("options", **vars(given) | {"folder": folder.name, "out": out.name})
+    encoder = Encoder.find(model := unpack(folder), given.pooling)
     tokenizer = encoder.load_tokenizer()
     texts = lzma.decompress((folder / "texts.txt.xz").read_bytes()).decode().split("\n")
-    order = torch.randperm(len(texts), generator=torch.Generator().manual_seed(2)).tolist()
+    order = torch.randperm(len(texts), generator=torch.Generator().manual_seed(10 * given.seed + 2)).tolist()
     texts = [texts[i] for i in order][: given.texts]
     held = min(given.held_out, len(texts) // 4)
     held_out, texts = texts[:held], texts[held:]
-    table = Texts.make(texts, given.epochs, str(folder / "model"), device, given.processes)
+    table = Texts.make(texts, given.epochs, model, device, given.processes, given.seed)
     log("edited", texts=len(texts), views=len(table.draws) * len(STREAMS), processes=given.processes)
 
     teacher = encoder.load().to(device).eval().requires_grad_(False)
@@ -412,7 +428,7 @@ def train(folder: Path, out: Path, given: argparse.Namespace) -> None:
         fit(trainings, table, members, given, log, cuda)
     found: dict[tuple[str, float], dict[str, dict[str, float]]] = {}
     for training in trainings:
-        for mix in MIXES:
+        for mix in given.mixes:
             found[training.setting.name, mix] = own = check(Reader(training.mixed(mix), tokenizer, encoder))
             log("held_out", setting=training.setting.name, mix=mix, held_out=own)
     best = max(found, key=lambda each: merit(found[each]))
@@ -532,6 +548,11 @@ def main() -> None:
     running.add_argument("folder", type=Path)
     running.add_argument("--out", type=Path, default=Path(os.environ.get("OUT", "out")))
     running.add_argument("--settings", help="names, with commas; by default all")
+    running.add_argument("--pooling", help="by default what the folder says, else mean")
+    running.add_argument("--seed", type=int, default=0)
+    running.add_argument(
+        "--mixes", type=float, nargs="+", default=MIXES, help="shares of the new weights to choose from"
+    )
     running.add_argument("--seconds", type=float, default=240.0, help="of training, of all settings together")
     running.add_argument("--updates", type=int, default=20_000, help="at most, of each setting")
     running.add_argument("--batch_size", type=int, default=256)
