@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 
 import toughen
+from toughen.hardening.api import HardenSpec
 from toughen.hardening.encoder import Encoder, vectors
 from toughen.hardening.measure import noisy_texts
 
@@ -236,8 +237,8 @@ def main() -> None:
     parser.add_argument("--hardened", type=Path, help="measure this folder; by default one is made")
     parser.add_argument("--steps", type=int, default=11_000)
     parser.add_argument("--batch_size", type=int, default=256)
-    parser.add_argument("--learning_rate", type=float, default=2e-4)
-    parser.add_argument("--clean_share", type=float, default=0.25)
+    parser.add_argument("--learning_rate", type=float, default=HardenSpec.learning_rate)
+    parser.add_argument("--clean_share", type=float, default=HardenSpec.clean_share)
     parser.add_argument("--workers", type=int, default=0)
     parser.add_argument("--fast", action="store_true")
     parser.add_argument("--measured", type=int, default=1_000)

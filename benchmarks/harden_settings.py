@@ -3,8 +3,9 @@
     python -m benchmarks.harden_settings pack FOLDER --model MODEL --data DATA
     tar xf FOLDER/code.tar.xz -C /tmp
     PYTHONPATH=/tmp/src:/tmp python -m benchmarks.harden_settings run FOLDER --out OUT --seconds 240
+    python -m benchmarks.harden_settings table OUT/settings.jsonl
 
-`pack` writes what `run` reads: the weights in half precision, the texts, the sets that are measured
+`pack` writes what `run` reads: the weights in half precision and compressed, the texts, the sets that are measured
 on, and the code. `run` edits all texts first, then trains every setting on the same batches in turn; on a GPU each
 update is a captured graph. OUT/settings.jsonl gets each result as soon as it is there, OUT the weights that are chosen.
 """
@@ -20,8 +21,9 @@ import os
 import shutil
 import tarfile
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -34,8 +36,9 @@ from torch.nn.functional import normalize
 from benchmarks.harden import LENGTH, LEXICON, Sizes, gates, measure, rows, unlabelled
 from toughen.cuda_graphs.attention_masks import explicit_attention_masks
 from toughen.cuda_graphs.capture import recording
-from toughen.hardening.encoder import Encoder, pool, run
+from toughen.hardening.encoder import Encoder, Weights, loss_parts, pool, run
 from toughen.hardening.measure import NEIGHBOURS, noisy_texts
+from toughen.hardening.student import BANK
 from toughen.hardening.texts import padded
 from toughen.text.token_words import TokenWords
 from toughen.text.views import TextEditor
@@ -58,34 +61,25 @@ class Setting:
     """One way to harden."""
 
     name: str
-    learning_rate: float = 2e-4
+    learning_rate: float = 5e-4
     weight_decay: float = 0.0
     clean_share: float = 0.25
     """Share of unedited texts."""
-    clean_weight: float = 1.0
-    """Weight of an unedited text in the loss."""
     obfuscation: float = 0.25
     """Share of the edited texts that are obfuscated; typing errors in the others."""
-    pooled: float = 8.0
-    hidden: float = 1.0
-    neighbours: float = 0.0
-    """Weight of the divergence of similarities to a bank of old vectors."""
-    temperature: float = 0.05
+    weights: Weights = Weights()
     layers: int | None = None
     """Train the embeddings and so many layers; all if None."""
 
 
-_ANCHOR = Setting("anchor", clean_weight=8.0, hidden=0.25)
-_NEAR = replace(_ANCHOR, name="near", learning_rate=5e-4, neighbours=1.0)
 SETTINGS = (
-    Setting("now", weight_decay=0.01, obfuscation=0.5),
-    _ANCHOR,
-    _NEAR,
-    replace(_NEAR, name="near_strong", clean_weight=30.0),
-    replace(_NEAR, name="near_pooled", hidden=0.0),
-    replace(_NEAR, name="near_typos", obfuscation=0.0),
-    replace(_NEAR, name="lower_2", layers=2),
-    replace(_NEAR, name="lower_4", layers=4),
+    Setting("now", 2e-4, weight_decay=0.01, obfuscation=0.5, weights=Weights(hidden=1.0, neighbours=0.0, clean=1.0)),
+    Setting("near"),
+    Setting("near_strong", weights=Weights(clean=30.0)),
+    Setting("near_pooled", weights=Weights(hidden=0.0)),
+    Setting("near_typos", obfuscation=0.0),
+    Setting("lower_2", layers=2),
+    Setting("lower_4", layers=4),
 )
 
 
@@ -93,6 +87,12 @@ def pack(folder: Path, model: str, data: Path) -> None:
     """Write what a run needs."""
     encoder = Encoder.find(model, None)
     encoder.save(encoder.load().half(), encoder.load_tokenizer(), folder / "model")
+    weights = folder / "model" / "model.safetensors"
+    halves = numpy.frombuffer(weights.read_bytes(), numpy.uint16).view(numpy.uint8).reshape(-1, 2)
+    (folder / "weights.xz").write_bytes(
+        lzma.compress(halves.T.tobytes(), preset=1)
+    )  # exponents pack well by themselves
+    weights.unlink()
     (folder / "data" / LEXICON).parent.mkdir(parents=True)
     shutil.copy(data / LEXICON, folder / "data" / LEXICON)
     for name, (fields, most) in PACKED.items():
@@ -111,6 +111,14 @@ def pack(folder: Path, model: str, data: Path) -> None:
     print(f"{len(texts)} texts, {sum(file.stat().st_size for file in files) / 2**20:.1f} MiB in {len(files)} files")
 
 
+def unpack(folder: Path) -> str:
+    """Return the folder of the encoder, with its weights."""
+    if not (weights := folder / "model" / "model.safetensors").is_file():
+        halves = numpy.frombuffer(lzma.decompress((folder / "weights.xz").read_bytes()), numpy.uint8)
+        weights.write_bytes(halves.reshape(2, -1).T.tobytes())
+    return str(folder / "model")
+
+
 def matrix(lists: Sequence[Sequence[int]], value: int = 0) -> numpy.ndarray:
     """Return rows of LENGTH numbers."""
     found = numpy.full((len(lists), LENGTH), value, dtype=numpy.int32)
@@ -119,7 +127,7 @@ def matrix(lists: Sequence[Sequence[int]], value: int = 0) -> numpy.ndarray:
     return found
 
 
-def edit(texts: Sequence[str], epochs: Sequence[int], model: str) -> list[numpy.ndarray]:
+def edit(texts: Sequence[str], epochs: Sequence[int], model: str, seed: int) -> list[numpy.ndarray]:
     """Return the ids and lengths of texts; then ids, sources and lengths of their views, for each stream and epoch."""
     tokenizer = Encoder.find(model, None).load_tokenizer()
     words, pad = TokenWords(tokenizer), tokenizer.pad_token_id or 0
@@ -127,7 +135,7 @@ def edit(texts: Sequence[str], epochs: Sequence[int], model: str) -> list[numpy.
     found = [matrix(ids, pad), numpy.array([len(each) for each in ids])]
     for stream in STREAMS:
         editor = TextEditor(words, (stream,), 0.6)
-        views = [editor.view(each, f"0/{epoch}", LENGTH) for epoch in epochs for each in ids]
+        views = [editor.view(each, f"{seed}/{epoch}", LENGTH) for epoch in epochs for each in ids]
         found += [
             matrix([view.ids for view in views], pad),
             matrix([view.source for view in views]).astype(numpy.uint8),
@@ -146,12 +154,13 @@ class Texts:
     draws: Tensor
     """Of each view: whether the text is edited at all, and which stream it takes."""
     epochs: int
+    seed: int
 
     @staticmethod
-    def make(texts: Sequence[str], epochs: int, model: str, device: str, processes: int) -> "Texts":
+    def make(texts: Sequence[str], epochs: int, model: str, device: str, processes: int, seed: int) -> "Texts":
         size = math.ceil(len(texts) / (8 * processes))
         chunks = [texts[start : start + size] for start in range(0, len(texts), size)]
-        work = partial(edit, epochs=range(epochs), model=model)
+        work = partial(edit, epochs=range(epochs), model=model, seed=seed)
         if processes > 1:
             with multiprocessing.get_context("fork").Pool(processes) as workers:
                 parts = workers.map(work, chunks, chunksize=1)
@@ -164,12 +173,12 @@ class Texts:
             return torch.from_numpy(numpy.concatenate(shaped, axis=1)).flatten(0, 1).to(device)
 
         views = [(gathered(2 + 3 * i), gathered(3 + 3 * i), gathered(4 + 3 * i)) for i in range(len(STREAMS))]
-        draws = torch.rand(epochs * len(texts), 2, generator=torch.Generator().manual_seed(0)).to(device)
-        return Texts(ids, lengths, views, draws, epochs)
+        draws = torch.rand(epochs * len(texts), 2, generator=torch.Generator().manual_seed(10 * seed)).to(device)
+        return Texts(ids, lengths, views, draws, epochs, seed)
 
     def batches(self, size: int) -> Iterator[tuple[int, Tensor]]:
         """Yield the tokens that a batch is padded to and its views' rows, for ever; batches have like lengths."""
-        random, count = torch.Generator().manual_seed(1), len(self.ids)
+        random, count = torch.Generator().manual_seed(10 * self.seed + 1), len(self.ids)
         while True:
             for epoch in range(self.epochs):
                 part = slice(epoch * count, (epoch + 1) * count)
@@ -207,42 +216,12 @@ class Texts:
         }
 
 
-def loss(
-    student: nn.Module, teacher: nn.Module, batch: dict[str, Tensor], encoder: Encoder, setting: Setting, bank: Tensor
-) -> Tensor:
-    """Return the parts of the loss: pooled vectors, hidden states, similarities to the bank; and 1 - cosine, clean."""
-    with torch.no_grad():
-        hidden, _ = run(teacher, batch["ids"], batch["mask"])
-    seen, _ = run(student, batch["view"], batch["view_mask"])
-    new, old = (
-        normalize(pool(states, mask, encoder.pooling), dim=-1)
-        for states, mask in ((seen, batch["view_mask"]), (hidden, batch["mask"]))
-    )
-    edited = batch["edited"].float()
-    weight = edited + setting.clean_weight * (1 - edited)
-    distance = 1 - (new * old).sum(-1)
-    pooled = setting.pooled * (weight * distance).mean()
-    source, kept = batch["source"].unsqueeze(-1), batch["view_mask"].float()
-    aligned = hidden.gather(1, source.expand(-1, -1, hidden.shape[-1]))
-    apart = (seen - aligned).square().mean(-1) * weight.unsqueeze(1)
-    states = setting.hidden * (apart * kept).sum() / (aligned.square().mean(-1) * kept).sum()
-    near = pooled.new_zeros(())
-    if setting.neighbours:
-        with torch.autocast(old.device.type, enabled=False):
-            before, after = old @ bank.T, new @ bank.T
-        own = before > 0.999  # the text itself says nothing about its neighbours
-        target, found = (
-            (each / setting.temperature).masked_fill(own, -1e4).log_softmax(-1) for each in (before, after)
-        )
-        near = setting.neighbours * (weight * (target.exp() * (target - found)).sum(-1)).mean()
-    drift = (distance.detach() * (1 - edited)).sum() / (1 - edited).sum().clamp(min=1)
-    return torch.stack([pooled, states, near, drift])
-
-
 class Training:
     """The training of one setting."""
 
-    def __init__(self, setting: Setting, teacher: nn.Module, step: Callable[..., Tensor], device: str) -> None:
+    def __init__(
+        self, setting: Setting, teacher: nn.Module, step: Callable[..., dict[str, Tensor]], device: str
+    ) -> None:
         self.setting, self.step = setting, step
         self.student = copy.deepcopy(teacher).requires_grad_(True)
         for name, value in self.student.named_parameters():
@@ -258,17 +237,18 @@ class Training:
         rate = self.rate if cuda else 0.0
         decay = setting.weight_decay
         self.optimizer = torch.optim.AdamW(self.weights, rate, weight_decay=decay, fused=cuda, capturable=cuda)
-        self.parts = torch.zeros(4, device=device)
+        self.parts: dict[str, Tensor] = defaultdict(lambda: torch.zeros((), device=device))
         self.graphs: dict[int, torch.cuda.CUDAGraph] = {}
 
     def update(self, bucket: int) -> None:
         """Make one update; under capture, note it."""
         self.optimizer.zero_grad(set_to_none=False)
         parts = self.step(self.student, bucket, self.setting)
-        parts[:3].sum().backward()
+        torch.stack(list(parts.values())).sum().backward()
         nn.utils.clip_grad_norm_(self.weights, 1.0, foreach=True)
         self.optimizer.step()
-        self.parts.mul_(0.99).add_(parts.detach(), alpha=0.01)
+        for name, part in parts.items():
+            self.parts[name].mul_(0.99).add_(part.detach(), alpha=0.01)
 
     def capture(self, warm_up: int = 2) -> None:
         """Capture an update of each length, and undo what the first updates did."""
@@ -292,7 +272,8 @@ class Training:
             for state in self.optimizer.state.values():
                 for value in state.values():
                     value.zero_()
-            self.parts.zero_()
+            for part in self.parts.values():
+                part.zero_()
         torch.cuda.synchronize()
 
     def advance(self, bucket: int, progress: float) -> None:
@@ -414,14 +395,15 @@ def train(folder: Path, out: Path, given: argparse.Namespace) -> None:
     """Train all settings, choose one, measure all."""
     log, device = Log(out), "cuda" if torch.cuda.is_available() else "cpu"
     cuda = device == "cuda"
-    encoder = Encoder.find(str(folder / "model"), None)
+    log("options", **vars(given) | {"folder": folder.name, "out": out.name})
+    encoder = Encoder.find(model := unpack(folder), given.pooling)
     tokenizer = encoder.load_tokenizer()
     texts = lzma.decompress((folder / "texts.txt.xz").read_bytes()).decode().split("\n")
-    order = torch.randperm(len(texts), generator=torch.Generator().manual_seed(2)).tolist()
+    order = torch.randperm(len(texts), generator=torch.Generator().manual_seed(10 * given.seed + 2)).tolist()
     texts = [texts[i] for i in order][: given.texts]
     held = min(given.held_out, len(texts) // 4)
     held_out, texts = texts[:held], texts[held:]
-    table = Texts.make(texts, given.epochs, str(folder / "model"), device, given.processes)
+    table = Texts.make(texts, given.epochs, model, device, given.processes, given.seed)
     log("edited", texts=len(texts), views=len(table.draws) * len(STREAMS), processes=given.processes)
 
     teacher = encoder.load().to(device).eval().requires_grad_(False)
@@ -435,17 +417,18 @@ def train(folder: Path, out: Path, given: argparse.Namespace) -> None:
     bank = check.index[: given.bank].to(device)
     members = torch.zeros(given.batch_size, dtype=torch.long, device=device)
 
-    def step(student: nn.Module, bucket: int, setting: Setting) -> Tensor:
+    def step(student: nn.Module, bucket: int, setting: Setting) -> dict[str, Tensor]:
         batch = table.batch(members, bucket, setting)
         with torch.autocast(device, torch.bfloat16, enabled=cuda, cache_enabled=False):
-            return loss(student, teacher, batch, encoder, setting, bank)
+            kept = bank if setting.weights.neighbours else None
+            return loss_parts(student, teacher, batch, encoder.pooling, setting.weights, kept)
 
     trainings = [Training(setting, teacher, step, device) for setting in settings(given.settings)]
     with explicit_attention_masks():
         fit(trainings, table, members, given, log, cuda)
     found: dict[tuple[str, float], dict[str, dict[str, float]]] = {}
     for training in trainings:
-        for mix in MIXES:
+        for mix in given.mixes:
             found[training.setting.name, mix] = own = check(Reader(training.mixed(mix), tokenizer, encoder))
             log("held_out", setting=training.setting.name, mix=mix, held_out=own)
     best = max(found, key=lambda each: merit(found[each]))
@@ -488,7 +471,9 @@ def fit(
             training.wait()
         done += 1
         if done % given.log_every == 0 or done == given.updates:
-            parts = {each.setting.name: each.parts.tolist() for each in trainings}  # waits for the device
+            parts = {  # waits for the device
+                each.setting.name: {name: float(part) for name, part in each.parts.items()} for each in trainings
+            }
             log("training", updates=done, progress=progress, parts=parts)
         elif cuda and done % 20 == 0:
             torch.cuda.synchronize()
@@ -533,6 +518,19 @@ def join(out: Path, folder: Path, model: str) -> None:
     encoder.save(weights, encoder.load_tokenizer(), folder)
 
 
+def table(file: Path) -> None:
+    """Print what was measured: differences from the encoder before, and shares."""
+    lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    print("| setting | share of new weights | STS-B typos 30 % | STS-B clean | regained | kept |")
+    print("|---|---:|---:|---:|---:|---:|")
+    for line in lines:
+        if "gates" in line:
+            typos, clean, regained, same = (gate["measured"] for gate in line["gates"].values())
+            print(
+                f"| `{line['setting']}` | {line['mix']:g} | {typos:+.1f} | {clean:+.1f} | {regained:.0%} | {same:.3f} |"
+            )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     commands = parser.add_subparsers(dest="command", required=True)
@@ -544,10 +542,17 @@ def main() -> None:
     joining.add_argument("out", type=Path)
     joining.add_argument("folder", type=Path)
     joining.add_argument("--model", required=True)
+    printing = commands.add_parser("table", help="print what was measured as Markdown")
+    printing.add_argument("file", type=Path)
     running = commands.add_parser("run")
     running.add_argument("folder", type=Path)
     running.add_argument("--out", type=Path, default=Path(os.environ.get("OUT", "out")))
     running.add_argument("--settings", help="names, with commas; by default all")
+    running.add_argument("--pooling", help="by default what the folder says, else mean")
+    running.add_argument("--seed", type=int, default=0)
+    running.add_argument(
+        "--mixes", type=float, nargs="+", default=MIXES, help="shares of the new weights to choose from"
+    )
     running.add_argument("--seconds", type=float, default=240.0, help="of training, of all settings together")
     running.add_argument("--updates", type=int, default=20_000, help="at most, of each setting")
     running.add_argument("--batch_size", type=int, default=256)
@@ -555,7 +560,7 @@ def main() -> None:
     running.add_argument("--texts", type=int, default=10**9)
     running.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)))
     running.add_argument("--held_out", type=int, default=2_000)
-    running.add_argument("--bank", type=int, default=8192)
+    running.add_argument("--bank", type=int, default=BANK)
     running.add_argument("--log_every", type=int, default=500)
     running.add_argument("--pairs", type=int, default=1_500)
     running.add_argument("--questions", type=int, default=10_000)
@@ -568,6 +573,8 @@ def main() -> None:
         pack(given.folder, given.model, given.data)
     elif given.command == "join":
         join(given.out, given.folder, given.model)
+    elif given.command == "table":
+        table(given.file)
     else:
         train(given.folder, given.out, given)
 

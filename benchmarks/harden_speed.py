@@ -20,8 +20,8 @@ import torch
 from transformers.trainer_utils import set_seed
 
 from toughen.hardening.api import HardenSpec
-from toughen.hardening.encoder import Encoder, Weights, loss_parts
-from toughen.hardening.student import HardeningTrainer, arguments
+from toughen.hardening.encoder import Encoder, Weights, loss_parts, vectors
+from toughen.hardening.student import BANK, HardeningTrainer, arguments
 from toughen.hardening.texts import Collator, EditedTexts
 from toughen.internal.rng import without_dropout
 from toughen.text.token_words import TokenWords
@@ -55,6 +55,7 @@ def main() -> None:
     editor = TextEditor(TokenWords(tokenizer), ("typos", "obfuscation"), 0.6)
     texts = EditedTexts([given.texts], None, tokenizer, editor, frozenset(), 64, 0.25, 0, given.batch_size)
     collator = Collator(tokenizer.pad_token_id or 0)
+    bank = vectors(teacher, tokenizer, texts.first(BANK), encoder.pooling, 64).to(device)
 
     rows: list[dict[str, Any]] = []
     count = given.steps * given.batch_size
@@ -66,9 +67,8 @@ def main() -> None:
         half = device == "cuda"
         for batch in batches:
             with without_dropout(student), torch.autocast(device, torch.bfloat16, enabled=half):
-                torch.stack(
-                    list(loss_parts(student, teacher, batch, encoder.pooling, Weights()).values())
-                ).sum().backward()
+                parts = loss_parts(student, teacher, batch, encoder.pooling, Weights(), bank)
+                torch.stack(list(parts.values())).sum().backward()
             student.zero_grad()
 
     student = copy.deepcopy(teacher).requires_grad_(True).train()

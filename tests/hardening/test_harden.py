@@ -1,6 +1,8 @@
 """Hardening an encoder: its texts, its loss, the folder it leaves, and how it goes on."""
 
+import copy
 import json
+import math
 import shutil
 import tracemalloc
 from itertools import chain, islice
@@ -8,13 +10,16 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from transformers import AutoModel, AutoTokenizer, BertConfig, BertModel
+from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer, BertConfig, BertModel
 
 import toughen
 from toughen.errors import DataError, UsageError
+from toughen.hardening import student
 from toughen.hardening import texts as texts_module
+from toughen.hardening.api import HardenSpec, _Hardening
 from toughen.hardening.encoder import Encoder, Weights, loss_parts, pool
 from toughen.hardening.measure import Mean, Measurement, Query, compare, sentence
+from toughen.hardening.student import HardeningTrainer
 from toughen.hardening.texts import Collator, EditedTexts, check_texts, read_texts
 from toughen.reports.harden_page import write_page
 from toughen.runs.errors import RunError
@@ -76,10 +81,9 @@ def test_a_hardening(harden, folder, tmp_path, capsys):
 
 
 def test_it_goes_on_where_it_was_killed(harden, tmp_path, monkeypatch):
-    from toughen.hardening.student import HardeningTrainer
-
+    compute, old_vectors, banks = HardeningTrainer.compute_loss, HardeningTrainer._old_vectors, []
+    monkeypatch.setattr(HardeningTrainer, "_old_vectors", lambda self: banks.append(old_vectors(self)) or banks[-1])
     whole, steps = harden("whole"), iter(range(5))
-    compute = HardeningTrainer.compute_loss
 
     def killed(*given, **options):
         if next(steps, None) is None:
@@ -89,7 +93,7 @@ def test_it_goes_on_where_it_was_killed(harden, tmp_path, monkeypatch):
     monkeypatch.setattr(HardeningTrainer, "compute_loss", killed)
     with pytest.raises(KeyboardInterrupt):
         harden("killed")
-    monkeypatch.undo()
+    monkeypatch.setattr(HardeningTrainer, "compute_loss", compute)
     assert (tmp_path / "killed/checkpoint-4").is_dir()
     (half := tmp_path / "killed/checkpoint-5").mkdir()  # as a kill leaves it in the middle of a save
     (half / "trainer_state.json").write_text('{"global_step": 5, "log_hi')
@@ -97,6 +101,13 @@ def test_it_goes_on_where_it_was_killed(harden, tmp_path, monkeypatch):
     assert [row.cosine_after.value for row in resumed.rows] == pytest.approx(
         [row.cosine_after.value for row in whole.rows], abs=1e-6
     )
+    assert len(banks) == 3
+    assert all(torch.equal(bank, banks[0]) for bank in banks)
+
+
+def test_a_quarter_of_the_edits_obfuscates_where_case_is_not_seen(folder, tmp_path):
+    spec = HardenSpec(str(folder / "model"), [str(folder / "texts.txt")])
+    assert sorted(_Hardening(tmp_path, spec, {}).editor.families) == ["obfuscation", *["typos"] * 3]
 
 
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet", "json.gz"])
@@ -127,6 +138,7 @@ def test_the_stream_leaves_out_what_is_measured(folder):
     held = check_texts([folder / "texts.txt"], None, 30, 0)
     editor = TextEditor(TokenWords(tokenizer))
     stream = EditedTexts([folder / "texts.txt"], None, tokenizer, editor, frozenset(held), 64, 0.5, 0)
+    assert stream.first(200) == [text for number, text in enumerate(TEXTS) if number not in held]
     rows = list(islice(stream, 2 * (len(TEXTS) - len(held))))
     seen = {tokenizer.decode(row["ids"], skip_special_tokens=True) for row in rows}
     wanted = {
@@ -189,30 +201,85 @@ def test_padding_changes_no_vector_and_no_loss(how, folder):
     with torch.no_grad():
         other.embeddings.word_embeddings.weight.mul_(1.1)
     rows = [
-        {"ids": [2, 7, 8, 9, 3], "view": [2, 7, 11, 12, 9, 3], "source": [0, 1, 2, 2, 3, 4]},
-        {"ids": [2, 9, 3], "view": [2, 9, 3], "source": [0, 1, 2]},
+        {"ids": [2, 7, 8, 9, 3], "view": [2, 7, 11, 12, 9, 3], "source": [0, 1, 2, 2, 3, 4], "edited": True},
+        {"ids": [2, 9, 3], "view": [2, 9, 3], "source": [0, 1, 2], "edited": False},
     ]
     short, long = Collator(0)([rows[1]]), Collator(0)(rows)
     hidden = [model(input_ids=b["view"], attention_mask=b["view_mask"]).last_hidden_state for b in (short, long)]
     one, two = (pool(h, b["view_mask"], how)[-1] for h, b in zip(hidden, (short, long), strict=True))
     torch.testing.assert_close(one, two)
-    alone = loss_parts(other, model, short, how, Weights())
-    twice = loss_parts(other, model, Collator(0)([rows[1], rows[1]]), how, Weights())
+    bank = torch.nn.functional.normalize(torch.randn(9, 32), dim=-1)
+    alone = loss_parts(other, model, short, how, Weights(), bank)
+    twice = loss_parts(other, model, Collator(0)([rows[1], rows[1]]), how, Weights(), bank)
     padded = {name: value[..., :].clone() for name, value in short.items()}
-    for name in padded:
+    for name in padded.keys() - {"edited"}:
         padded[name] = torch.nn.functional.pad(padded[name], (0, 4))
-    for found in (twice, loss_parts(other, model, padded, how, Weights())):
+    for found in (twice, loss_parts(other, model, padded, how, Weights(), bank)):
         for name, part in alone.items():
             torch.testing.assert_close(found[name], part)
 
 
 def test_the_loss_is_zero_for_the_teacher_itself(folder):
     model = AutoModel.from_pretrained(folder / "model").eval()
-    batch = Collator(0)([{"ids": [2, 7, 8, 3], "view": [2, 7, 8, 3], "source": range(4)}])
-    assert all(
-        float(part.detach()) == pytest.approx(0.0, abs=1e-5)
-        for part in loss_parts(model, model, batch, "mean", Weights()).values()
-    )
+    batch = Collator(0)([{"ids": [2, 7, 8, 3], "view": [2, 7, 8, 3], "source": range(4), "edited": False}])
+    bank = torch.nn.functional.normalize(torch.randn(9, 32), dim=-1)
+    parts = loss_parts(model, model, batch, "mean", Weights(), bank)
+    assert parts.keys() == {"pooled", "hidden", "neighbours"}
+    assert all(float(part.detach()) == pytest.approx(0.0, abs=1e-5) for part in parts.values())
+
+
+@pytest.fixture
+def drifted(folder):
+    """Return a teacher, a student that has moved away from it, and a batch of an edited and of an unedited text."""
+    torch.manual_seed(1)
+    teacher = AutoModelForMaskedLM.from_pretrained(folder / "model").eval()
+    student = copy.deepcopy(teacher)
+    with torch.no_grad():
+        for value in student.parameters():
+            value.add_(0.3 * value.std().nan_to_num() * torch.randn_like(value))
+    edited = {"ids": [2, 9, 7, 3], "view": [2, 9, 8, 7, 3], "source": [0, 1, 2, 2, 3], "edited": True}
+    clean = {"ids": [2, 7, 8, 3], "view": [2, 7, 8, 3], "source": range(4), "edited": False}
+    return teacher, student, [edited, clean]
+
+
+def test_similarities_to_the_bank_as_a_naive_loop(drifted):
+    teacher, student, rows = drifted
+    others, wanted = torch.randn(6, 32).tolist(), 0.0
+
+    def read(model, ids):
+        return model.base_model(input_ids=torch.tensor([ids])).last_hidden_state[0].mean(0).tolist()
+
+    def shares(vector, texts):
+        cosines = [sum(a * b for a, b in zip(vector, each, strict=True)) for each in texts]
+        lengths = [math.hypot(*vector) * math.hypot(*each) for each in texts]
+        found = [math.exp(cosine / length / 0.05) for cosine, length in zip(cosines, lengths, strict=True)]
+        return [each / sum(found) for each in found]
+
+    bank = [*others, read(teacher, rows[0]["ids"])]
+    for row, texts, weight in zip(rows, (others, bank), (1.0, 8.0), strict=True):  # its own text is left out
+        before, after = shares(read(teacher, row["ids"]), texts), shares(read(student, row["view"]), texts)
+        wanted += weight / 2 * sum(p * math.log(p / q) for p, q in zip(before, after, strict=True))
+    given = torch.nn.functional.normalize(torch.tensor(bank), dim=-1)
+    found = loss_parts(student, teacher, Collator(0)(rows), "mean", Weights(neighbours=3.0), given)
+    assert found["neighbours"].item() == pytest.approx(3.0 * wanted, rel=1e-3)
+
+
+@pytest.mark.parametrize("part", ["pooled", "hidden", "words", "neighbours"])
+def test_an_unedited_text_that_moved_is_pulled_back(part, drifted):
+    teacher, student, rows = drifted
+    bank = torch.nn.functional.normalize(torch.randn(9, 32), dim=-1)
+    clean, weights = Collator(0)(rows[1:]), Weights()
+
+    def read(edited):
+        batch = clean | {"edited": torch.tensor([edited])}
+        return loss_parts(student, teacher, batch, "mean", weights, bank)[part]
+
+    before = read(edited=False)
+    torch.testing.assert_close(before, 8 * read(edited=True))
+    loss_parts(student, teacher, Collator(0)(rows), "mean", weights, bank)[part].backward()
+    torch.nn.utils.clip_grad_norm_(student.parameters(), 1.0)
+    torch.optim.SGD(student.parameters(), 1e-3).step()
+    assert read(edited=False) < before
 
 
 def test_pooling_as_sentence_transformers_6_writes_it(folder, tmp_path):
@@ -279,6 +346,8 @@ def test_refusals(harden, folder, tmp_path, monkeypatch):
         harden(lexicon=tmp_path / "no.txt")
     with pytest.raises(UsageError, match="families: there is no 'typo'"):
         harden(families="typo")
+    with pytest.raises(UsageError, match="neighbours_weight=-1"):
+        harden(neighbours_weight=-1)
     with pytest.raises(UsageError, match=r"recipe='week' is not known.*overnight"):
         harden(recipe="week")
     with pytest.raises(UsageError, match="no option 'step'"):
@@ -303,6 +372,13 @@ def _process(rank, port, folder, out):
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2", "RANK": str(rank)}
     os.environ |= {"LOCAL_RANK": str(rank), "ACCELERATE_USE_CPU": "true"}
     torch.set_num_threads(1)
+    student.BANK, old_vectors = 7, HardeningTrainer._old_vectors
+
+    def noted(self):
+        torch.save(bank := old_vectors(self), out / f"bank-{rank}")
+        return bank
+
+    HardeningTrainer._old_vectors = noted
     options = {"steps": 4, "batch_size": 4, "measured": 20, "families": ("typos",), "trainer": {"use_cpu": True}}
     done = toughen.harden(folder / "model", folder / "texts.txt", output_dir=out, **options)
     (out / f"said-{rank}").write_text(done.sentence)
@@ -314,5 +390,8 @@ def test_two_processes_make_one_encoder(folder, tmp_path):
     torch.multiprocessing.spawn(_process, args=(free_port(), folder, tmp_path / "out"), nprocs=2)
     said = [(tmp_path / "out" / f"said-{rank}").read_text() for rank in range(2)]
     assert said[0] == said[1] != ""
+    first, second = (torch.load(tmp_path / "out" / f"bank-{rank}") for rank in range(2))
+    assert first.shape == (7, 32)
+    assert torch.equal(first, second)
     assert AutoModel.from_pretrained(tmp_path / "out").config.hidden_size == 32
     assert (tmp_path / "out" / "harden.log").read_text().count("saved") == 1

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from .measure import Measurement, Query
 
 RECIPES: Mapping[str, Mapping[str, Any]] = {
-    "10-minutes": {"steps": 10_000, "learning_rate": 2e-4, "workers": min(8, os.cpu_count() or 1), "fast": True},
+    "10-minutes": {"steps": 10_000, "workers": min(8, os.cpu_count() or 1), "fast": True},
     "overnight": {
-        **{"steps": 300_000, "learning_rate": 1e-4, "workers": min(8, os.cpu_count() or 1), "fast": True},
+        **{"steps": 300_000, "learning_rate": 2.5e-4, "workers": min(8, os.cpu_count() or 1), "fast": True},
         "save_steps": 5_000,
     },
 }
@@ -51,30 +51,34 @@ class HardenSpec:
     """10-minutes or overnight: updates, learning rate and workers for one GPU; options beside it count."""
     column: str | None = None
     """Column of the texts, for tables, JSON lines and Parquet."""
-    families: Sequence[str] = ("typos", "obfuscation", "casing")
-    """Kinds of edits: typos, obfuscation, casing, synonyms."""
+    families: Sequence[str] = ("typos", "typos", "typos", "obfuscation", "casing")
+    """Kinds of edits: typos, obfuscation, casing, synonyms; what is given three times is drawn three times as often."""
     synonyms: str | None = None
     """JSON file {word: [words]}, or folder of WordNet."""
     rate: float = 0.6
     """Largest share of words that are edited; each text draws its own from 0 to this."""
     clean_share: float = 0.25
     """Share of the texts that stay unedited, so that old vectors stay valid."""
+    clean_weight: float = 8.0
+    """Weight of an unedited text in the loss; an edited one counts 1."""
     pooling: "PoolingName | None" = None
     """mean, cls or last; by default what a sentence-transformers folder says, else mean."""
     steps: int = 10_000
     """Updates."""
     batch_size: int = 256
     """Texts of an update."""
-    learning_rate: float = 2e-4
+    learning_rate: float = 5e-4
     """Peak learning rate; it falls to 0."""
     max_length: int = 64
     """Tokens a text is cut at."""
     pooled_weight: float = 8.0
     """Weight of 1 - cosine of the pooled vectors."""
-    hidden_weight: float = 1.0
+    hidden_weight: float = 0.25
     """Weight of the squared distance of word-aligned hidden states."""
     words_weight: float = 1.0
     """Weight of the divergence of predicted words, for masked language models."""
+    neighbours_weight: float = 1.0
+    """Weight of the divergence of similarities to the old vectors of the first 8,192 texts."""
     measured: int = 1000
     """Texts that are held out to measure on."""
     lexicon: str | None = None
@@ -101,6 +105,9 @@ class HardenSpec:
         for name in ("rate", "clean_share"):
             if not 0 <= getattr(self, name) <= 1:
                 raise UsageError(f"{name}={getattr(self, name)}: give a share from 0 to 1.", (name,))
+        for name in ("clean_weight", "pooled_weight", "hidden_weight", "words_weight", "neighbours_weight"):
+            if not getattr(self, name) >= 0:
+                raise UsageError(f"{name}={getattr(self, name)}: it must not be below 0.", (name,))
         if not self.learning_rate > 0:
             raise UsageError(f"learning_rate={self.learning_rate}: it must be above 0.", ("learning_rate",))
 
@@ -142,7 +149,8 @@ def harden(
     """Harden an encoder against misspelt text, without labels; what `toughen harden` does.
 
     The teacher is the encoder as it is, frozen, and reads the texts; the student starts from the same weights, reads
-    edited copies and learns the teacher's pooled vectors, hidden states and, for masked language models, predictions.
+    edited copies and learns the teacher's pooled vectors, their similarities to the old vectors of other texts, hidden
+    states and, for masked language models, predictions.
 
     Args:
         model: Folder of a transformer or of sentence-transformers, or its name on the Hub.
@@ -297,8 +305,9 @@ class _Hardening:
         from .student import EditedTexts, arguments, train_student
 
         began, spec = time.perf_counter(), self.spec
+        edits = ", ".join(dict.fromkeys(self.editor.families))
         self.say(
-            f"harden {Path(spec.model).name} · {self.encoder.pooling} pooling · {', '.join(self.editor.families)} · "
+            f"harden {Path(spec.model).name} · {self.encoder.pooling} pooling · {edits} · "
             f"{spec.steps} updates of {spec.batch_size} texts · {count_of(len(self.held_out), 'text')} held out"
         )
         for note in self.notes:
@@ -308,7 +317,9 @@ class _Hardening:
         teacher = self.encoder.load()
         student = copy.deepcopy(teacher)
         teacher.eval().requires_grad_(False)
-        weights = Weights(spec.pooled_weight, spec.hidden_weight, spec.words_weight)
+        weights = Weights(
+            spec.pooled_weight, spec.hidden_weight, spec.words_weight, spec.neighbours_weight, spec.clean_weight
+        )
         texts = EditedTexts(*self.texts, spec.clean_share, spec.seed)
         student = train_student(student, teacher, self.encoder, weights, texts, settings)
         if _is_first():
@@ -369,6 +380,7 @@ class _Hardening:
             base=f"`{self.spec.model}`" if published else f"A local model (`{Path(self.spec.model).name}`)",
             version=__version__,
             spec=self.spec,
+            families=self.editor.families,
             sentence=verdict,
             rows=rows,
             texts=len(self.held_out),

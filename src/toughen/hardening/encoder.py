@@ -10,13 +10,14 @@ from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cosine_similarity, kl_div, log_softmax, normalize
+from torch.nn.functional import kl_div, log_softmax, normalize
 
 from ..errors import UsageError
 from ..internal.architectures import is_causal_decoder, longest_input
 from .texts import padded
 
 PoolingName = Literal["mean", "cls", "last"]
+TEMPERATURE = 0.05  # of the similarities to the bank
 WEIGHTS = ("*.safetensors", "*.bin", "*.h5", "*.msgpack", "*.onnx", "*.ot", "onnx", "openvino", "checkpoint-*")
 
 
@@ -148,36 +149,57 @@ class Weights:
 
     pooled: float = 8.0
     """1 - cosine of the pooled vectors."""
-    hidden: float = 1.0
+    hidden: float = 0.25
     """Squared distance of word-aligned hidden states, over the teacher's mean square."""
     words: float = 1.0
     """KL of the predicted words to the teacher's, of masked language models."""
+    neighbours: float = 1.0
+    """KL of the similarities to a bank of old vectors, where one is given."""
+    clean: float = 8.0
+    """Of an unedited text, in each part; an edited one has 1."""
 
 
 def loss_parts(
-    student: nn.Module, teacher: nn.Module, batch: Mapping[str, Tensor], pooling: PoolingName, weights: Weights
+    student: nn.Module,
+    teacher: nn.Module,
+    batch: Mapping[str, Tensor],
+    pooling: PoolingName,
+    weights: Weights,
+    bank: Tensor | None = None,
 ) -> dict[str, Tensor]:
     """Return the weighted parts of the loss: the student sees the views, the teacher the texts."""
     with torch.no_grad():
         hidden, words = run(teacher, batch["ids"], batch["mask"])
     seen, predicted = run(student, batch["view"], batch["view_mask"])
-    cosine = cosine_similarity(pool(seen, batch["view_mask"], pooling), pool(hidden, batch["mask"], pooling))
+    new = normalize(pool(seen, batch["view_mask"], pooling), dim=-1)
+    old = normalize(pool(hidden, batch["mask"], pooling), dim=-1)
+    weight = 1.0 + (weights.clean - 1.0) * (~batch["edited"]).float()
     # The state of each token of the view is held to that of the token, or word, that it comes from.
     source, kept = batch["source"].unsqueeze(-1), batch["view_mask"].float()
-    aligned = hidden.gather(1, source.expand(-1, -1, hidden.shape[-1]))
+    aligned, weighted = hidden.gather(1, source.expand(-1, -1, hidden.shape[-1])), weight.unsqueeze(1) * kept
     distance = (seen - aligned).square().mean(-1)
     parts = {
-        "pooled": weights.pooled * (1 - cosine).mean(),
-        "hidden": weights.hidden * (distance * kept).sum() / (aligned.square().mean(-1) * kept).sum(),
+        "pooled": weights.pooled * (weight * (1 - (new * old).sum(-1))).mean(),
+        "hidden": weights.hidden * (distance * weighted).sum() / (aligned.square().mean(-1) * kept).sum(),
     }
     if words is not None and predicted is not None:
-        target = log_softmax(words.gather(1, source.expand(-1, -1, words.shape[-1])).float(), -1)
-        divergence = kl_div(log_softmax(predicted.float(), -1), target, log_target=True, reduction="none").sum(-1)
-        parts["words"] = weights.words * (divergence * kept).sum() / kept.sum()
+        target = words.gather(1, source.expand(-1, -1, words.shape[-1])).float()
+        parts["words"] = weights.words * (_divergence(target, predicted.float()) * weighted).sum() / kept.sum()
+    if bank is not None:
+        with torch.autocast(old.device.type, enabled=False):
+            before, after = old @ bank.T, new @ bank.T
+        own = before > 0.999  # the text itself says nothing about its neighbours
+        similar = ((each / TEMPERATURE).masked_fill(own, -1e4) for each in (before, after))
+        parts["neighbours"] = weights.neighbours * (weight * _divergence(*similar)).mean()
     return parts
 
 
-@torch.inference_mode()
+def _divergence(target: Tensor, found: Tensor) -> Tensor:
+    """Return KL of softmax(found) from softmax(target), over the last dimension."""
+    return kl_div(log_softmax(found, -1), log_softmax(target, -1), log_target=True, reduction="none").sum(-1)
+
+
+@torch.no_grad()
 def vectors(model: nn.Module, tokenizer: Any, texts: list[str], pooling: PoolingName, max_length: int) -> Tensor:
     """Return the vectors of texts, of length one, on the CPU."""
     device = next(model.parameters()).device

@@ -14,11 +14,13 @@ from transformers import Trainer, TrainingArguments
 
 from ..errors import UsageError, nearest
 from ..internal.rng import without_dropout
-from .encoder import Encoder, Weights, loss_parts
+from .encoder import Encoder, Weights, loss_parts, vectors
 from .texts import Collator, EditedTexts
 
 if TYPE_CHECKING:
     from .api import HardenSpec
+
+BANK = 8192  # texts, whose old vectors hold the student's similarities
 
 
 class HardeningTrainer(Trainer):
@@ -28,10 +30,17 @@ class HardeningTrainer(Trainer):
         super().__init__(**settings)
         self.encoder, self.weights = encoder, weights
         self.teacher = teacher.to(self.args.device)
+        # Made again at a resume: the texts and the teacher are the same.
+        self.bank = self._old_vectors() if weights.neighbours else None
         if self.args.torch_compile:
             self.teacher = cast(nn.Module, torch.compile(self.teacher))
         self._parts: dict[str, Tensor] = {}
         self._counted = 0
+
+    def _old_vectors(self) -> Tensor:
+        texts = cast("EditedTexts", self.train_dataset)
+        first, how = texts.first(BANK), self.encoder.pooling
+        return vectors(self.teacher, texts.tokenizer, first, how, texts.max_length).to(self.args.device)
 
     def get_train_dataloader(self) -> DataLoader[Any]:
         """Return batches of this process alone: the texts are divided where they are read."""
@@ -51,7 +60,7 @@ class HardeningTrainer(Trainer):
         num_items_in_batch: Tensor | int | None = None,
     ) -> Tensor:
         with without_dropout(model):  # the teacher's answers are fixed
-            parts = loss_parts(model, self.teacher, inputs, self.encoder.pooling, self.weights)
+            parts = loss_parts(model, self.teacher, inputs, self.encoder.pooling, self.weights, self.bank)
         for name, part in parts.items():
             self._parts[name] = self._parts.get(name, torch.zeros_like(part)) + part.detach()
         self._counted += 1
@@ -75,7 +84,6 @@ def arguments(spec: "HardenSpec", folder: Path, trainer: Mapping[str, Any]) -> T
         "per_device_train_batch_size": spec.batch_size,
         "learning_rate": spec.learning_rate,
         "warmup_steps": 0.06,
-        "weight_decay": 0.01,
         "bf16": cuda and torch.cuda.is_bf16_supported(including_emulation=False),
         "torch_compile": spec.fast and cuda,
         "save_steps": spec.save_steps,

@@ -107,6 +107,10 @@ class EditedTexts(IterableDataset[dict[str, Any]]):
             if not block_number:  # fewer texts than workers
                 share, shares = 0, 1
 
+    def first(self, count: int) -> list[str]:
+        """Return the first texts of the corpus that are not held out, in every process the same."""
+        return list(islice(self._texts(0, 1), count))
+
     def _texts(self, share: int, shares: int) -> Iterator[str]:
         for index, text in enumerate(read_texts(self.files, self.column)):
             if index % shares == share and index not in self.held_out:
@@ -114,9 +118,9 @@ class EditedTexts(IterableDataset[dict[str, Any]]):
 
     def _row(self, ids: list[int], key: str, edit: bool) -> dict[str, Any]:
         if not edit:
-            return {"ids": ids, "view": ids, "source": range(len(ids))}
+            return {"ids": ids, "view": ids, "source": range(len(ids)), "edited": False}
         view = self.editor.view(ids, key, self.max_length)
-        return {"ids": ids, "view": view.ids, "source": view.source}
+        return {"ids": ids, "view": view.ids, "source": view.source, "edited": True}
 
 
 @dataclass(frozen=True)
@@ -133,6 +137,7 @@ class Collator:
             "view": padded(view, self.pad),
             "view_mask": padded([[1] * len(each) for each in view], 0),
             "source": padded(source, 0),
+            "edited": torch.tensor([row["edited"] for row in rows]),
         }
 
 

@@ -17,7 +17,9 @@ from ...options import attribute_docs
 FLAGS = {each.name: f"--{each.name}" for each in fields(HardenSpec)}
 GROUPS = {
     "Edits": ("column", "families", "synonyms", "rate", "clean_share", "measured", "lexicon"),
-    "What is learned": ("pooling", "pooled_weight", "hidden_weight", "words_weight"),
+    "What is learned": (
+        *("pooling", "pooled_weight", "hidden_weight", "words_weight", "neighbours_weight", "clean_weight"),
+    ),
     "How long and how fast": (
         *("recipe", "steps", "batch_size", "learning_rate", "max_length", "workers", "save_steps", "seed", "fast"),
     ),
