@@ -195,6 +195,8 @@ class RobustTrainer(Trainer):
             return f"a replay does not run the Python of compute_loss_func; {ALL_THE_SAME}"
         if self.is_deepspeed_enabled or self.is_fsdp_enabled:
             return "gradients are exchanged between processes in the middle of the step"
+        if self.args.world_size > 1:  # tested with gloo and stand-ins for graphs, not yet on several GPUs
+            return "there are several processes; with fast=True their gradients are averaged after the graph"
         if self.args.gradient_checkpointing:
             return CHECKPOINTING
         names = ("training_step", "compute_loss", "compute_loss_context_manager")
