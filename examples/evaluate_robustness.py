@@ -6,10 +6,10 @@ from pathlib import Path
 import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from toughen.demo import encoder, sentences
+from toughen.demo import run_demo, sentences
 from toughen.evaluation import AttackSettings, Budget, Target, Victim, make_attacks, run_attack
 
-encoder.PACKAGE = "a package that is not there"  # the tiny model even where the real one is installed
+run_demo.PACKAGE = "a package that is not there"  # the tiny model even where the real one is installed
 
 
 def make_rows(count: int, seed: str) -> list[dict[str, object]]:
@@ -18,7 +18,7 @@ def make_rows(count: int, seed: str) -> list[dict[str, object]]:
 
 train, rows = make_rows(120, "train"), make_rows(60, "test")
 with tempfile.TemporaryDirectory() as folder:
-    path = encoder.find_encoder(None, Path(folder)).folder
+    path = run_demo.find_encoder(None, Path(folder)).folder
     model, tokenizer = AutoModelForSequenceClassification.from_pretrained(path), AutoTokenizer.from_pretrained(path)
 optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
 for _ in range(30):
@@ -27,7 +27,7 @@ for _ in range(30):
     optimizer.step()
     optimizer.zero_grad()
 
-victim = Victim(model.eval(), tokenizer, encoder.SENTIMENT, max_length=32)
+victim = Victim(model.eval(), tokenizer, run_demo.SENTIMENT, max_length=32)
 target = Target(victim, rows, victim.exact(rows), [row["label"] for row in rows])
 settings = AttackSettings(budget=Budget(queries=60, words=0.3), radii=(0.05, 0.2), strengths=(0.3, 1.0))
 with tempfile.TemporaryDirectory() as folder:

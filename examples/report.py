@@ -3,10 +3,10 @@
 import tempfile
 from pathlib import Path
 
-from toughen.demo import demo, encoder
+from toughen.demo import demo, run_demo
 from toughen.reports import compare_runs, find_runs, report
 
-encoder.PACKAGE = "a package that is not there"  # the tiny model even where the real one is installed
+run_demo.PACKAGE = "a package that is not there"  # the tiny model even where the real one is installed
 
 with tempfile.TemporaryDirectory() as folder:
     demo(folder, seeds=[1, 2], limit=32, say=lambda line: None)

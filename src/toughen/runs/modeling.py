@@ -19,9 +19,6 @@ def load_tokenizer(name: str, lower_case: bool = False) -> Any:
     """Load the tokenizer, with a padding token; with `lower_case` one that lower-cases, or an error."""
     from transformers import AutoTokenizer
 
-    model = Path(name) / "model"
-    if (model / "config.json").is_file() and not (Path(name) / "config.json").is_file():
-        raise RunError(f"model {name!r} is a run; give its model: {str(model)!r}.")
     check_model_folder(name)
     settings = {"do_lower_case": True} if lower_case else {}
     tokenizer = load_or_run_error(AutoTokenizer.from_pretrained, name, **settings)
@@ -47,7 +44,9 @@ def _keeps_case(tokenizer: object) -> bool:
 
 def check_model_folder(name: str) -> None:
     """Refuse a folder without a model or tokenizer, of which transformers says that sentencepiece is missing."""
-    folder = Path(name)
+    folder, model = Path(name), Path(name) / "model"
+    if (model / "config.json").is_file() and not (folder / "config.json").is_file():
+        raise RunError(f"model {name!r} is a run; give its model: {str(model)!r}.")
     if not folder.exists():
         return  # on the Hub
     if not folder.is_dir():
@@ -80,6 +79,7 @@ def hidden_width(model: str) -> int:
     """Return the width of a model's layers; 0 if its config does not say."""
     from transformers import AutoConfig
 
+    check_model_folder(model)
     return int(getattr(load_or_run_error(AutoConfig.from_pretrained, model), "hidden_size", None) or 0)
 
 
