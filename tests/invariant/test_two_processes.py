@@ -1,10 +1,7 @@
 """Two processes train as one: DDP, with and without find_unused, and FSDP2, for every method."""
 
-from pathlib import Path
-
 import pytest
 import torch
-from filelock import FileLock
 from torch import Tensor
 
 from . import processes
@@ -12,19 +9,16 @@ from .table import METHODS, assert_same, updates
 
 pytestmark = [
     pytest.mark.distributed,
+    pytest.mark.xdist_group("two_processes"),  # which start once, and nobody waits for them
     pytest.mark.filterwarnings("ignore::toughen.errors.RobustnessWarning"),
 ]
 
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Tensor]]:
-    """One start of two processes for the whole module, also where several test workers share it."""
-    base = tmp_path_factory.getbasetemp()
-    folder: Path = (base.parent if "popen" in base.name else base) / "two_processes"
-    with FileLock(f"{folder}.lock"):
-        if not (folder / "rank1.safetensors").is_file():
-            folder.mkdir(exist_ok=True)
-            processes.run_all(folder)
+    """One start of two processes for the whole module."""
+    folder = tmp_path_factory.mktemp("two_processes")
+    processes.run_all(folder)
     return [processes.read(folder, rank) for rank in range(processes.WORLD)]
 
 

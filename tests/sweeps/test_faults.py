@@ -86,7 +86,7 @@ def swept(values, tmp_path, capsys):
     (tmp_path / "broken.py").write_text(BROKEN)
     bad = [f"{tmp_path}/broken.py:{name}" for name in ("raising", "hanging", "hoarding", "dying")]
     values["parameters"] = {"method.name": {"values": ["plain", *bad, "r3f"]}}
-    values["resources"] = {"minutes": 1, "memory_gb": 2, "cpu": 1}
+    values["resources"] = {"minutes": 0.5, "memory_gb": 2, "cpu": 1}
     file = tmp_path / "faults.yaml"
     file.write_text(yaml.safe_dump({**values, "retries": 1, "base": {**values["base"], "method": "plain"}}))
     folder = tmp_path / "sweep"
@@ -106,7 +106,7 @@ def test_broken_trials_do_not_stop_the_others(swept, little, capsys, monkeypatch
     for number in (2, 4):  # each was tried twice
         assert [line["last"] for line in _attempts(folder, number)] == [False, True]
     hung, lost = _attempts(folder, 3), _attempts(folder, 5)  # these came through at the second try
-    assert [(line["error"], line["last"]) for line in hung] == [("took longer than resources.minutes=1", False)]
+    assert [(line["error"], line["last"]) for line in hung] == [("took longer than resources.minutes=0.5", False)]
     assert [(line["error"][:17], line["last"]) for line in lost] == [("killed by SIGKILL", False)]
     assert "003-seed1: another attempt after: took longer" in said
     assert "on purpose" in (folder / "trials" / "002-seed1" / "trial.log").read_text()
