@@ -11,7 +11,7 @@ APT := DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recomm
 .PHONY: demo test browser lint docs bench leaderboard clean
 
 test: $(VENV)/dev.stamp browser lint
-	$(BIN)/python -m pytest -n 2 --dist loadgroup --durations=10
+	$(BIN)/python -m pytest -n 2 --dist loadscope --no-loadscope-reorder --durations=10
 
 # The report's pages are opened in Debian's Chromium; where it cannot be had, those tests are skipped and say so.
 browser:

@@ -12,9 +12,12 @@ def own_names(monkeypatch):
     monkeypatch.setattr(registry, "_NAMED", dict(registry._NAMED))
 
 
+LONG = ("tests.test_docs",)  # of those that start no processes
+
+
 def pytest_collection_modifyitems(items):
-    """Tests that start processes come first: such a one at the end would leave the other worker idle for long."""
-    items.sort(key=lambda item: item.get_closest_marker("distributed") is None)
+    """Long modules come first: a worker runs a whole one, and one at the end would leave the other idle."""
+    items.sort(key=lambda item: item.get_closest_marker("distributed") is None and item.module.__name__ not in LONG)
 
 
 def pytest_collection_finish():

@@ -11,8 +11,6 @@ from toughen.reports import report
 from ..reports.attack_samples import add_characters, add_embedding, add_noise
 from ..reports.samples import add_evaluation, make_run
 
-pytestmark = pytest.mark.xdist_group("browser")  # one browser, in one process
-
 OLD = Path(__file__).parents[1] / "old" / "data"
 SCREENS = {
     "desktop": {},

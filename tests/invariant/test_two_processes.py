@@ -9,7 +9,6 @@ from .table import METHODS, assert_same, updates
 
 pytestmark = [
     pytest.mark.distributed,
-    pytest.mark.xdist_group("two_processes"),  # which start once, and nobody waits for them
     pytest.mark.filterwarnings("ignore::toughen.errors.RobustnessWarning"),
 ]
 

@@ -90,4 +90,5 @@ def test_processors_that_have_bfloat16_compute_in_it(has, width, expected, monke
     monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
     monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: has)
     AutoConfig.for_model("bert", hidden_size=width).save_pretrained(tmp_path)
+    (tmp_path / "vocab.txt").touch()
     assert resolve_precision("auto", str(tmp_path))[0] == expected

@@ -10,7 +10,6 @@ from .driving import collated, made, texts
 
 pytestmark = [
     pytest.mark.distributed,
-    pytest.mark.xdist_group("two_processes_of_trainers"),  # which start once
     pytest.mark.filterwarnings("ignore::toughen.errors.RobustnessWarning"),
 ]
 
