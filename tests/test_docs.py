@@ -22,6 +22,7 @@ from nbclient import NotebookClient
 
 import toughen
 from benchmarks import front_picture, method_table
+from toughen.attacks import base as attacks
 
 from .tiny import TOKENIZER, bert, text_batch
 
@@ -52,6 +53,13 @@ class Rows(torch.utils.data.Dataset):
 
     def __getitem__(self, i: int) -> dict[str, torch.Tensor]:
         return self.rows[i]
+
+
+@pytest.fixture(autouse=True)
+def own_attacks(monkeypatch):
+    """Attacks that a page registers are gone after it."""
+    attacks.attack_classes()  # all of the library, into the table that stays
+    monkeypatch.setattr(attacks, "_CLASSES", dict(attacks._CLASSES))
 
 
 @pytest.fixture(autouse=True)

@@ -208,4 +208,7 @@ def attribute_docs(record: type) -> dict[str, str]:
 def _own_attribute_docs(record: type) -> dict[str, str]:
     from docstring_parser.attrdoc import AttributeDocstrings  # comes with jsonargparse
 
-    return {name: text for name, (text, *_) in AttributeDocstrings().get_attr_docs(record).items()}
+    try:
+        return {name: text for name, (text, *_) in AttributeDocstrings().get_attr_docs(record).items()}
+    except TypeError:  # a notebook's class is in no file
+        return {}

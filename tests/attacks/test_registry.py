@@ -64,3 +64,13 @@ def test_a_name_is_taken_once():
     base.attack_classes()
     with pytest.raises(DataError, match="'noise'"):
         base.register_attack("noise")(type("Other", (base.Attack,), {}))
+
+
+def test_an_attack_without_a_file_is_in_the_help(monkeypatch, capsys):
+    """A notebook's class has no source to read the words about its options from."""
+    base.attack_classes()
+    monkeypatch.setattr(base, "_CLASSES", dict(base._CLASSES))
+    exec(OWN_ATTACK, {"__name__": "notebook"})
+    with pytest.raises(SystemExit):
+        main(["evaluate", "--help"])
+    assert "--marks" in capsys.readouterr().out

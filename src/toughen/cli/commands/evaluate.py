@@ -43,7 +43,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     for each in attack_options().values():
         if each.flag:
             shown = ",".join(map(_short, each.default)) or "all" if isinstance(each.default, tuple) else each.default
-            help = f"{attribute_docs(each.attacks[0])[each.name].strip()} [{', '.join(a.name for a in each.attacks)}]"
+            about = attribute_docs(each.attacks[0]).get(each.name, "")  # none where a notebook defines the attack
+            help = f"{about.strip()} [{', '.join(a.name for a in each.attacks)}]"
             help += "" if shown is None else f" (default: {shown})"
             group.add_argument(f"--{each.flag}", type=_reader(each.default), help=help.replace("%", "%%"))
     help = "Precision of searches over texts: auto is bf16 on a GPU; results are always judged in fp32 (default: auto)"
