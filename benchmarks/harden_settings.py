@@ -1,8 +1,8 @@
 """Train one encoder with several settings of hardening side by side, and choose one without labels.
 
     python -m benchmarks.harden_settings pack FOLDER --model MODEL --data DATA
-    tar xf FOLDER/code.tar.xz -C /tmp
-    PYTHONPATH=/tmp/src:/tmp python -m benchmarks.harden_settings run FOLDER --out OUT --seconds 240
+    tar xf FOLDER/code.tar.xz -C CODE
+    PYTHONPATH=CODE/src:CODE python -m benchmarks.harden_settings run FOLDER --out OUT --seconds 240
     python -m benchmarks.harden_settings table OUT/settings.jsonl
 
 `pack` writes what `run` reads: the weights in half precision and compressed, the texts, the sets that are measured

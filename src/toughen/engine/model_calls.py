@@ -77,7 +77,7 @@ def watch_calls(model: nn.Module, injectors: Sequence[Injector], checkpoints: Ch
 
 
 def remember_signatures(model: nn.Module) -> Detach:
-    """Let each layer's feed-forward function keep its signature, which transformers reads anew in every pass.
+    """Let each layer's feed-forward function keep its signature, which transformers reads again in every pass.
 
     `apply_chunking_to_forward` does so to count arguments. That took 3 % of an update of a small model.
     """

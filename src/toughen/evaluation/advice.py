@@ -6,7 +6,7 @@ from typing import Any
 
 from ..tasks.spec import Task
 
-# Scores of the leaderboard, and where they were measured; the first two are told in any case.
+# Scores of the leaderboard, and where they were measured; the first two are given in any case.
 _WHERE = {
     "pgd": "under PGD at radius {radius:g}",
     "typos": "with typos in {share:.0%} of the words",
@@ -37,9 +37,11 @@ def advice(task: Task) -> list[str]:
     about = (
         f"Measured {own} against plain training at equal epochs, of methods that lose at most a point of clean score:"
     )
-    told = [_sentence(score, rows) for score in _WHERE if score in _ALWAYS or any(_best(row, score) for row in rows)]
+    sentences = [
+        _sentence(score, rows) for score in _WHERE if score in _ALWAYS or any(_best(row, score) for row in rows)
+    ]
     rest = "Methods cost about 1 to 4 times plain training: docs/evidence.md."
-    return [f"{about} {told[0]}", *map(_capital, told[1:]), rest]
+    return [f"{about} {sentences[0]}", *map(_capital, sentences[1:]), rest]
 
 
 def _nearest(task: Task, known: set[str]) -> str:

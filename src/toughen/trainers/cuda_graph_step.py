@@ -131,7 +131,7 @@ class TokenCountCollator(CollatorAround):
 
 
 def pad_to_few_lengths(collate: Any, model: nn.Module) -> Any:
-    """Return a collator that pads to multiples of `LENGTHS`, if it can be told to and nobody told it otherwise."""
+    """Return a collator that pads to multiples of `LENGTHS`, if it has that setting and the setting is left open."""
     positions = getattr(getattr(model, "config", None), "max_position_embeddings", None)
     if positions is not None and positions % LENGTHS not in (0, 2):  # RoBERTa's first two are no text's
         return collate
